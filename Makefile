@@ -1,0 +1,35 @@
+# make demo   compare three recipes on WordNet and write a report
+# make test   run every test
+# Both set up a virtual environment in .venv first, and only when it is out of date.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+# Two workers on two cores; numba and the BLAS stay at one thread each inside a worker.
+WORKERS ?= auto
+
+.PHONY: demo test lint types install clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,data]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/longtail compare wordnet "bm25" "centroid" "centroid + rerank" --report demo/report.html
+
+test: $(STAMP)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache

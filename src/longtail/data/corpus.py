@@ -1,0 +1,106 @@
+"""Train, valid and test over one label set, with the facts of the data set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from longtail.arrays import Bools
+from longtail.data.dataset import Dataset
+from longtail.data.labels import LabelSet, Propensity
+from longtail.errors import DataError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Corpus:
+    """A data set as users know it: three splits, one `LabelSet`, and what was noticed on the way in."""
+
+    name: str
+    train: Dataset
+    valid: Dataset  # may have no rows
+    test: Dataset  # may have no rows
+    text_field: str = "text"  # which fields of a row became its text
+    notes: tuple[str, ...] = ()  # what a user should know: held-out splits, guessed columns
+
+    def __post_init__(self) -> None:
+        if len(self.train) == 0:
+            raise DataError(f"{self.name}: the train split has no rows; nothing can be learned from it")
+        if self.valid.labels is not self.train.labels or self.test.labels is not self.train.labels:
+            raise DataError(f"{self.name}: the splits do not share one label set")
+
+    @property
+    def labels(self) -> LabelSet:
+        return self.train.labels
+
+    @property
+    def propensity(self) -> Propensity:
+        return self.labels.propensity
+
+
+def held_out(ids: Sequence[str], share: float, seed: int = 0) -> Bools:
+    """Which rows to hold out: a seeded hash of each row's id falls below the share.
+
+    A row keeps its side when other rows come, go or move. At least one row lands on each side where
+    there are two or more.
+    """
+    if not 0 < share < 1:
+        raise DataError(f"the share of rows to hold out lies between 0 and 1, got {share}")
+    prefix = hashlib.blake2b(f"longtail:{seed}:".encode(), digest_size=8)
+    places = np.empty(len(ids), dtype=np.uint64)
+    for row, name in enumerate(ids):
+        digest = prefix.copy()
+        digest.update(name.encode("utf-8", "surrogatepass"))
+        places[row] = int.from_bytes(digest.digest(), "little")
+    chosen: Bools = places < np.uint64(int(share * 2**64))
+    if len(ids) > 1 and not chosen.any():
+        chosen[int(places.argmin())] = True
+    if len(ids) > 1 and chosen.all():
+        chosen[int(places.argmax())] = False
+    return chosen
+
+
+def make_corpus(
+    *,
+    name: str,
+    train: Dataset,
+    valid: Dataset | None,
+    test: Dataset | None,
+    valid_share: float = 0.05,
+    test_share: float | None = None,
+    seed: int = 0,
+    text_field: str = "text",
+    notes: Sequence[str] = (),
+) -> Corpus:
+    """Join the splits: count the labels on the given train rows, then hold out what was not given.
+
+    A missing valid split is always held out of train. A missing test split is held out only when
+    `test_share` says so, and then before counting: its rows are test rows, not training rows.
+    """
+    said = list(notes)
+    if len(train) == 0:
+        raise DataError(f"{name}: the train split has no rows; nothing can be learned from it")
+    if test is None and test_share is not None:
+        away = held_out(train.ids, test_share, seed + 1)
+        train, test = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
+        said.append(
+            f"no test split was given: {len(test)} rows ({test_share:.0%}) of train were held out as test"
+        )
+    labels = train.labels.counted(train.targets)
+    if valid is None:
+        away = held_out(train.ids, valid_share, seed)
+        train, valid = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
+        said.append(
+            f"no valid split was given: {len(valid)} rows ({valid_share:.0%}) of train were held out as valid"
+        )
+    nothing = train.take([])
+    return Corpus(
+        name=name,
+        train=train.over(labels),
+        valid=valid.over(labels),
+        test=(nothing if test is None else test).over(labels),
+        text_field=text_field,
+        notes=tuple(said),
+    )

@@ -1,0 +1,179 @@
+"""Rows with soft targets over one label set. Never mutates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import AnyArray, Ints, Matrix
+from longtail.data.labels import LabelSet
+from longtail.errors import DataError
+
+GIVEN = "given"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows:
+    """What a model sees of a row: its text, its sparse features, or both."""
+
+    texts: tuple[str, ...] | None = None
+    features: Matrix | None = None  # (rows, features)
+
+    def __post_init__(self) -> None:
+        if self.texts is None and self.features is None:
+            raise DataError("rows need texts or features")
+
+    def __len__(self) -> int:
+        if self.texts is not None:
+            return len(self.texts)
+        assert self.features is not None
+        return int(self.features.shape[0])
+
+    def __getitem__(self, part: slice) -> Rows:
+        texts = None if self.texts is None else self.texts[part]
+        return Rows(texts=texts, features=None if self.features is None else self.features[part])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset:
+    """Texts and/or sparse features with soft targets in (0, 1].
+
+    `excluded` marks (row, label) pairs that must never be predicted, such as an item for itself.
+    `origins` says where each row came from: 0 is the data as given, the others are named by
+    `origin_names` and were added by a tail method.
+    """
+
+    labels: LabelSet
+    targets: Matrix  # csr float32 (rows, labels), entries in (0, 1]
+    ids: tuple[str, ...]
+    texts: tuple[str, ...] | None = None
+    features: Matrix | None = None  # csr float32 (rows, features)
+    excluded: Matrix | None = None  # csr bool (rows, labels)
+    origins: Ints | None = None  # (rows,)
+    origin_names: tuple[str, ...] = (GIVEN,)
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put("ids", tuple(self.ids))
+        rows, labels = len(self.ids), len(self.labels)
+        put("targets", _frozen(self.targets, "targets", (rows, labels)))
+        data = self.targets.data
+        if not np.all((data > 0) & (data <= 1)):  # NaN fails too
+            bad = int(np.flatnonzero(~((data > 0) & (data <= 1)))[0])
+            row = int(np.searchsorted(self.targets.indptr, bad, side="right")) - 1
+            label = self.labels.ids[int(self.targets.indices[bad])]
+            raise DataError(
+                f"row {self.ids[row]!r} has weight {data[bad]:g} for label {label!r}; weights lie in (0, 1]"
+            )
+        if self.texts is not None:
+            put("texts", tuple(self.texts))
+            if len(self.texts or ()) != rows:
+                raise DataError(f"{rows} row ids but {len(self.texts or ())} texts")
+        if self.features is not None:
+            put("features", _frozen(self.features, "features", (rows, None)))
+            if not np.all(np.isfinite(self.features.data)):
+                bad = int(np.flatnonzero(~np.isfinite(self.features.data))[0])
+                row = int(np.searchsorted(self.features.indptr, bad, side="right")) - 1
+                raise DataError(f"row {self.ids[row]!r} has a feature value that is not a finite number")
+        if self.texts is None and self.features is None:
+            raise DataError("a data set needs texts or features")
+        if self.excluded is not None:
+            excluded = _frozen(self.excluded, "excluded pairs", (rows, labels), dtype=np.bool_)
+            put("excluded", excluded if excluded.nnz else None)
+        origins = np.zeros(rows, np.int32) if self.origins is None else np.array(self.origins, np.int32)
+        if len(origins) != rows or (
+            rows and not 0 <= origins.min() <= origins.max() < len(self.origin_names)
+        ):
+            raise DataError("row origins do not match the rows and origin names")
+        origins.setflags(write=False)
+        put("origins", origins)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows without their targets: what `predict` may see."""
+        return Rows(texts=self.texts, features=self.features)
+
+    def take(self, rows: AnyArray | Sequence[int]) -> Dataset:
+        """Only these rows, in this order."""
+        index = np.asarray(rows, dtype=np.int64)
+        picked = index.tolist()
+        assert self.origins is not None
+        return replace(
+            self,
+            ids=tuple([self.ids[row] for row in picked]),
+            texts=None if self.texts is None else tuple([self.texts[row] for row in picked]),
+            targets=self.targets[index],
+            features=None if self.features is None else self.features[index],
+            excluded=None if self.excluded is None else self.excluded[index],
+            origins=self.origins[index],
+        )
+
+    def with_rows(
+        self,
+        *,
+        targets: Matrix,
+        origin: str,
+        texts: Sequence[str] | None = None,
+        features: Matrix | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> Dataset:
+        """A new data set with these rows added at the end, marked with the origin."""
+        number = int(targets.shape[0])
+        if (texts is None) != (self.texts is None) or (features is None) != (self.features is None):
+            raise DataError(f"{origin} must add the same kinds of input (texts, features) that the data has")
+        names = self.origin_names if origin in self.origin_names else (*self.origin_names, origin)
+        new_ids = tuple(ids) if ids is not None else tuple(f"{origin}:{row}" for row in range(number))
+        added = np.full(number, names.index(origin), dtype=np.int32)
+        assert self.origins is not None
+        return replace(
+            self,
+            ids=self.ids + new_ids,
+            texts=None if self.texts is None else self.texts + tuple(texts or ()),
+            targets=sparse.vstack([self.targets, targets], format="csr"),
+            features=None if features is None else sparse.vstack([self.features, features], format="csr"),
+            excluded=None
+            if self.excluded is None
+            else sparse.vstack(
+                [self.excluded, sparse.csr_array((number, len(self.labels)), dtype=np.bool_)], format="csr"
+            ),
+            origins=np.concatenate([self.origins, added]),
+            origin_names=names,
+        )
+
+    def with_entries(self, entries: Matrix) -> Dataset:
+        """A new data set with these soft targets (rows, labels) joined in; of two, the larger stays."""
+        if entries.shape != self.targets.shape:
+            raise DataError(
+                f"entries of shape {entries.shape} do not fit targets of shape {self.targets.shape}"
+            )
+        return replace(self, targets=self.targets.maximum(sparse.csr_array(entries, dtype=np.float32)))
+
+    def over(self, labels: LabelSet) -> Dataset:
+        """The same rows over a label set with the same ids (other counts or texts)."""
+        if labels.ids != self.labels.ids:
+            raise DataError("the new label set has other ids")
+        return replace(self, labels=labels)
+
+
+def _frozen(matrix: Matrix, name: str, shape: tuple[int, int | None], dtype: type = np.float32) -> Matrix:
+    """A canonical, read-only CSR array of the expected shape."""
+    result = sparse.csr_array(matrix, dtype=dtype)
+    if result.shape[0] != shape[0] or (shape[1] is not None and result.shape[1] != shape[1]):
+        wanted = f"{shape[0]} x {'any' if shape[1] is None else shape[1]}"
+        raise DataError(f"{name} are {result.shape[0]} x {result.shape[1]}, expected {wanted}")
+    if not result.has_canonical_format:
+        result = result.copy()
+        result.sum_duplicates()
+    for name_of_part in ("data", "indices", "indptr"):
+        view = getattr(result, name_of_part).view()  # the caller's own arrays stay writable
+        view.setflags(write=False)
+        setattr(result, name_of_part, view)
+    return result
