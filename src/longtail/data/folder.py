@@ -1,0 +1,137 @@
+"""The folder layout: `train/valid/test.jsonl`, `labels.jsonl`, `exclude.jsonl` and `corpus.json`.
+
+    train.jsonl    {"id": "7", "title": "...", "text": "...", "labels": ["a", "b"]}    or {"a": 1, "b": 0.4}
+    labels.jsonl   {"id": "a", "text": "words for a"}                                  optional
+    exclude.jsonl  {"id": "7", "labels": ["c"]}            optional: never predicted for row 7
+    corpus.json    {"name": "...", "propensity": {"a": 0.55, "b": 1.5}, "text": "title+text"}    optional
+
+Each may be compressed (.gz, .xz). Without `labels.jsonl` the labels are collected from the splits in order
+of appearance and each label's text is its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from longtail.data.facts import check_text_field
+from longtail.data.files import find, objects
+from longtail.data.labels import Propensity
+from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, pairs
+from longtail.errors import DataError
+
+SPLITS = ("train", "valid", "test")
+
+
+def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
+    """Read the folder layout; `text` says which fields make a row's text."""
+    text_of = _text_of(check_text_field(text))
+    paths = {split: find(folder, f"{split}.jsonl") for split in SPLITS}
+    if paths["train"] is None:
+        raise DataError("no train.jsonl, train.jsonl.gz or train.jsonl.xz here", folder)
+    labels = _read_labels(find(folder, "labels.jsonl"))
+    gathered = {split: _read_split(path, labels, text_of) for split, path in paths.items() if path is not None}
+    check_ids(list(gathered.values()))
+    excluded = _read_excluded(find(folder, "exclude.jsonl"), gathered, labels)
+    label_set = labels.label_set(propensity)
+    found = {
+        split: part.dataset(
+            label_set, pairs(*excluded[split], (len(part.ids), len(label_set))) if excluded[split][0] else None
+        )
+        for split, part in gathered.items()
+    }
+    return Splits(train=found["train"], valid=found.get("valid"), test=found.get("test"), text_field=text)
+
+
+def _text_of(text: str) -> Callable[[dict[str, Any]], str]:
+    """The function that makes a row's text; KeyError for a missing field, TypeError for one not a string."""
+
+    def one(row: dict[str, Any]) -> str:
+        value = row[text]
+        return "" if value is None else "" + value
+
+    def both(row: dict[str, Any]) -> str:
+        title = row.get("title") or ""
+        body = (row.get("text") if title else row["text"]) or ""
+        joined: str = title + " " + body if title and body else title + body
+        return joined
+
+    return both if text == "title+text" else one
+
+
+def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any]], str]) -> Gathered:
+    gathered = Gathered(path, labels)
+    add = gathered.add
+    for line, row in objects(path):
+        try:
+            name, given, text = row["id"], row["labels"], text_of(row)
+        except KeyError as error:
+            raise DataError(_missing(error.args[0]), path, line) from None
+        except TypeError:
+            raise DataError('"title" and "text" must be strings', path, line) from None
+        if type(name) is not str or not name:
+            name = _id(name, path, line)
+        if type(given) is not list and type(given) is not dict:
+            raise DataError(f'"labels" must be a list of label ids or an object of weights, got {given!r}', path, line)
+        add(line, name, text, given)
+    return gathered
+
+
+def _missing(key: str) -> str:
+    remedy = {
+        "id": "each row has an id of its own",
+        "labels": 'write "labels": [] for a row without labels',
+        "title": "read with text='text', or add it",
+        "text": "read with text='title', or add it",
+    }[key]
+    return f'the row has no "{key}"; {remedy}'
+
+
+def _id(value: Any, path: Path, line: int) -> str:
+    name = as_id(value)
+    if name is None:
+        raise DataError(f'"id" must be a string that is not empty, got {value!r}', path, line)
+    return name
+
+
+def _read_labels(path: Path | None) -> LabelIndex:
+    labels = LabelIndex(source=path)
+    if path is None:
+        return labels
+    lines: list[int] = []
+    for line, row in objects(path):
+        if "id" not in row:
+            raise DataError('the label has no "id"', path, line)
+        name, text = _id(row["id"], path, line), row.get("text")
+        if name in labels.row_of:
+            first = lines[labels.row_of[name]]
+            raise DataError(f"label id {name!r} is already on line {first}; remove one", path, line)
+        if text is not None and type(text) is not str:
+            raise DataError(f'"text" of label {name!r} must be a string, got {text!r}', path, line)
+        labels.row_of[name] = len(lines)
+        labels.texts.append(text or "")
+        lines.append(line)
+    return labels
+
+
+def _read_excluded(
+    path: Path | None, gathered: dict[str, Gathered], labels: LabelIndex
+) -> dict[str, tuple[list[int], list[int]]]:
+    """Rows and columns of the excluded pairs of each split."""
+    found: dict[str, tuple[list[int], list[int]]] = {split: ([], []) for split in gathered}
+    if path is None:
+        return found
+    place = {name: (split, row) for split, part in gathered.items() for row, name in enumerate(part.ids)}
+    for line, entry in objects(path):
+        given = entry.get("labels")
+        if "id" not in entry or type(given) is not list:
+            raise DataError('expected {"id": row id, "labels": [label ids never predicted for it]}', path, line)
+        name = _id(entry["id"], path, line)
+        if name not in place:
+            raise DataError(f"no split has a row with id {name!r}; remove the line", path, line)
+        split, row = place[name]
+        columns = [labels.column(label, path, line) for label in given]
+        found[split][0].extend([row] * len(columns))
+        found[split][1].extend(columns)
+    return found
