@@ -37,9 +37,7 @@ class MissingExtra(LongtailError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(
-            f"{purpose} needs {package}, which is not installed: pip install 'longtail[{extra}]'"
-        )
+        super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'longtail[{extra}]'")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

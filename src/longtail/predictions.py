@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from longtail.arrays import Floats, Ints, Matrix
+from longtail.arrays import Bools, Floats, Ints, Matrix
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError
 
@@ -68,25 +68,28 @@ class Predictions:
 
     def sorted(self) -> Predictions:
         """Best first, ties by label row, empty places last."""
-        score = np.where(self.indices < 0, -np.inf, self.scores)
-        order = np.lexsort((self.indices, -score), axis=1)
-        return Predictions(
-            self.labels,
-            np.take_along_axis(self.indices, order, axis=1),
-            np.take_along_axis(self.scores, order, axis=1),
-        )
+        return Predictions(self.labels, *ranked(self.indices, self.scores))
+
+    def hits(self, targets: Matrix) -> Bools:
+        """Which places hold a label of the row: (rows, places)."""
+        width = np.int64(len(self.labels))
+        rows = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(targets.indptr))
+        keys = np.arange(len(self), dtype=np.int64)[:, None] * width + self.indices
+        return (self.indices >= 0) & np.isin(keys, rows * width + targets.indices)
 
     def without(self, excluded: Matrix | None) -> Predictions:
         """Drop the excluded (row, label) pairs; what stood behind them moves up."""
         if excluded is None or excluded.nnz == 0 or len(self) == 0:
             return self
-        width = np.int64(len(self.labels))
-        rows = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(excluded.indptr))
-        banned = rows * width + excluded.indices
-        keys = np.arange(len(self), dtype=np.int64)[:, None] * width + self.indices
-        drop = (self.indices < 0) | np.isin(keys, banned)
+        drop = (self.indices < 0) | self.hits(excluded)
         order = np.argsort(drop, axis=1, kind="stable")  # kept places first, in their order
         gone = np.take_along_axis(drop, order, axis=1)
         indices = np.where(gone, np.int32(-1), np.take_along_axis(self.indices, order, axis=1))
         scores = np.where(gone, np.float32(0), np.take_along_axis(self.scores, order, axis=1))
         return Predictions(self.labels, indices, scores)
+
+
+def ranked(indices: Ints, scores: Floats) -> tuple[Ints, Floats]:
+    """Each row put in order: best first, ties by label row, empty places last."""
+    order = np.lexsort((indices, np.where(indices < 0, np.inf, -scores)), axis=1)
+    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(scores, order, axis=1)

@@ -1,0 +1,1 @@
+"""Base methods, one file each. `longtail.catalogue` lists them by name."""

@@ -1,0 +1,1 @@
+"""Sparse features and the kernels over them."""

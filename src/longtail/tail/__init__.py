@@ -1,0 +1,1 @@
+"""Tail methods, one file each. `longtail.catalogue` lists them by name."""

@@ -1,0 +1,219 @@
+"""How a recipe is written: `learner(setting=value) + method(...)`, and the same in TOML.
+
+Parsing only reads; nothing is evaluated. A part keeps the literal text of each value, so that a recipe prints
+back as it was typed (white space aside).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+from longtail.errors import DataError, RecipeError
+
+Value: TypeAlias = int | float | bool | str | tuple[Any, ...] | None
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+      | (?P<mark>[+(),=\[\]])
+      | (?P<end>$)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_WORDS: dict[str, Value] = {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+    "none": None,
+    "None": None,
+}
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`name=value` inside the parentheses of a part."""
+
+    name: str
+    value: Value
+    literal: str = field(default="", compare=False)  # as typed
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.literal or literal(self.value)}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A learner or a tail method by name, with the settings that were given."""
+
+    name: str
+    settings: tuple[Setting, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.settings))})" if self.settings else self.name
+
+
+def literal(value: Value) -> str:
+    """A value in recipe notation."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "none"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+        return f'"{escaped}"'
+    return repr(value)
+
+
+def parse(text: str) -> tuple[Part, ...]:
+    """The parts of a recipe, left to right."""
+    return _Parser(text).recipe()
+
+
+class _Parser:
+    """Recursive descent over the tokens of one recipe."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, str, int]] = []  # kind, text, where it starts
+        place = 0
+        while True:
+            match = _TOKEN.match(text, place)
+            if match is None:
+                start = place + len(text[place:]) - len(text[place:].lstrip())
+                if text[start] in "\"'":
+                    self.fail(f"the string that starts with {text[start : start + 12]} is not closed", start)
+                self.fail(f"cannot read {text[start : start + 12]!r}", start)
+            kind = str(match.lastgroup)
+            self.tokens.append((kind, match[kind], match.start(kind)))
+            if kind == "end":
+                break
+            place = match.end()
+        self.next = 0
+
+    def fail(self, problem: str, place: int | None = None) -> NoReturn:
+        where = self.tokens[self.next][2] if place is None else place
+        raise RecipeError(f"recipe {self.text!r}, character {where + 1}: {problem}")
+
+    def take(self, kind: str, wanted: str, mark: str | None = None) -> str:
+        found, text, _ = self.tokens[self.next]
+        if found != kind or (mark is not None and text != mark):
+            self.fail(f"expected {wanted}, found {repr(text) if text else 'the end'}")
+        self.next += 1
+        return text
+
+    def at(self, mark: str) -> bool:
+        kind, text, _ = self.tokens[self.next]
+        return kind == "mark" and text == mark
+
+    def recipe(self) -> tuple[Part, ...]:
+        parts = [self.part("a learner's name")]
+        while self.at("+"):
+            self.next += 1
+            parts.append(self.part("a tail method's name after '+'"))
+        self.take("end", "'+' or the end")
+        return tuple(parts)
+
+    def part(self, wanted: str) -> Part:
+        name = self.take("name", wanted)
+        settings: list[Setting] = []
+        if self.at("("):
+            self.next += 1
+            while not self.at(")"):
+                setting = self.setting(name)
+                if any(setting.name == other.name for other in settings):
+                    self.fail(f"setting '{setting.name}' of {name} is given twice")
+                settings.append(setting)
+                if not self.at(")"):
+                    self.take("mark", f"',' or ')' in the settings of {name}", ",")
+            self.next += 1
+        return Part(name, tuple(settings))
+
+    def setting(self, part: str) -> Setting:
+        name = self.take("name", f"a setting's name in the settings of {part}")
+        self.take("mark", f"'=' after {name}", "=")
+        begin = self.tokens[self.next][2]
+        value = self.value()
+        _, text, start = self.tokens[self.next - 1]
+        return Setting(name, value, self.text[begin : start + len(text)])
+
+    def value(self) -> Value:
+        kind, text, _ = self.tokens[self.next]
+        if self.at("["):
+            self.next += 1
+            items: list[Value] = []
+            while not self.at("]"):
+                items.append(self.value())
+                if not self.at("]"):
+                    self.take("mark", "',' or ']' in the list", ",")
+            self.next += 1
+            return tuple(items)
+        if kind == "number":
+            self.next += 1
+            return float(text) if re.search(r"[.eE]", text) else int(text)
+        if kind == "string":
+            self.next += 1
+            return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text[1:-1], flags=re.DOTALL)
+        if kind == "name" and text in _WORDS:
+            self.next += 1
+            return _WORDS[text]
+        if kind == "name":
+            self.fail(f'expected a value, found {text}; write "{text}" if it is a word')
+        self.fail(f"expected a value, found {repr(text) if text else 'the end'}")
+
+
+def to_toml(parts: tuple[Part, ...]) -> str:
+    """A recipe as TOML: one `learner` table and a list of `tail` tables."""
+
+    def table(part: Part) -> str:
+        pairs = [f'name = "{part.name}"']
+        for setting in part.settings:
+            if setting.value is None:
+                raise RecipeError(f"{part.name}({setting}): TOML has no word for none; leave the setting out")
+            pairs.append(f"{setting.name} = {literal(setting.value)}")
+        return "{ " + ", ".join(pairs) + " }"
+
+    tail = "".join(f"  {table(part)},\n" for part in parts[1:])
+    return f"learner = {table(parts[0])}\n" + (f"tail = [\n{tail}]\n" if tail else "")
+
+
+def read_toml(text: str, path: str | Path | None = None) -> list[tuple[Part, ...]]:
+    """The recipes of a TOML file: one `learner` + `tail`, several `[[recipe]]`, or `recipes = ["...", ...]`."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"not valid TOML: {error}", path) from None
+    unknown = set(content) - {"learner", "tail", "recipe", "recipes"}
+    if unknown:
+        raise DataError(f"unknown entry {sorted(unknown)[0]!r}; a recipe file has learner, tail, recipe, recipes", path)
+    found = [parse(line) for line in content.get("recipes", [])]
+    tables = [content] if "learner" in content else []
+    for table in [*tables, *content.get("recipe", [])]:
+        if "learner" not in table:
+            raise DataError("a recipe has no learner; write learner = { name = ... }", path)
+        found.append(tuple(_part(entry, path) for entry in [table["learner"], *table.get("tail", [])]))
+    if not found:
+        raise DataError("the file holds no recipe; write learner = { name = ... }", path)
+    return found
+
+
+def _part(entry: object, path: str | Path | None) -> Part:
+    if isinstance(entry, str):
+        return Part(entry)
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise DataError(f"{entry!r} is not a part; write {{ name = ..., setting = value }}", path)
+    settings = [
+        Setting(name, tuple(value) if isinstance(value, list) else value)
+        for name, value in entry.items()
+        if name != "name"
+    ]
+    return Part(entry["name"], tuple(settings))

@@ -1,0 +1,90 @@
+"""Nearest training rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import Floats, Ints, Matrix
+from longtail.data.dataset import Dataset, Rows
+from longtail.errors import RecipeError
+from longtail.linear.text import Features, matrix_from, matrix_state
+from longtail.linear.top import sparse_top
+from longtail.plan import Facts, Plan
+from longtail.progress import stage
+from longtail.seams import Scorer, State, TailMethod
+
+
+@dataclass(frozen=True, eq=False)
+class KnnScorer:
+    """The training rows as an index from words to rows, and their targets. Scores lie in (0, 1]."""
+
+    features: Features
+    index: Matrix  # (words, training rows)
+    targets: Matrix  # (training rows, labels)
+    neighbours: int
+    kind: ClassVar[str] = "knn.v1"
+
+    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        near, likeness = sparse_top(self.features.of(rows), self.index, self.neighbours)
+        likeness = likeness / np.maximum(likeness.sum(axis=1, keepdims=True), np.float32(1e-12))
+        found = near >= 0
+        starts = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
+        votes = sparse.csr_array((likeness[found], near[found], starts), shape=(len(rows), self.targets.shape[0]))
+        return sparse_top(votes, self.targets, k)
+
+    def state(self) -> State:
+        words = self.features.state()
+        tensors = {
+            **words.tensors,
+            **matrix_state("index", self.index),
+            **matrix_state("targets", self.targets),
+        }
+        return State({**words.settings, "neighbours": self.neighbours}, tensors)
+
+    @classmethod
+    def restore(cls, state: State) -> KnnScorer:
+        index, targets = matrix_from("index", state.tensors), matrix_from("targets", state.tensors)
+        return cls(Features.restore(state), index, targets, state.settings["neighbours"])
+
+
+@dataclass(frozen=True)
+class Knn:
+    """A row gets the labels of the training rows most like it, each vote weighted by the cosine.
+
+    Paper: the similarity-weighted vote used in the shortlists of DeepXML (Dahiya et al., WSDM 2021).
+    Needs: texts or features. A soft target is a vote of that weight.
+    Costs: nothing to train; keeps every training row; a prediction reads the rows that share a word with it.
+    Prefer instead: `centroid` when predictions must be fast or the model small.
+    Example: longtail train wordnet "knn(neighbours=20)" --out model
+    """
+
+    neighbours: int = 50  # training rows that vote
+
+    summary: ClassVar[str] = "similarity-weighted vote of the nearest training rows"
+    offers: ClassVar[frozenset[str]] = frozenset({"soft_targets"})
+    data_needs: ClassVar[frozenset[str]] = frozenset()
+    scorer: ClassVar[type[Scorer]] = KnnScorer
+
+    def __post_init__(self) -> None:
+        if self.neighbours < 1:
+            raise RecipeError(f"setting 'neighbours' of knn is at least 1, got {self.neighbours}")
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> KnnScorer:
+        with stage("counting words"):
+            features, vectors = Features.learn(train)
+            return KnnScorer(features, vectors.T.tocsr(), train.targets, self.neighbours)
+
+    def plan(self, facts: Facts) -> Plan:
+        entries = facts.rows * facts.terms_per_row
+        words = 110 * facts.terms
+        return Plan(
+            train_bytes=int(words + 36 * entries),
+            model_bytes=int(20 * facts.terms + 8 * entries + 8 * facts.positives),
+            train_seconds=2e-7 * entries + 2e-6 * facts.rows,
+            predict_seconds=1000 * (4e-5 + facts.terms_per_row * entries / facts.terms * 4e-8),
+            steps=(("word counts", int(28 * entries)), ("row index", int(8 * entries))),
+        )

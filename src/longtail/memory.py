@@ -1,0 +1,89 @@
+"""How much memory the machine has left and how much a piece of work took."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def resident_bytes() -> int:
+    """Memory this process holds now."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return _lifetime_peak()
+
+
+def available_bytes() -> int:
+    """Memory this process can still take: what the system has free, within the container's limit."""
+    free = _meminfo("MemAvailable") or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = _number("/sys/fs/cgroup/memory.max") or _number("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+    used = _number("/sys/fs/cgroup/memory.current") or _number("/sys/fs/cgroup/memory/memory.usage_in_bytes")
+    return min(free, limit - (used or 0)) if limit else free
+
+
+class Peak:
+    """The most memory held inside a `measure_peak` block."""
+
+    def __init__(self) -> None:
+        self.bytes = resident_bytes()
+
+    def look(self) -> None:
+        self.bytes = max(self.bytes, resident_bytes())
+
+
+@contextmanager
+def measure_peak(every_seconds: float = 0.02) -> Iterator[Peak]:
+    """Watch this process's memory from a thread; the kernels release the interpreter lock, so it sees them."""
+    peak, done = Peak(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(every_seconds):
+            peak.look()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        watcher.join()
+        peak.look()
+
+
+def readable(number: float) -> str:
+    """Bytes as people say them: 1.4 GB."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(number) < 1000 or unit == "TB":
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError
+
+
+def _lifetime_peak() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _meminfo(name: str) -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _number(path: str) -> int | None:
+    try:
+        value = int(Path(path).read_text())
+    except (OSError, ValueError):  # no such file, or "max"
+        return None
+    return value if 0 < value < 2**60 else None

@@ -1,0 +1,66 @@
+"""A fitted recipe: predicts, saves, and never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from longtail.arrays import Matrix
+from longtail.data.dataset import Rows
+from longtail.data.labels import LabelSet
+from longtail.errors import DataError
+from longtail.predictions import CANDIDATES, Predictions
+from longtail.progress import stage
+from longtail.seams import Reranker, Scorer
+
+CHUNK = 8192  # rows predicted at a time, so that memory does not grow with the number of rows
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What `Recipe.fit` returns and `longtail.load_model` reads back."""
+
+    recipe: str
+    labels: LabelSet
+    scorer: Scorer
+    rerankers: tuple[Reranker, ...] = ()
+
+    def with_reranker(self, reranker: Reranker) -> Model:
+        return replace(self, rerankers=(*self.rerankers, reranker))
+
+    def predict(self, rows: Rows | Sequence[str], k: int = 5, excluded: Matrix | None = None) -> Predictions:
+        """The k best labels of each text or row. Excluded (row, label) pairs leave before the top k is taken."""
+        if not isinstance(rows, Rows):
+            if isinstance(rows, str):
+                raise DataError("predict takes a list of texts; put the one text in brackets: predict([text])")
+            rows = Rows(texts=tuple(rows))
+        if k < 1:
+            raise DataError(f"k counts labels a row and is at least 1, got {k}")
+        indices = np.full((len(rows), k), -1, dtype=np.int32)
+        scores = np.zeros((len(rows), k), dtype=np.float32)
+        with stage("predicting", total=len(rows)) as advance:
+            for start in range(0, len(rows), CHUNK):
+                part = slice(start, min(start + CHUNK, len(rows)))
+                banned = None if excluded is None else excluded[part]
+                chunk = self._predict(rows[part], k, banned)
+                indices[part, : chunk.places], scores[part, : chunk.places] = chunk.indices, chunk.scores
+                advance(part.stop - part.start)
+        return Predictions(self.labels, indices, scores)
+
+    def _predict(self, rows: Rows, k: int, excluded: Matrix | None) -> Predictions:
+        wanted = max(k, CANDIDATES) if self.rerankers else k
+        spare = int(np.diff(excluded.indptr).max(initial=0)) if excluded is not None else 0
+        predictions = Predictions(self.labels, *self.scorer.top(rows, min(wanted + spare, len(self.labels))))
+        predictions = predictions.without(excluded).top(wanted)
+        for reranker in self.rerankers:
+            predictions = reranker.rerank(predictions)
+        return predictions.top(k)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a model folder, all of it or nothing."""
+        from longtail.store import save
+
+        return save(self, path, overwrite=overwrite)

@@ -1,0 +1,128 @@
+"""The protocols where parts meet: what a learner leaves behind, and where a tail method may act.
+
+A learner declares what it `offers`, a tail method what it `needs` of the learner; both declare what they
+need of the data. `longtail methods` prints the grid from these declarations and the tests train every cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+from longtail.arrays import AnyArray, Floats, Ints
+from longtail.data.dataset import Dataset, Rows
+from longtail.data.labels import LabelSet
+from longtail.plan import Facts, Plan
+from longtail.predictions import Predictions
+
+# What a part may need of the data, and how to help a user whose data lacks it.
+DATA_NEEDS = {
+    "label_texts": "labels with texts: add them to labels.jsonl, or use a learner that does not read them",
+    "texts": "rows with texts, not only features",
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """A fitted part as plain data: what `store` writes and reads back."""
+
+    settings: dict[str, Any] = field(default_factory=dict)  # JSON values
+    tensors: dict[str, AnyArray] = field(default_factory=dict)
+
+
+class Scorer(Protocol):
+    """What a learner leaves behind when it has learned: the best labels of a row."""
+
+    kind: ClassVar[str]  # versioned name in saved models, such as "centroid.v1"
+
+    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        """The k best labels of each row and their scores (rows, k), best first, ties by label row;
+        scores are above 0, and -1 with score 0 fills the places of rows with fewer labels."""
+
+    def state(self) -> State: ...
+
+    @classmethod
+    def restore(cls, state: State) -> Self: ...
+
+
+class Learner(Protocol):
+    """Frozen settings of a base method."""
+
+    summary: ClassVar[str]
+    offers: ClassVar[frozenset[str]]  # of OFFERS
+    data_needs: ClassVar[frozenset[str]]  # of DATA_NEEDS
+    scorer: ClassVar[type[Scorer]]
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Scorer: ...
+
+    def plan(self, facts: Facts) -> Plan: ...
+
+
+# What a learner may offer to tail methods that act inside it.
+OFFERS = {
+    "soft_targets": "targets below 1 change what it learns",
+    "classifier_rows": "one weight vector a label",
+    "label_tower": "labels are encoded from their texts",
+}
+
+
+class TailMethod(Protocol):
+    """Frozen settings of one idea; it also offers one or more of the seams below."""
+
+    summary: ClassVar[str]
+    needs: ClassVar[frozenset[str]]  # of OFFERS
+    data_needs: ClassVar[frozenset[str]]  # of DATA_NEEDS
+
+
+@runtime_checkable
+class Augments(Protocol):
+    """Adds training rows, or soft entries on rows."""
+
+    def augment(self, train: Dataset) -> Dataset: ...
+
+
+@runtime_checkable
+class Wraps(Protocol):
+    """Fits parts of the label set apart and joins the answers."""
+
+    def wrap(self, learner: Learner) -> Learner: ...
+
+
+class Reranker(Protocol):
+    """What a re-ranking tail method leaves behind."""
+
+    kind: ClassVar[str]
+
+    def rerank(self, predictions: Predictions) -> Predictions: ...
+
+    def state(self) -> State: ...
+
+    @classmethod
+    def restore(cls, state: State) -> Self: ...
+
+
+class HeldOut(Protocol):
+    """Predictions on rows the learner has not trained on, made only when a re-ranker asks."""
+
+    @property
+    def labels(self) -> LabelSet: ...
+
+    def valid(self) -> tuple[Predictions, Dataset]: ...
+
+
+@runtime_checkable
+class Reranks(Protocol):
+    """Changes the order of the candidates after prediction."""
+
+    reranker: ClassVar[type[Reranker]]
+
+    def fit_reranker(self, held_out: HeldOut) -> Reranker: ...
+
+
+SEAMS: dict[str, type] = {"augment": Augments, "wrap": Wraps, "rerank": Reranks}
+
+
+def seams_of(part: type) -> tuple[str, ...]:
+    """The seams a tail method acts on, read from the methods it has."""
+    entrance = {"augment": "augment", "wrap": "wrap", "rerank": "fit_reranker"}
+    return tuple(seam for seam, method in entrance.items() if hasattr(part, method))

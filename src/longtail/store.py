@@ -1,0 +1,219 @@
+"""Models as folders of plain data: manifest.json, labels.jsonl and safetensors. Loading runs no code.
+
+    manifest.json             format, version, recipe, the kinds and settings of the parts, a checksum of every file
+    labels.jsonl              {"id", "text", "count"} a line, in row order
+    scorer.safetensors        the learner's arrays
+    reranker-0.safetensors    the first re-ranker's, and so on
+
+A folder is written under a temporary name, flushed to disk and renamed, so a reader sees a whole model or none.
+Every byte is covered by a checksum: a file that was cut, damaged or edited is refused before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as tensors_from_bytes
+from safetensors.numpy import save as tensors_to_bytes
+
+from longtail import __version__
+from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
+from longtail.data.labels import LabelSet, Propensity
+from longtail.errors import LongtailError, ModelError
+from longtail.model import Model
+from longtail.seams import State
+
+FORMAT, VERSION = "longtail-model", 1
+MANIFEST, LABELS = "manifest.json", "labels.jsonl"
+
+
+def save(model: Model, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write the model as a folder, all of it or nothing."""
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise ModelError(f"{path} exists; choose another name, or overwrite it (--overwrite)")
+    if path.exists() and not (path / MANIFEST).is_file():
+        raise ModelError(f"{path} exists and is not a model folder; it is left alone")
+    states = {"scorer": model.scorer.state()}
+    states |= {f"reranker-{number}": part.state() for number, part in enumerate(model.rerankers)}
+    files = {LABELS: _labels_to_bytes(model.labels)}
+    for name, state in states.items():
+        arrays = {key: np.ascontiguousarray(value) for key, value in state.tensors.items()}
+        files[f"{name}.safetensors"] = tensors_to_bytes(arrays)
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "longtail": __version__,
+        "recipe": model.recipe,
+        "labels": {
+            "number": len(model.labels),
+            "train_rows": model.labels.train_rows,
+            "propensity": {"a": model.labels.propensity.a, "b": model.labels.propensity.b},
+        },
+        "scorer": {"kind": model.scorer.kind, "settings": states["scorer"].settings},
+        "rerankers": [
+            {"kind": part.kind, "settings": states[f"reranker-{number}"].settings}
+            for number, part in enumerate(model.rerankers)
+        ],
+        "files": {name: {"bytes": len(raw), "sha256": _checksum(raw)} for name, raw in files.items()},
+    }
+    files[MANIFEST] = _manifest_to_bytes(manifest)
+    with _replacing(path) as temporary:
+        for name, raw in files.items():
+            with (temporary / name).open("wb") as file:
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+    return path
+
+
+def load(path: str | Path) -> Model:
+    """Read a model folder. Anything that is not exactly what was written gives a ModelError."""
+    path = Path(path)
+    if not path.is_dir():
+        raise ModelError(f"{path} is not a model folder; train one with: longtail train DATA RECIPE --out {path}")
+    manifest = _read_manifest(path)
+    try:
+        files = {name: _read(path / name, facts) for name, facts in manifest["files"].items()}
+        labels = _labels_from_bytes(files[LABELS], manifest["labels"])
+        scorer = _kinds(LEARNERS, learner_class)[manifest["scorer"]["kind"]]
+        state = State(manifest["scorer"]["settings"], tensors_from_bytes(files["scorer.safetensors"]))
+        model = Model(manifest["recipe"], labels, scorer.restore(state))
+        rerankers = _kinds(TAIL_METHODS, tail_class)
+        for number, part in enumerate(manifest["rerankers"]):
+            tensors = tensors_from_bytes(files[f"reranker-{number}.safetensors"])
+            model = model.with_reranker(rerankers[part["kind"]].restore(State(part["settings"], tensors)))
+    except ModelError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, SafetensorError, LongtailError) as error:
+        raise ModelError(f"{path} holds a part this release cannot read ({error}); train the model again") from None
+    return model
+
+
+def size_on_disk(path: str | Path) -> int:
+    """Bytes of a model folder."""
+    return sum(file.stat().st_size for file in Path(path).iterdir() if file.is_file())
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path` that takes its place when the block ends well, and vanishes otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.writing-{os.getpid()}"
+    aside = path.parent / f".{path.name}.replaced-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        _flush_folder(temporary)
+        if path.exists():
+            path.rename(aside)
+        try:
+            temporary.rename(path)
+        except BaseException:
+            if aside.exists():
+                aside.rename(path)
+            raise
+        _flush_folder(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if path.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _flush_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _checksum(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _manifest_to_bytes(manifest: dict[str, Any]) -> bytes:
+    body = {name: value for name, value in manifest.items() if name != "checksum"}
+    body["checksum"] = _checksum(json.dumps(body, ensure_ascii=False, sort_keys=True).encode())
+    return (json.dumps(body, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    place = path / MANIFEST
+    try:
+        raw = place.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{place}: cannot be read ({error.strerror}); is {path} a model folder?") from None
+    try:
+        manifest = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{place}: not valid JSON ({error}); the model is damaged, train it again") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelError(f"{place}: not the manifest of a longtail model")
+    if manifest.get("version") != VERSION:
+        raise ModelError(
+            f"{place}: the model has format version {manifest.get('version')!r}, this release reads {VERSION}; "
+            "use the release that wrote it, or train the model again"
+        )
+    try:
+        same = _manifest_to_bytes(manifest) == raw
+    except ValueError:  # lone surrogates and the like: nothing we would have written
+        same = False
+    if not same:
+        raise ModelError(f"{place}: the manifest was changed after it was written; the model cannot be trusted")
+    return manifest
+
+
+def _read(path: Path, facts: dict[str, Any]) -> bytes:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); the model is not whole, copy it again") from None
+    if len(raw) != facts["bytes"] or _checksum(raw) != facts["sha256"]:
+        raise ModelError(
+            f"{path}: {len(raw)} bytes do not match the {facts['bytes']} that were written; "
+            "the file is damaged or was changed, copy the model again"
+        )
+    return raw
+
+
+def _labels_to_bytes(labels: LabelSet) -> bytes:
+    lines = [
+        json.dumps({"id": name, "text": text, "count": count}, ensure_ascii=False)
+        for name, text, count in zip(labels.ids, labels.texts, labels.counts.tolist(), strict=True)
+    ]
+    return ("\n".join(lines) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _labels_from_bytes(raw: bytes, facts: dict[str, Any]) -> LabelSet:
+    rows = [json.loads(line) for line in raw.decode("utf-8", "surrogatepass").split("\n") if line]
+    if len(rows) != facts["number"]:
+        raise ValueError(f"{len(rows)} labels instead of {facts['number']}")
+    return LabelSet(
+        ids=tuple(row["id"] for row in rows),
+        texts=tuple(row["text"] for row in rows),
+        counts=np.array([row["count"] for row in rows], dtype=np.int64),
+        train_rows=facts["train_rows"],
+        propensity=Propensity(**facts["propensity"]),
+    )
+
+
+def _kinds(names: dict[str, str], find: Any) -> dict[str, Any]:
+    """The kinds of parts that this release can restore. Looked up by name: a manifest never names code."""
+    kinds: dict[str, Any] = {}
+    for name in names:
+        part = find(name)
+        fitted = getattr(part, "scorer", None) or getattr(part, "reranker", None)
+        if fitted is not None:
+            kinds[fitted.kind] = fitted
+    return kinds
