@@ -40,8 +40,7 @@ class Hierarchy:
         nodes = len(self.ids)
         if len(self.names) != nodes or len(self.texts) != nodes:
             raise DataError(
-                f"{self.name}: {nodes} node ids, {len(self.names)} names and {len(self.texts)} texts "
-                "do not match"
+                f"{self.name}: {nodes} node ids, {len(self.names)} names and {len(self.texts)} texts do not match"
             )
         if len(set(self.ids)) != nodes:
             seen: set[str] = set()
@@ -53,9 +52,7 @@ class Hierarchy:
                 raise DataError(f"{self.name}: the {side} nodes of the edges must lie in 0..{nodes - 1}")
             object.__setattr__(self, side, ends.astype(np.int32))
         if self.child.ndim != 1 or self.child.shape != self.parent.shape:
-            raise DataError(
-                f"{self.name}: the edges have {self.child.shape} children but {self.parent.shape} parents"
-            )
+            raise DataError(f"{self.name}: the edges have {self.child.shape} children but {self.parent.shape} parents")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -136,7 +133,7 @@ def _parents(hierarchy: Hierarchy) -> tuple[Matrix, list[str]]:
         notes.append(f"{len(child) - parents.nnz} edges that stood twice were dropped")
     cycles, inside = _cycles(parents)
     if cycles:
-        notes.append(f"{inside} nodes lie on cycles, in {cycles} groups; no node is its own label")
+        notes.append(f"{inside} nodes lie on cycles (groups of nodes that reach each other: {cycles})")
     return parents, notes
 
 
