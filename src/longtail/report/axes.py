@@ -1,0 +1,111 @@
+"""Where things go in a chart: scales, round tick marks, and labels that do not sit on each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LETTER = 6.6  # wide enough for most letters of a 12-pixel system font
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Straight map from values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        span = self.high - self.low
+        part = (value - self.low) / span if span else 0.5
+        return self.start + part * (self.end - self.start)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle that something occupies."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlap(self, other: Box) -> float:
+        wide = min(self.right, other.right) - max(self.left, other.left)
+        high = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return wide * high if wide > 0 and high > 0 else 0.0
+
+    def outside(self, frame: Box) -> float:
+        """How much of this box hangs over the frame's edges."""
+        area = (self.right - self.left) * (self.bottom - self.top)
+        return area - self.overlap(frame)
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round values from at or below `low` to at or above `high`, about this many steps."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        low, high = 0.0, 1.0
+    if high - low < 1e-9:
+        low, high = low - 0.5, high + 0.5
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * unit for unit in (1, 2, 2.5, 5, 10) if power * unit >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(number * step, 10) for number in range(first, last + 1)]
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions near the wanted ones, at least `gap` apart and inside low..high where they fit."""
+    order = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
+    placed = [0.0] * len(wanted)
+    least = low
+    for index in order:
+        placed[index] = least = max(wanted[index], least)
+        least += gap
+    most = max(high, low + gap * (len(wanted) - 1))
+    for index in reversed(order):
+        placed[index] = most = min(placed[index], most)
+        most -= gap
+    return placed
+
+
+@dataclass(frozen=True)
+class Label:
+    """Where a name stands beside its dot."""
+
+    x: float
+    y: float
+    anchor: str  # "start", "end" or "middle"
+
+
+def beside(
+    dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box, taken: Sequence[Box] = ()
+) -> list[Label | None]:
+    """A free place next to each dot for its name; None where there is none and the legend must do."""
+    taken = [*taken, *(Box(x - 7, y - 7, x + 7, y + 7) for x, y in dots)]
+    labels: list[Label | None] = []
+    for (x, y), name in zip(dots, names, strict=True):
+        wide = len(name) * LETTER
+        places = [
+            (Label(x + 11, y + 4, "start"), Box(x + 11, y - 8, x + 11 + wide, y + 7)),
+            (Label(x - 11, y + 4, "end"), Box(x - 11 - wide, y - 8, x - 11, y + 7)),
+            (Label(x, y - 12, "middle"), Box(x - wide / 2, y - 24, x + wide / 2, y - 9)),
+            (Label(x, y + 21, "middle"), Box(x - wide / 2, y + 10, x + wide / 2, y + 25)),
+            (Label(x + 8, y - 11, "start"), Box(x + 8, y - 23, x + 8 + wide, y - 8)),
+            (Label(x + 8, y + 20, "start"), Box(x + 8, y + 9, x + 8 + wide, y + 24)),
+            (Label(x - 8, y - 11, "end"), Box(x - 8 - wide, y - 23, x - 8, y - 8)),
+            (Label(x - 8, y + 20, "end"), Box(x - 8 - wide, y + 9, x - 8, y + 24)),
+        ]
+        free = (
+            (label, box)
+            for label, box in places
+            if box.outside(frame) < 1 and not any(box.overlap(other) for other in taken)
+        )
+        label, box = next(free, (None, None))
+        if box is not None:
+            taken.append(box)
+        labels.append(label)
+    return labels

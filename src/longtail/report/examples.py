@@ -1,0 +1,132 @@
+"""Test rows to look at: a fixed mix of rows where recipes differ, rows with hits on the tail, and plain rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from longtail.arrays import Bools, Longs
+from longtail.data.corpus import Corpus
+from longtail.metrics.frequency import BANDS
+from longtail.report.findings import PLACES, RARE, Findings
+from longtail.report.result import Result
+from longtail.report.words import clean, cut
+
+EXAMPLES = 200
+TEXT_LENGTH = 400
+LABEL_LENGTH = 120
+TRUE_LABELS = 30  # shown of one row; the rest is counted
+_MIX = (0.3, 0.25, 0.2, 0.25)  # differ on the tail, differ, agree on the tail, plain
+
+
+def choose(differ: Bools, tail: Bools, number: int) -> Longs:
+    """Rows of the mix, evenly spaced over the split, interleaved so that any prefix is a mix too."""
+    kinds = [differ & tail, differ & ~tail, ~differ & tail, ~differ & ~tail]
+    chosen: list[tuple[float, int]] = []
+    left = np.ones(len(differ), dtype=np.bool_)
+    for kind, part in zip(kinds, _MIX, strict=True):
+        chosen += _spaced(kind, round(number * part))
+    left[[row for _, row in chosen]] = False
+    chosen += _spaced(left, number - len(chosen))
+    return np.array([row for _, row in sorted(chosen)], dtype=np.int64)
+
+
+def differing(findings: Findings) -> Bools:
+    """Rows where the recipes do not find the same true labels."""
+    found = []
+    for top, hit in zip(findings.tops, findings.hits, strict=True):
+        labels = np.full((len(top), PLACES), -1, dtype=np.int32)  # a recipe may have fewer places
+        labels[:, : top.shape[1]] = np.where(hit, top, -1)
+        found.append(np.sort(labels, axis=1))
+    differ = np.zeros(len(found[0]), dtype=np.bool_)
+    for other in found[1:]:
+        differ |= (other != found[0]).any(axis=1)
+    return differ
+
+
+def on_the_tail(findings: Findings) -> Bools:
+    """Rows where some recipe finds a tail label or one never seen in training."""
+    rare = np.append(findings.rare, False)  # -1, no label, is not rare
+    tail = np.zeros(len(findings.hits[0]), dtype=np.bool_)
+    for top, hit in zip(findings.tops, findings.hits, strict=True):
+        tail |= (hit & rare[top]).any(axis=1)
+    return tail
+
+
+def payload(results: Sequence[Result], corpus: Corpus, findings: Findings, budget: int) -> str:
+    """The examples as JSON that is safe inside a script element and not longer than `budget` bytes."""
+    differ, tail = differing(findings), on_the_tail(findings)
+    rows = choose(differ, tail, EXAMPLES).tolist()
+    while True:
+        encoded = _encode(_describe(rows, results, corpus, findings, differ, tail))
+        if not rows or len(encoded.encode("utf-8")) <= budget:
+            return encoded
+        rows = rows[: int(len(rows) * 0.85)]
+
+
+def _describe(
+    rows: list[int],
+    results: Sequence[Result],
+    corpus: Corpus,
+    findings: Findings,
+    differ: Bools,
+    tail: Bools,
+) -> dict[str, Any]:
+    """Labels once, rows as references to them: the same words come up again and again."""
+    number_of: dict[int, int] = {}
+
+    def reference(label: int) -> int:
+        return number_of.setdefault(label, len(number_of))
+
+    test, counts = corpus.test, corpus.labels.counts
+    described = []
+    for row in rows:
+        true = test.targets.indices[test.targets.indptr[row] : test.targets.indptr[row + 1]]
+        by_count = true[np.argsort(-counts[true], kind="stable")].tolist()
+        shown = by_count if len(by_count) <= TRUE_LABELS else by_count[: TRUE_LABELS - 10] + by_count[-10:]
+        text = "" if test.texts is None else test.texts[row]
+        described.append(
+            {
+                "id": clean(cut(test.ids[row], LABEL_LENGTH)),
+                "text": clean(cut(text, TEXT_LENGTH)),
+                "true": [reference(label) for label in shown],
+                "more": len(by_count) - len(shown),
+                "differ": int(differ[row]),
+                "tail": int(tail[row]),
+                "top": [
+                    [
+                        [reference(label), int(hit)]
+                        for label, hit in zip(top[row].tolist(), hits[row].tolist(), strict=True)
+                        if label >= 0
+                    ]
+                    for top, hits in zip(findings.tops, findings.hits, strict=True)
+                ],
+            }
+        )
+    return {
+        "bands": BANDS,
+        "rare": RARE,
+        "recipes": [clean(result.recipe) for result in results],
+        "labels": [
+            [clean(cut(corpus.labels.word(label), LABEL_LENGTH)), int(findings.band[label]), int(counts[label])]
+            for label in number_of
+        ],
+        "rows": described,
+    }
+
+
+def _encode(data: dict[str, Any]) -> str:
+    """A script element ends at `</`, whatever its type: no `<` may stand in it."""
+    written = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _spaced(kind: Bools, number: int) -> list[tuple[float, int]]:
+    """At most this many rows of a kind, evenly spaced, each with its place from 0 to 1 among them."""
+    rows = np.flatnonzero(kind)
+    number = min(max(number, 0), len(rows))
+    picked = rows[(np.arange(number) * len(rows)) // max(number, 1)]
+    return [(place / number, row) for place, row in enumerate(picked.tolist())]

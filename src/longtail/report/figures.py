@@ -1,0 +1,307 @@
+"""The charts of the report, as SVG without a library. Colours come from the page's CSS variables.
+
+Every chart is drawn twice, for a wide and for a narrow screen, because text in a scaled picture scales too;
+CSS shows one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from longtail.report import words
+from longtail.report.axes import LETTER, Box, Scale, beside, spread, ticks
+from longtail.report.markup import Safe, join, tag
+
+COLOURS = 8  # distinct looks; a ninth recipe takes the first colour again with another dash
+_DASHES = (None, "7 4", "2 3", "9 3 2 3", "12 4", "4 4", "1 4", "9 3 2 3 2 3")
+_SHAPES = (  # within -1..1; told apart without colour
+    "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z",
+    "M-.88-.88H.88V.88H-.88Z",
+    "M0-1.1L1.05.8H-1.05Z",
+    "M0-1.2L1.2 0L0 1.2L-1.2 0Z",
+    "M0 1.1L1.05-.8H-1.05Z",
+    "M-.4-1.1H.4V-.4H1.1V.4H.4V1.1H-.4V.4H-1.1V-.4H-.4Z",
+    "M-.55-1H.55L1.1 0L.55 1H-.55L-1.1 0Z",
+    "M0-1.2L.35-.4L1.2-.37L.55.2L.75 1.05L0 .58L-.75 1.05L-.55.2L-1.2-.37L-.35-.4Z",
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One recipe's values, one a slot; NaN where it has none."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place on the x axis."""
+
+    top: str  # "2,017–12k"
+    bottom: str  # "14 labels"
+    apart: bool = False  # set off from the others: labels never seen in training
+
+
+def look(number: int) -> str:
+    """The CSS class that colours recipe `number`."""
+    return f"s{number % COLOURS}"
+
+
+def swatch(number: int) -> Safe:
+    """The line and marker of a recipe, for legends and table rows."""
+    return tag(
+        "svg",
+        _stroke("M0 7H30", number),
+        _marker(15, 7, number),
+        class_=f"swatch {look(number)}",
+        viewBox="0 0 30 14",
+        width=30,
+        height=14,
+        aria_hidden="true",
+    )
+
+
+def legend(names: Sequence[str]) -> Safe:
+    entries = (tag("li", swatch(number), tag("bdi", name, class_="name")) for number, name in enumerate(names))
+    return tag("ul", join(entries), class_="legend", role="list")
+
+
+def lines(
+    series: Sequence[Series],
+    slots: Sequence[Slot],
+    *,
+    title: str,
+    wide: tuple[int, int] = (680, 360),
+    top: float | None = None,
+    direct: bool = False,
+    write: Callable[[float], str] = words.percent,
+) -> Safe:
+    """One line a recipe over the slots; with `direct`, names at the line ends where there is room."""
+
+    def draw(width: int, height: int, roomy: bool) -> Safe:
+        named = direct and roomy
+        names = [words.cut(one.name, 24) for one in series]
+        right = 34 + max(map(len, names), default=0) * LETTER if named else 16.0
+        frame = Box(38, 14, width - right, height - (46 if roomy else 40))
+        slot = (frame.right - frame.left) / max(len(slots), 1)
+        across = [frame.left + slot * (place + 0.5) for place in range(len(slots))]
+        known = [value for one in series for value in one.values if math.isfinite(value)]
+        marks = ticks(0, top if top is not None else max(known, default=1) or 1)
+        down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
+        parts = [_shade(slots, across, slot, frame), _rules(marks, down, frame)]
+        parts += [_slot_text(one, x, slot, frame.bottom, roomy) for one, x in zip(slots, across, strict=True)]
+        drawn = [
+            tag("g", *_line(one, number, slots, across, down, write), class_=look(number))
+            for number, one in enumerate(series)
+        ]
+        parts += reversed(drawn)  # the first recipe is what others are read against: on top
+        if named:
+            parts.append(_line_ends(series, names, across, down, frame))
+        return _picture(width, height, title, parts)
+
+    return both(draw, wide, (360, 270))
+
+
+def scatter(
+    names: Sequence[str],
+    points: Sequence[tuple[float, float]],
+    *,
+    title: str,
+    across_name: str,
+    up_name: str,
+    wide: tuple[int, int] = (680, 400),
+) -> Safe:
+    """A labelled dot a recipe."""
+
+    def draw(width: int, height: int, roomy: bool) -> Safe:
+        frame = Box(44, 16, width - 16, height - 44)
+        known = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+        x_marks = ticks(*_padded([x for x, _ in known]), 6 if roomy else 4)
+        y_marks = ticks(*_padded([y for _, y in known]), 5)
+        right = Scale(x_marks[0], x_marks[-1], frame.left, frame.right)
+        up = Scale(y_marks[0], y_marks[-1], frame.bottom, frame.top)
+        parts = [_rules(y_marks, up, frame), _rules_down(x_marks, right, frame)]
+        parts.append(tag("text", across_name, x=frame.right, y=height - 6, text_anchor="end", class_="axis-name"))
+        parts.append(tag("text", up_name, x=frame.left + 8, y=frame.top + 12, class_="axis-name"))
+        shown = [number for number, point in enumerate(points) if point in known]
+        dots = [(right(points[number][0]), up(points[number][1])) for number in shown]
+        short = [words.cut(names[number], 34 if roomy else 22) for number in shown]
+        corner = Box(frame.left, frame.top, frame.left + 8 + len(up_name) * LETTER, frame.top + 18)
+        places = beside(dots, short, frame, [corner])
+        for number, (x, y), name, place in zip(shown, dots, short, places, strict=True):
+            figures = f"{names[number]}: {across_name} {points[number][0]:.1f}, {up_name} {points[number][1]:.1f}"
+            parts.append(tag("g", _marker(x, y, number, 6.5), _target(x, y, figures), class_=look(number)))
+            if place is not None:
+                parts.append(tag("text", name, x=place.x, y=place.y, text_anchor=place.anchor, class_="dot-name"))
+        return _picture(width, height, title, parts)
+
+    return both(draw, wide, (360, 320))
+
+
+def bars(names: Sequence[str], values: Sequence[float], written: Sequence[str]) -> Safe:
+    """Horizontal bars with the name above, so that long names wrap instead of being cut."""
+    most = max((value for value in values if math.isfinite(value)), default=0.0)
+    rows = (
+        tag(
+            "li",
+            tag("span", tag("bdi", name, class_="name"), class_="bar-name"),
+            tag("span", text, class_="bar-value"),
+            bar(value / most if most > 0 else 0.0, look(number)),
+        )
+        for number, (name, value, text) in enumerate(zip(names, values, written, strict=True))
+    )
+    return tag("ul", join(rows), class_="bars", role="list")
+
+
+def bar(part: float, class_: str) -> Safe:
+    """A bar over its track. A rectangle, not a background: browsers leave backgrounds out of print."""
+    filled = min(max(part, 0.004 if part > 0 else 0.0), 1.0) * 100 if math.isfinite(part) else 0.0
+    return tag(
+        "svg",
+        tag("rect", width=100, height=1, class_="track"),
+        tag("rect", width=filled, height=1, class_="fill"),
+        class_=f"bar {class_}",
+        viewBox="0 0 100 1",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+
+
+def both(draw: Callable[[int, int, bool], Safe], wide: tuple[int, int], narrow: tuple[int, int]) -> Safe:
+    """The same chart for wide and for narrow screens; CSS shows one."""
+    return join((tag("div", draw(*wide, True), class_="wide"), tag("div", draw(*narrow, False), class_="narrow")))
+
+
+def _picture(width: int, height: int, title: str, parts: Sequence[Safe]) -> Safe:
+    return tag("svg", *parts, class_="chart", viewBox=f"0 0 {width} {height}", role="img", aria_label=title)
+
+
+def _stroke(path: str, number: int) -> Safe:
+    return tag("path", d=path, class_="line", stroke_dasharray=_DASHES[(number + number // COLOURS) % 8])
+
+
+def _marker(x: float, y: float, number: int, radius: float = 4.5) -> Safe:
+    shape = _SHAPES[(number + number // COLOURS) % len(_SHAPES)]
+    return tag("path", d=shape, transform=f"translate({x:.1f} {y:.1f}) scale({radius})", class_="marker")
+
+
+def _target(x: float, y: float, text: str) -> Safe:
+    """An unseen, finger-sized spot that shows the figures."""
+    return tag("circle", cx=x, cy=y, r=11, class_="target", data_help=text)
+
+
+def _rules(marks: Sequence[float], down: Scale, frame: Box) -> Safe:
+    return join(
+        part
+        for mark in marks
+        for part in (
+            tag(
+                "line",
+                x1=frame.left,
+                x2=frame.right,
+                y1=down(mark),
+                y2=down(mark),
+                class_="rule" if mark != marks[0] else "rule base",
+            ),
+            tag("text", f"{mark:g}", x=frame.left - 7, y=down(mark) + 4, text_anchor="end", class_="tick"),
+        )
+    )
+
+
+def _rules_down(marks: Sequence[float], right: Scale, frame: Box) -> Safe:
+    return join(
+        part
+        for mark in marks
+        for part in (
+            tag("line", x1=right(mark), x2=right(mark), y1=frame.top, y2=frame.bottom, class_="rule"),
+            tag("text", f"{mark:g}", x=right(mark), y=frame.bottom + 17, text_anchor="middle", class_="tick"),
+        )
+    )
+
+
+def _shade(slots: Sequence[Slot], across: Sequence[float], slot: float, frame: Box) -> Safe:
+    """A quiet ground behind the slots that stand apart."""
+    return join(
+        tag(
+            "rect",
+            x=x - slot / 2,
+            y=frame.top,
+            width=slot,
+            height=frame.bottom - frame.top,
+            class_="apart",
+        )
+        for one, x in zip(slots, across, strict=True)
+        if one.apart
+    )
+
+
+def _slot_text(slot: Slot, x: float, room: float, bottom: float, roomy: bool) -> Safe:
+    """The range of training counts under a slot: on two lines where one is too long."""
+    rows = [slot.top, slot.bottom] if roomy else [slot.top]
+    if max(map(len, rows)) * LETTER > room:
+        first, dash, last = slot.top.partition("–")
+        rows = [first + dash, last] if dash else slot.top.split(" ", 1)
+    size = "tick small" if max(map(len, rows)) * LETTER > room else "tick"
+    return join(
+        tag("text", row, x=x, y=bottom + 17 + 15 * number, text_anchor="middle", class_=size)
+        for number, row in enumerate(rows)
+    )
+
+
+def _line(
+    one: Series,
+    number: int,
+    slots: Sequence[Slot],
+    across: Sequence[float],
+    down: Scale,
+    write: Callable[[float], str],
+) -> list[Safe]:
+    path, pen_down = [], False
+    spots: list[Safe] = []
+    for slot, x, value in zip(slots, across, one.values, strict=True):
+        if not math.isfinite(value):
+            pen_down = False
+            continue
+        path.append(f"{'L' if pen_down else 'M'}{x:.1f} {down(value):.1f}")
+        pen_down = True
+        spots.append(_marker(x, down(value), number))
+        spots.append(_target(x, down(value), f"{one.name}, {slot.top}: {write(value)}"))
+    return [_stroke("".join(path), number), *spots]
+
+
+def _line_ends(
+    series: Sequence[Series], names: Sequence[str], across: Sequence[float], down: Scale, frame: Box
+) -> Safe:
+    """Names at the right, each tied to where its line ends."""
+    ends = [
+        (number, max(place for place, value in enumerate(one.values) if math.isfinite(value)))
+        for number, one in enumerate(series)
+        if any(map(math.isfinite, one.values))
+    ]
+    heights = [down(series[number].values[place]) for number, place in ends]
+    parts: list[Safe] = []
+    for (number, place), y, placed in zip(
+        ends, heights, spread(heights, 16, frame.top + 6, frame.bottom - 2), strict=True
+    ):
+        start, end = across[place] + 8, frame.right + 22
+        parts.append(
+            tag(
+                "path",
+                d=f"M{start:.1f} {y:.1f}L{end - 10:.1f} {placed:.1f}H{end - 4:.1f}",
+                class_=f"tie {look(number)}",
+            )
+        )
+        parts.append(tag("text", names[number], x=end, y=placed + 4, class_=f"end-name {look(number)}"))
+    return join(parts)
+
+
+def _padded(values: Sequence[float]) -> tuple[float, float]:
+    """A range with air around the values."""
+    if not values:
+        return 0.0, 1.0
+    low, high = min(values), max(values)
+    air = max((high - low) * 0.15, 0.5)
+    return max(low - air, 0.0), high + air

@@ -1,0 +1,82 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+MINUS = "−"
+NOTHING = "–"
+_UNSHOWABLE = dict.fromkeys(
+    [*(code for code in range(0x20) if chr(code) not in "\n\t"), *range(0x7F, 0xA0), *range(0xD800, 0xE000)],
+    "\ufffd",
+)
+
+
+def percent(value: float | None) -> str:
+    """38.2; a dash where there is no value."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:.1f}".replace("-", MINUS)
+
+
+def share(part: float, whole: float) -> str:
+    """12% of a whole, without claiming 0% or 100% where that is not exact."""
+    if whole <= 0:
+        return NOTHING
+    rounded = f"{100 * part / whole:.0f}%"
+    if part > 0 and rounded == "0%":
+        return "<1%"
+    return ">99%" if part < whole and rounded == "100%" else rounded
+
+
+def count(value: float) -> str:
+    return f"{int(value):,}".replace("-", MINUS)
+
+
+def short_count(value: int) -> str:
+    """12,044 as 12k: for the places where a chart has little room."""
+    if value < 10_000:
+        return f"{value:,}"
+    return f"{value / 1000:.0f}k" if value < 999_500 else f"{value / 1e6:.1f}M"
+
+
+def seconds(value: float) -> str:
+    if not math.isfinite(value):
+        return NOTHING
+    if value < 0:
+        return MINUS + seconds(-value)
+    if value < 0.0995:
+        return f"{value * 1000:.0f} ms"
+    if value < 9.95:
+        return f"{value:.1f} s"
+    if value < 99.5:
+        return f"{value:.0f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} m {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes:02d} m"
+
+
+def size(value: float) -> str:
+    """Bytes in units of 1000, as disks and memory plans count them."""
+    if value < 0:
+        return MINUS + size(-value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 99.5 else f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"
+
+
+def clean(text: str) -> str:
+    """Text that any browser and UTF-8 can hold: control characters and lone surrogates replaced."""
+    return text.translate(_UNSHOWABLE)
+
+
+def cut(text: str, length: int) -> str:
+    """At most this many letters, at a space where one is near, with an ellipsis where cut."""
+    text = " ".join(text[: 4 * length].split())
+    if len(text) <= length:
+        return text
+    head = text[: length - 1]
+    space = head.rfind(" ")
+    return (head[:space] if space > 0.8 * length else head).rstrip(" ,;:.-") + "…"
