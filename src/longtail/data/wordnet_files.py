@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from longtail.data.files import lines
 from longtail.data.hierarchy import Hierarchy
 from longtail.errors import DataError
-from longtail.progress import stage
 
 PARTS = ("noun", "verb")  # adjectives and adverbs have no hypernyms
 HYPERNYMS = ("@", "@i")  # is a kind of, is an instance of
@@ -80,16 +80,15 @@ def _home(folder: Path) -> Path:
 def _synsets(path: Path) -> list[tuple[int, Synset]]:
     """Every synset of one data file with its line."""
     found = []
-    with stage(f"reading {path.name}"), path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if raw.startswith(b" ") or not raw.strip():  # the licence stands at the top, indented
-                continue
-            try:
-                found.append((number, _synset(raw.decode("utf-8"))))
-            except (ValueError, IndexError) as error:
-                raise DataError(
-                    f"not a synset of WordNet's data files ({error}); the file may be damaged", path, number
-                ) from None
+    for number, line in lines(path):
+        if line.startswith(" ") or not line.strip():  # the licence stands at the top, indented
+            continue
+        try:
+            found.append((number, _synset(line)))
+        except (ValueError, IndexError) as error:
+            raise DataError(
+                f"not a synset of WordNet's data files ({error}); the file may be damaged", path, number
+            ) from None
     if not found:
         raise DataError("holds no synsets", path)
     return found
