@@ -1,0 +1,153 @@
+"""The one pass over rows that all measures share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import boolean, float32, float64, int32, int64, njit, types, void
+
+from longtail.arrays import Doubles, Floats, Ints, Longs
+
+SCORE_BINS = 15  # equal-width bins of the calibration error
+
+# columns of `sums`
+HITS, RECALL, RPRECISION, NDCG, GAIN, BEST_GAIN, SCALED_GAIN, BEST_SCALED_GAIN = range(8)
+SUMS = 8
+# columns of `events`
+REPEATED, SHORT, LOST = range(3)
+EVENTS = 3
+
+# what is known of a label within a row
+_TRUE, _EXCLUDED, _TAKEN = 0, 1, 2
+
+
+def _read(kind: types.Type, dimensions: int = 1) -> types.Type:
+    """An input array. Read-only takes writable arrays too, so one compiled form serves both."""
+    return types.Array(kind, dimensions, "C", readonly=True)
+
+
+@njit(void(_read(float64), _read(int32), int64, int64, float64[::1]), nogil=True, cache=True)
+def _heaviest(weights: Doubles, labels: Ints, start: int, end: int, best: Doubles) -> None:
+    """Fill `best` with the largest weights of labels[start:end], largest first, as many as it takes."""
+    filled = 0
+    for at in range(start, end):
+        weight = weights[labels[at]]
+        place = filled
+        if filled == len(best):
+            if best[filled - 1] >= weight:
+                continue
+            place = filled - 1
+        else:
+            filled += 1
+        while place > 0 and best[place - 1] < weight:
+            best[place] = best[place - 1]
+            place -= 1
+        best[place] = weight
+
+
+@njit(
+    void(
+        _read(int32, 2),
+        _read(float32, 2),
+        boolean,
+        _read(int64),
+        _read(int32),
+        _read(int64),
+        _read(int32),
+        _read(float64),
+        _read(float64),
+        _read(float64),
+        _read(int64),
+        float64[:, :, ::1],
+        int64[:, ::1],
+        float64[:, :, :, ::1],
+        int32[:, :, ::1],
+        int64,
+        int64,
+    ),
+    nogil=True,
+    cache=True,
+)
+def tally_rows(
+    indices: Ints,  # (rows, places) label rows, -1 = none
+    scores: Floats,  # (rows, places)
+    calibrated: bool,  # scores lie in [0, 1]
+    truth_starts: Longs,  # (rows + 1,)
+    truth: Ints,
+    excluded_starts: Longs,  # (rows + 1,)
+    excluded: Ints,
+    weights: Doubles,  # (labels,) inverse propensities
+    discounts: Doubles,  # (largest k,) 1 / log2(place + 2)
+    ideal: Doubles,  # (largest k + 1,) sum of the first discounts
+    ks: Longs,  # rising
+    sums: Doubles,  # out: (blocks, ks, SUMS)
+    events: Longs,  # out: (blocks, EVENTS)
+    cells: Doubles,  # out: (blocks, ks, SCORE_BINS, 3) predictions, their scores, their hits
+    tallies: Ints,  # out: (labels, ks, 2) predicted, found; each worker has its own
+    worker: int,
+    workers: int,
+) -> None:
+    """Add up the rows of every `workers`-th block, from block `worker` on.
+
+    The number of blocks does not depend on the workers, so the floating point sums are the same on every
+    machine. `cells` and `tallies` hold only the places between one k and the next.
+    """
+    rows, places = indices.shape
+    blocks = len(sums)
+    marks = np.full(len(weights), -1, dtype=np.int64)  # 3 row + what is known of the label there
+    best = np.empty(len(discounts), dtype=np.float64)
+    for block in range(worker, blocks, workers):
+        for row in range(block * rows // blocks, (block + 1) * rows // blocks):
+            start, end = truth_starts[row], truth_starts[row + 1]
+            base = 3 * row
+            for at in range(start, end):
+                marks[truth[at]] = base + _TRUE
+            for at in range(excluded_starts[row], excluded_starts[row + 1]):
+                if marks[excluded[at]] == base + _TRUE:
+                    events[block, LOST] += 1
+                marks[excluded[at]] = base + _EXCLUDED
+            relevant = end - start
+            _heaviest(weights, truth, start, end, best)
+            column = place = ideal_place = hits = 0
+            discounted = gain = scaled = best_gain = best_scaled = 0.0
+            for step in range(len(ks)):
+                while place < ks[step] and column < places:
+                    label, score = indices[row, column], scores[row, column]
+                    column += 1
+                    if label < 0:
+                        continue
+                    known = marks[label] - base  # negative: nothing
+                    if known == _EXCLUDED:
+                        continue
+                    if known == _TAKEN:
+                        events[block, REPEATED] += 1
+                        continue
+                    marks[label] = base + _TAKEN
+                    tallies[label, step, 0] += 1
+                    if known == _TRUE:
+                        tallies[label, step, 1] += 1
+                        hits += 1
+                        discounted += discounts[place]
+                        gain += weights[label]
+                        scaled += weights[label] * discounts[place]
+                    if calibrated:
+                        cell = min(int(score * SCORE_BINS), SCORE_BINS - 1)
+                        cells[block, step, cell, 0] += 1
+                        cells[block, step, cell, 1] += score
+                        cells[block, step, cell, 2] += known == _TRUE
+                    place += 1
+                reach = min(ks[step], relevant)
+                while ideal_place < reach:
+                    best_gain += best[ideal_place]
+                    best_scaled += best[ideal_place] * discounts[ideal_place]
+                    ideal_place += 1
+                if relevant > 0:
+                    sums[block, step, HITS] += hits
+                    sums[block, step, RECALL] += hits / relevant
+                    sums[block, step, RPRECISION] += hits / reach
+                    sums[block, step, NDCG] += discounted / ideal[reach]
+                    sums[block, step, GAIN] += gain
+                    sums[block, step, BEST_GAIN] += best_gain
+                    sums[block, step, SCALED_GAIN] += scaled / ideal[reach]
+                    sums[block, step, BEST_SCALED_GAIN] += best_scaled / ideal[reach]
+            if place < ks[-1]:
+                events[block, SHORT] += 1

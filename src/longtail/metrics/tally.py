@@ -1,0 +1,147 @@
+"""Predictions against the truth, counted once: what every measure is computed from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from longtail.arrays import Doubles, Ints, Longs, Matrix
+from longtail.data.dataset import Dataset
+from longtail.errors import DataError
+from longtail.metrics.propensity import inverse_propensity
+from longtail.predictions import Predictions
+
+BLOCKS = 256  # rows are summed in this many blocks, on any number of cores
+LEAST_ROWS = 1024  # a worker with fewer costs more than it saves
+TALLY_BYTES = 2**30  # of counts per label and worker; with many labels fewer workers run
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sums over rows and counts per label, each for the top k of every k."""
+
+    ks: tuple[int, ...]  # rising
+    rows: int
+    sums: Doubles  # (ks, sums) columns as named in `kernels`
+    cells: Doubles | None  # (ks, score bins, 3) predictions, scores, hits; None: scores leave [0, 1]
+    predicted: Longs  # (labels, ks) rows with the label in the top k
+    found: Longs  # (labels, ks) of them, rows where it is true
+    positives: Longs  # (labels,) rows where the label is true
+    repeated: int  # places dropped since their label stood before in the row
+    short: int  # rows with fewer predictions than the largest k
+    lost: int  # true pairs that are excluded and so can never be hit
+    unlabelled: int  # rows without a true label
+
+
+def tally(predictions: Predictions, data: Dataset, ks: Sequence[int]) -> Tally:
+    """Count hits in one pass. Empty places, excluded pairs and repeated labels do not use up a place."""
+    _check(predictions, data, ks)
+    from longtail.metrics import kernels  # Numba takes a while to import
+
+    rising = tuple(sorted(set(ks)))
+    rows, labels, steps = len(data), len(data.labels), len(rising)
+    truth_starts, truth = _parts(data.targets, rows)
+    excluded_starts, excluded = _parts(data.excluded, rows)
+    true_labels = np.diff(truth_starts)
+    # past the last prediction and the last true label nothing changes but the divisor of P
+    reach = np.minimum(rising, max(predictions.places, int(true_labels.max()), 1)).astype(np.int64)
+    discounts = 1.0 / np.log2(np.arange(2, reach[-1] + 2, dtype=np.float64))
+    ideal = np.concatenate([[0.0], np.cumsum(discounts)])
+    calibrated = _are_probabilities(predictions)
+
+    workers = _workers(rows, bytes_each=labels * (8 * steps + 8))
+    sums = np.zeros((BLOCKS, steps, kernels.SUMS), dtype=np.float64)
+    events = np.zeros((BLOCKS, kernels.EVENTS), dtype=np.int64)
+    cells = np.zeros((BLOCKS, steps, kernels.SCORE_BINS, 3), dtype=np.float64)
+    tallies = np.zeros((workers, labels, steps, 2), dtype=np.int32)
+    weights = inverse_propensity(data.labels)
+
+    def work(worker: int) -> None:
+        kernels.tally_rows(
+            predictions.indices,
+            predictions.scores,
+            calibrated,
+            truth_starts,
+            truth,
+            excluded_starts,
+            excluded,
+            weights,
+            discounts,
+            ideal,
+            reach,
+            sums,
+            events,
+            cells,
+            tallies[worker],
+            worker,
+            workers,
+        )
+
+    if workers == 1:
+        work(0)
+    else:
+        with ThreadPoolExecutor(workers) as pool:  # the kernel releases the interpreter lock
+            list(pool.map(work, range(workers)))
+    counted = tallies.sum(axis=0, dtype=np.int64).cumsum(axis=1)
+    happened = events.sum(axis=0)
+    return Tally(
+        ks=rising,
+        rows=rows,
+        sums=sums.sum(axis=0),
+        cells=cells.sum(axis=0).cumsum(axis=0) if calibrated else None,
+        predicted=counted[:, :, 0],
+        found=counted[:, :, 1],
+        positives=np.bincount(truth, minlength=labels).astype(np.int64),
+        repeated=int(happened[kernels.REPEATED]),
+        short=int(happened[kernels.SHORT]),
+        lost=int(happened[kernels.LOST]),
+        unlabelled=int((true_labels == 0).sum()),
+    )
+
+
+def _check(predictions: Predictions, data: Dataset, ks: Sequence[int]) -> None:
+    if len(data) == 0:
+        raise DataError("there is nothing to measure: the data has no rows; give a split with rows")
+    if len(predictions) != len(data):
+        raise DataError(
+            f"{len(predictions)} rows of predictions for {len(data)} rows of data; "
+            "predict the same rows, in the same order"
+        )
+    if predictions.labels is not data.labels and predictions.labels.ids != data.labels.ids:
+        raise DataError(
+            f"the predictions are over another label set ({len(predictions.labels)} labels) than the data "
+            f"({len(data.labels)} labels); predict with a model of this data set"
+        )
+    if not ks or any(k != int(k) or k < 1 for k in ks):
+        raise DataError(f"measures at k need whole numbers k of 1 or more, got {list(ks)}")
+
+
+def _parts(matrix: Matrix | None, rows: int) -> tuple[Longs, Ints]:
+    """Row starts and label rows of a CSR array; of None, those of an empty one."""
+    if matrix is None:
+        return np.zeros(rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    starts: Longs = np.ascontiguousarray(matrix.indptr, dtype=np.int64)
+    columns: Ints = np.ascontiguousarray(matrix.indices, dtype=np.int32)
+    return starts, columns
+
+
+def _workers(rows: int, bytes_each: int) -> int:
+    """Threads to use: LONGTAIL_THREADS, else the cores of this process; fewer where rows or memory are few."""
+    asked = os.environ.get("LONGTAIL_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        cores = int(asked)
+    else:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, BLOCKS, rows // LEAST_ROWS, TALLY_BYTES // max(1, bytes_each)))
+
+
+def _are_probabilities(predictions: Predictions) -> bool:
+    scores = predictions.scores
+    if scores.size == 0 or (scores.min() >= 0 and scores.max() <= 1):
+        return True
+    scores = scores[predictions.indices >= 0]  # the score of an empty place means nothing
+    return scores.size == 0 or bool(scores.min() >= 0 and scores.max() <= 1)
