@@ -99,19 +99,13 @@ def _read_labels(path: Path | None) -> LabelIndex:
     labels = LabelIndex(source=path)
     if path is None:
         return labels
-    lines: list[int] = []
     for line, row in objects(path):
         if "id" not in row:
-            raise DataError('the label has no "id"', path, line)
+            raise DataError('the label has no "id"; each label has an id of its own', path, line)
         name, text = _id(row["id"], path, line), row.get("text")
-        if name in labels.row_of:
-            first = lines[labels.row_of[name]]
-            raise DataError(f"label id {name!r} is already on line {first}; remove one", path, line)
         if text is not None and type(text) is not str:
             raise DataError(f'"text" of label {name!r} must be a string, got {text!r}', path, line)
-        labels.row_of[name] = len(lines)
-        labels.texts.append(text or "")
-        lines.append(line)
+        labels.define(name, text or "", line)
     return labels
 
 

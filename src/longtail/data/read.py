@@ -8,36 +8,55 @@ from pathlib import Path
 
 from scipy import sparse
 
+from longtail.data.columns import table_kind
 from longtail.data.corpus import Corpus, make_corpus
-from longtail.data.facts import check_text_field, read_facts
+from longtail.data.facts import Facts, check_text_field, read_facts
 from longtail.data.files import find, listing
 from longtail.data.folder import read_folder
 from longtail.data.labels import Propensity
+from longtail.data.repository import is_repository, read_bag_of_words_file, read_repository
+from longtail.data.repository_matrix import is_bag_of_words
+from longtail.data.repository_split import find_whole, read_whole
+from longtail.data.rows import Splits
+from longtail.data.table import Columns, find_tables, read_tables
 from longtail.errors import DataError
 
+__all__ = ["Columns", "load"]
+
 SHIPPED = ("wordnet",)
+LOOKED_FOR = (
+    "train.jsonl, train.csv, train.tsv, train.parquet, trn_X_Y.txt, trn.json, Y.trn.npz, "
+    "and a bag of words such as train.txt with the header 'rows features labels'"
+)
 
 
 def load(
     path: str | Path,
     *,
+    columns: Columns | None = None,
     text: str | None = None,
     valid_share: float = 0.05,
     test_share: float | None = None,
     seed: int = 0,
     propensity: Propensity | None = None,
 ) -> Corpus:
-    """Read the data set at `path`, a folder or a file; `"wordnet"` is the set that ships with longtail."""
-    place = _place(path)
+    """Read the data set at `path`, a folder or a file; `"wordnet"` is the set that ships with longtail.
+
+    The layout is recognised by what is there: JSON lines, tables, or the files of the Extreme Classification
+    Repository. `text` ("title", "text" or "title+text") says which fields make a row's text, `columns` which
+    columns of a table hold what. What is passed here goes before the data set's own `corpus.json`.
+
+        corpus = load("wordnet")
+        corpus = load("books.csv", columns=Columns(text="title,blurb", separator=";"), test_share=0.2)
+    """
     if text is not None:
         check_text_field(text)
-    facts = read_facts(place)
-    constants = propensity or facts.propensity
-    if find(place, "train.jsonl") is None:
-        raise DataError(f"looked for train.jsonl, found {listing(place)}", place)
-    splits = read_folder(place, text or facts.text or "title+text", constants)
+    place = _place(path)
+    facts = read_facts(place) if place.is_dir() else Facts()
+    read = _read_directory if place.is_dir() else _read_file
+    splits = read(place, columns, text or facts.text, propensity or facts.propensity)
     corpus = make_corpus(
-        name=facts.name or place.resolve().name,
+        name=facts.name or (place.resolve().name if place.is_dir() else place.name.split(".")[0]),
         train=splits.train,
         valid=splits.valid,
         test=splits.test,
@@ -48,6 +67,40 @@ def load(
         notes=splits.notes,
     )
     return _recounted(corpus) if facts.counted_on == "train+valid" else corpus
+
+
+def _read_directory(folder: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:
+    rows, tables, whole = find(folder, "train.jsonl"), find_tables(folder), find_whole(folder)
+    repository = is_repository(folder)
+    found = [rows is not None, "train" in tables, repository, whole is not None]
+    if sum(found) == 0:
+        raise DataError(f"no data set here: looked for {LOOKED_FOR}; found {listing(folder)}", folder)
+    if sum(found) > 1:
+        raise DataError(f"train rows stand here in more than one layout; keep one: {listing(folder)}", folder)
+    if "train" in tables:
+        return read_tables(tables, columns or Columns(), text, propensity)
+    _no_columns(columns, folder)
+    if whole is not None:
+        return read_whole(*whole, propensity)
+    return (read_repository if repository else read_folder)(folder, text or "title+text", propensity)
+
+
+def _read_file(path: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:
+    if table_kind(path):
+        return read_tables({"train": path}, columns or Columns(), text, propensity)
+    _no_columns(columns, path)
+    if ".txt" in path.suffixes and is_bag_of_words(path):
+        return read_bag_of_words_file(path, propensity)
+    raise DataError(
+        "a single file must be .csv, .tsv, .parquet, or a bag of words in a .txt whose first line is "
+        "'rows features labels'; for other layouts give the folder",
+        path,
+    )
+
+
+def _no_columns(columns: Columns | None, path: Path) -> None:
+    if columns is not None and columns != Columns():
+        raise DataError("columns can be chosen only in CSV, TSV and Parquet files; leave them out", path)
 
 
 def _place(path: str | Path) -> Path:

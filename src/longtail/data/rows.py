@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,16 @@ class LabelIndex:
     source: Path | None = None  # the labels file
     row_of: dict[str, int] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)  # where the labels file names each
+
+    def define(self, name: str, text: str, line: int) -> None:
+        """One label of the labels file."""
+        if name in self.row_of:
+            first = self.lines[self.row_of[name]]
+            raise DataError(f"label id {name!r} is already on line {first}; remove one", self.source, line)
+        self.row_of[name] = len(self.texts)
+        self.texts.append(text)
+        self.lines.append(line)
 
     def column(self, label: Any, path: Path, line: int) -> int:
         """The column of one label; slower than `row_of`, and sure."""
@@ -155,8 +165,3 @@ def pairs(rows: AnyArray | Sequence[int], columns: AnyArray | Sequence[int], sha
     """Excluded pairs as a boolean matrix; a pair that stands twice counts once."""
     marks = np.ones(len(rows), dtype=np.bool_)
     return sparse.csr_array((marks, (np.asarray(rows, np.int64), np.asarray(columns, np.int64))), shape=shape)
-
-
-def relabelled(dataset: Dataset, ids: Iterable[str]) -> Dataset:
-    """The same rows under other ids."""
-    return replace(dataset, ids=tuple(ids))
