@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from longtail.data.hierarchy import Hierarchy, build
+from longtail.progress import listening
 
 NODES, EDGES, LABELS = 1_993_526, 5_781_016, 976_214  # LF-WikiHierarchy-1M
 SAMPLE = 20_000  # documents of the plain search
@@ -46,24 +47,49 @@ def plain_search(hierarchy: Hierarchy, documents: list[int], depth: int = 3) -> 
     return time.perf_counter() - start
 
 
+class Clock:
+    """Listens to the stages of the library and keeps the seconds of each."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.seconds: list[float] = []
+
+    def start(self, name: str, total: int | None) -> int:
+        self.names.append(name)
+        self.seconds.append(time.perf_counter())
+        return len(self.names) - 1
+
+    def advance(self, handle: int, amount: int) -> None: ...
+
+    def finish(self, handle: int) -> None:
+        self.seconds[handle] = time.perf_counter() - self.seconds[handle]
+
+
+def peak_memory() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # GiB
+
+
 def main(scale: float) -> None:
     hierarchy = graph(scale)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    before = peak_memory()
+    clock = Clock()
     start = time.perf_counter()
-    corpus = build(hierarchy)
+    with listening(clock):
+        corpus = build(hierarchy)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    documents = sum(len(split) for split in (corpus.train, corpus.valid, corpus.test))
-    pairs = sum(split.targets.nnz for split in (corpus.train, corpus.valid, corpus.test))
+    peak = peak_memory()
+    search = clock.seconds[clock.names.index("finding ancestors")]
+    splits = (corpus.train, corpus.valid, corpus.test)
+    documents, pairs = sum(len(split) for split in splits), sum(split.targets.nnz for split in splits)
     print(f"graph      {len(hierarchy):,} nodes, {len(hierarchy.child):,} edges ({before:.2f} GiB with its names)")
     print(f"corpus     {documents:,} documents, {len(corpus.labels):,} labels, {pairs:,} pairs")
     for note in corpus.notes:
         print(f"           {note}")
-    print(f"longtail   {seconds:.1f} s for the whole corpus, peak memory {peak:.2f} GiB")
+    print(f"longtail   {seconds:.1f} s, of which {search:.1f} s for the ancestors; peak memory {peak:.2f} GiB")
     sample = np.random.default_rng(1).integers(0, len(hierarchy), SAMPLE).tolist()
     plain = plain_search(hierarchy, sample) * documents / SAMPLE
-    print(f"plain      {plain:.1f} s for the search alone (from {SAMPLE:,} documents)")
-    print(f"ratio      {plain / seconds:.1f} times faster, with the whole corpus against the search alone")
+    print(f"plain      {plain:.1f} s for the ancestors in sets of Python (from {SAMPLE:,} documents)")
+    print(f"ratio      {plain / search:.1f} times faster")
 
 
 if __name__ == "__main__":

@@ -194,6 +194,7 @@ def test_wrong_hierarchies() -> None:
     Hierarchy(**good)
     for change, words in (
         ({"ids": ["a", "a"]}, "node id 'a' stands twice"),
+        ({"ids": ["a", ""]}, "node 1 has an empty id"),
         ({"names": ["a"]}, "2 node ids, 1 names and 2 texts"),
         ({"parent": ends + 2}, r"parent nodes of the edges must lie in 0..1"),
         ({"child": ends - 1}, r"child nodes of the edges must lie in 0..1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 from pathlib import Path
 
 import pytest
@@ -305,3 +306,27 @@ def test_a_truncated_file(tmp_path: Path, table: str) -> None:
     path.write_bytes(b"")
     with pytest.raises(DataError, match=rf"{table}.sql.gz: "):
         read_wikipedia(tmp_path)
+
+
+@pytest.mark.parametrize("schema", ["old", "new"])
+def test_damage_is_always_a_data_error(tmp_path: Path, schema: str) -> None:
+    """Bytes changed, cut or doubled at random: read, or refused in our own words."""
+    paths = sorted(wiki(tmp_path, schema).iterdir())
+    dice = random.Random(0)
+    refused = 0
+    for _ in range(300):
+        path = dice.choice(paths)
+        whole = path.read_bytes()
+        damaged = bytearray(gzip.decompress(whole))
+        for _ in range(dice.randint(1, 3)):
+            start = dice.randrange(len(damaged))
+            end = min(len(damaged), start + dice.choice([0, 1, 1, 1, 40]))
+            damaged[start:end] = dice.choice([b"", b"'", b"\\", b"(", b")", b",", b";", b"\xff", b"NULL"])
+        path.write_bytes(gzip.compress(damaged, 1))
+        try:
+            read_wikipedia(tmp_path)
+        except DataError as error:
+            assert ".sql.gz" in str(error) or "id" in str(error)
+            refused += 1
+        path.write_bytes(whole)
+    assert refused > 50

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,24 @@ def test_no_files(tmp_path: Path) -> None:
     written(tmp_path, verbs=LICENCE)
     with pytest.raises(DataError, match=r"data.verb: holds no synsets"):
         read_wordnet(tmp_path)
+
+
+def test_damage_is_always_a_data_error(tmp_path: Path) -> None:
+    """Bytes changed, cut or doubled at random: read, or refused in our own words."""
+    written(tmp_path)
+    whole = (tmp_path / "data.noun").read_bytes()
+    dice = random.Random(0)
+    refused = 0
+    for _ in range(500):
+        damaged = bytearray(whole)
+        for _ in range(dice.randint(1, 3)):
+            start = dice.randrange(len(damaged))
+            end = min(len(damaged), start + dice.choice([0, 1, 1, 1, 40]))
+            damaged[start:end] = dice.choice([b"", b"\n", b" ", b"|", b"\xff", b"7", damaged[start:end] * 2])
+        (tmp_path / "data.noun").write_bytes(damaged)
+        try:
+            read_wordnet(tmp_path)
+        except DataError as error:
+            assert "data.noun" in str(error) or "stands twice" in str(error)
+            refused += 1
+    assert refused > 100

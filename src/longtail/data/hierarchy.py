@@ -42,6 +42,8 @@ class Hierarchy:
             raise DataError(
                 f"{self.name}: {nodes} node ids, {len(self.names)} names and {len(self.texts)} texts do not match"
             )
+        if not all(self.ids):
+            raise DataError(f"{self.name}: node {list(self.ids).index('')} has an empty id; every node needs one")
         if len(set(self.ids)) != nodes:
             seen: set[str] = set()
             twice = next(node for node in self.ids if node in seen or seen.add(node))  # type: ignore[func-returns-value]
