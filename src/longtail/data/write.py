@@ -1,0 +1,228 @@
+"""Writers: our folder layout, and the layout of the Extreme Classification Repository."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import AnyArray, Matrix
+from longtail.data.corpus import Corpus
+from longtail.data.dataset import Dataset
+from longtail.errors import DataError
+from longtail.progress import stage
+
+
+def write_folder(corpus: Corpus, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write `train/valid/test/labels.jsonl.gz`, `exclude.jsonl.gz` and `corpus.json`; `load` reads them back.
+
+    The layout holds texts, not features. The folder appears whole or not at all.
+    """
+    splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
+    _check_ids(corpus)
+    if corpus.train.texts is None:
+        raise DataError(f"{corpus.name} has features but no texts; use write_repository, which keeps features")
+    with _new_folder(Path(path), overwrite) as folder:
+        for split, dataset in splits.items():
+            if len(dataset) or split == "valid":  # a valid split that is there is not held out of train again
+                with stage(f"writing {split}", total=len(dataset)) as advance:
+                    _write_lines(folder / f"{split}.jsonl.gz", map(_json, _rows(dataset)))
+                    advance(len(dataset))
+        labels = zip(corpus.labels.ids, corpus.labels.texts, strict=True)
+        _write_lines(folder / "labels.jsonl.gz", (_json({"id": name, "text": text}) for name, text in labels))
+        excluded = [entry for dataset in splits.values() for entry in _excluded(dataset)]
+        if excluded:
+            _write_lines(folder / "exclude.jsonl.gz", map(_json, excluded))
+        _write_facts(folder, corpus, {"text": "text", "counted_on": _counted_on(corpus)})
+    return Path(path)
+
+
+def write_repository(corpus: Corpus, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write `trn_X_Y.txt` and its relatives; `load` reads them back.
+
+    The layout has no valid split: its rows follow those of train in `trn`. Rows are known by their number
+    alone, and a line end in a text becomes a space. `lbl.json.gz` keeps the label ids and `corpus.json` the
+    facts. The folder appears whole or not at all.
+    """
+    _check_ids(corpus)
+    labels = corpus.labels
+    with _new_folder(Path(path), overwrite) as folder:
+        for short, split, parts in (("trn", "train", (corpus.train, corpus.valid)), ("tst", "test", (corpus.test,))):
+            given = [part for part in parts if len(part)]
+            if given:
+                with stage(f"writing {split}", total=None):
+                    _write_split(folder, short, split, given)
+        described = ({"uid": name, "title": text} for name, text in zip(labels.ids, labels.texts, strict=True))
+        _write_lines(folder / "lbl.json.gz", map(_json, described))
+        if labels.has_texts:
+            _write_lines(folder / "Y.txt", map(_one_line, labels.texts))
+        if labels.features is not None:
+            _write_matrix(folder / "Yf.txt", labels.features)
+        _write_facts(folder, corpus, {})
+    return Path(path)
+
+
+def _write_split(folder: Path, short: str, split: str, parts: Sequence[Dataset]) -> None:
+    _write_matrix(folder / f"{short}_X_Y.txt", sparse.vstack([part.targets for part in parts], format="csr"))
+    if parts[0].features is not None:
+        _write_matrix(folder / f"{short}_X_Xf.txt", sparse.vstack([part.features for part in parts], format="csr"))
+    if parts[0].texts is not None:
+        _write_lines(folder / f"{short}_X.txt", (_one_line(text) for part in parts for text in part.texts or ()))
+    pairs: list[tuple[int, int]] = []
+    before = 0
+    for part in parts:
+        if part.excluded is not None:
+            rows, columns = part.excluded.nonzero()
+            pairs.extend(zip((rows + before).tolist(), columns.tolist(), strict=True))
+        before += len(part)
+    if pairs:
+        _write_lines(folder / f"filter_labels_{split}.txt", (f"{row} {column}" for row, column in pairs))
+
+
+def _write_matrix(path: Path, matrix: Matrix) -> None:
+    indices, values = matrix.indices.tolist(), _words(matrix.data)
+    lines = (
+        " ".join([f"{index}:{value}" for index, value in zip(indices[start:end], values[start:end], strict=True)])
+        for start, end in pairwise(matrix.indptr.tolist())
+    )
+    _write_lines(path, _after(f"{matrix.shape[0]} {matrix.shape[1]}", lines))
+
+
+def _after(header: str, lines: Iterable[str]) -> Iterator[str]:
+    yield header
+    yield from lines
+
+
+def _words(values: AnyArray) -> list[str]:
+    """The shortest numbers that read back as the same float32."""
+    different, places = np.unique(values.astype(np.float32), return_inverse=True)
+    words = [_word(value) for value in different]
+    return [words[place] for place in places.tolist()]
+
+
+def _word(value: np.float32) -> str:
+    short = str(value)
+    kept = short if np.float32(float(short)) == value else repr(float(value))
+    return kept.removesuffix(".0")
+
+
+def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
+    names = dataset.labels.ids
+    columns, soft = dataset.targets.indices.tolist(), bool((dataset.targets.data < 1).any())
+    weights = [float(word) for word in _words(dataset.targets.data)] if soft else []
+    bounds = pairwise(dataset.targets.indptr.tolist())
+    for name, text, (start, end) in zip(dataset.ids, dataset.texts or (), bounds, strict=True):
+        labels: list[str] | dict[str, float] = [names[column] for column in columns[start:end]]
+        if soft and min(weights[start:end], default=1.0) < 1:
+            labels = dict(zip(labels, weights[start:end], strict=True))
+        yield {"id": name, "text": text, "labels": labels}
+
+
+def _excluded(dataset: Dataset) -> Iterator[dict[str, Any]]:
+    if dataset.excluded is None:
+        return
+    columns = dataset.excluded.indices.tolist()
+    for name, (start, end) in zip(dataset.ids, pairwise(dataset.excluded.indptr.tolist()), strict=True):
+        if end > start:
+            yield {"id": name, "labels": [dataset.labels.ids[column] for column in columns[start:end]]}
+
+
+def _counted_on(corpus: Corpus) -> str:
+    """Which rows the label counts come from: a valid split that was held out of train counts too."""
+    both = sparse.vstack([corpus.train.targets, corpus.valid.targets], format="csr")
+    return "train+valid" if len(corpus.valid) and corpus.labels.counted(both) == corpus.labels else "train"
+
+
+def _write_facts(folder: Path, corpus: Corpus, more: dict[str, str]) -> None:
+    propensity = {"a": corpus.propensity.a, "b": corpus.propensity.b}
+    facts = {"name": corpus.name, "propensity": propensity, **more}
+    _write_lines(folder / "corpus.json", [json.dumps(facts, indent=2)])
+
+
+def _check_ids(corpus: Corpus) -> None:
+    ids = [name for dataset in (corpus.train, corpus.valid, corpus.test) for name in dataset.ids]
+    if len(set(ids)) < len(ids):
+        raise DataError(f"row ids of {corpus.name} are not unique over the splits; rename the rows first")
+    if not all(ids) or not all(corpus.labels.ids):
+        raise DataError(f"{corpus.name} has an empty row or label id; name it first")
+
+
+def _json(value: dict[str, Any]) -> str:
+    line = json.dumps(value, ensure_ascii=False)
+    return line if _encodable(line) else json.dumps(value)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape
+        return False
+    return True
+
+
+def _one_line(text: str) -> str:
+    """A text without line ends, and without a byte order mark at its start, which readers drop."""
+    return text.lstrip("\ufeff").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Lines of UTF-8, flushed to the disk; the same lines give the same bytes."""
+    with path.open("wb") as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
+                for line in lines:
+                    packed.write((line + "\n").encode("utf-8", "replace"))
+        else:
+            for line in lines:
+                raw.write((line + "\n").encode("utf-8", "replace"))
+        raw.flush()
+        os.fsync(raw.fileno())
+
+
+@contextmanager
+def _new_folder(path: Path, overwrite: bool) -> Iterator[Path]:
+    """A folder beside `path` that takes its place when the block ends well, and vanishes otherwise."""
+    if path.exists():
+        if not overwrite:
+            raise DataError("exists already; choose another path, or overwrite it on purpose", path)
+        if not path.is_dir() or (any(path.iterdir()) and not (path / "corpus.json").is_file()):
+            raise DataError("is no data set that longtail wrote, so it is not replaced; choose another path", path)
+    temporary = path.parent / f".{path.name}.writing-{os.getpid()}"
+    aside = path.parent / f".{path.name}.replaced-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        _flush(temporary)
+        if path.exists():
+            path.rename(aside)
+        try:
+            temporary.rename(path)
+        except BaseException:
+            if aside.exists():
+                aside.rename(path)
+            raise
+        _flush(path.parent)
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror or error}); check the disk and the rights", path) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if path.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _flush(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
