@@ -61,7 +61,7 @@ def data_facts(corpus: Corpus, findings: Findings) -> Safe:
         ("labels a row", _mean(positives, labels.train_rows)),
         ("rows a label", _mean(positives, len(labels))),
         ("Pos-80%", f"{pos80(labels):.1f}%"),
-        ("propensity", str(corpus.propensity)),
+        ("PSP’s A and B", f"{corpus.propensity.a:g}, {corpus.propensity.b:g}"),
     ]
     pairs = (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts)
     return join(

@@ -15,6 +15,7 @@ from longtail.report.axes import LETTER, Box, Scale, beside, spread, ticks
 from longtail.report.markup import Safe, join, tag
 
 COLOURS = 8  # distinct looks; a ninth recipe takes the first colour again with another dash
+NAMED_LINES = 5  # with more, names at the line ends crowd and the legend does better
 _DASHES = (None, "7 4", "2 3", "9 3 2 3", "12 4", "4 4", "1 4", "9 3 2 3 2 3")
 _SHAPES = (  # within -1..1; told apart without colour
     "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z",
@@ -74,7 +75,7 @@ def lines(
     slots: Sequence[Slot],
     *,
     title: str,
-    wide: tuple[int, int] = (680, 360),
+    wide: tuple[int, int] = (680, 376),
     top: float | None = None,
     direct: bool = False,
     write: Callable[[float], str] = words.percent,
@@ -82,17 +83,18 @@ def lines(
     """One line a recipe over the slots; with `direct`, names at the line ends where there is room."""
 
     def draw(width: int, height: int, roomy: bool) -> Safe:
-        named = direct and roomy
-        names = [words.cut(one.name, 24) for one in series]
+        named = direct and roomy and len(series) <= NAMED_LINES
+        names = words.short_names([one.name for one in series], 24)
         right = 34 + max(map(len, names), default=0) * LETTER if named else 16.0
-        frame = Box(38, 14, width - right, height - (46 if roomy else 40))
-        slot = (frame.right - frame.left) / max(len(slots), 1)
+        slot = (width - right - 38) / max(len(slots), 1)
+        texts = _under(slots, slot)
+        frame = Box(38, 14, width - right, height - 32 - 15 * max(map(len, texts), default=1))
         across = [frame.left + slot * (place + 0.5) for place in range(len(slots))]
         known = [value for one in series for value in one.values if math.isfinite(value)]
         marks = ticks(0, top if top is not None else max(known, default=1) or 1)
         down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
         parts = [_shade(slots, across, slot, frame), _rules(marks, down, frame)]
-        parts += [_slot_text(one, x, slot, frame.bottom, roomy) for one, x in zip(slots, across, strict=True)]
+        parts += [_slot_texts(texts, across, slot, frame.bottom), _ends_named(frame, height - 4)]
         drawn = [
             tag("g", *_line(one, number, slots, across, down, write), class_=look(number))
             for number, one in enumerate(series)
@@ -102,7 +104,7 @@ def lines(
             parts.append(_line_ends(series, names, across, down, frame))
         return _picture(width, height, title, parts)
 
-    return both(draw, wide, (360, 270))
+    return both(draw, wide, (360, 290))
 
 
 def scatter(
@@ -112,23 +114,23 @@ def scatter(
     title: str,
     across_name: str,
     up_name: str,
-    wide: tuple[int, int] = (680, 400),
+    wide: tuple[int, int] = (540, 370),
 ) -> Safe:
     """A labelled dot a recipe."""
 
     def draw(width: int, height: int, roomy: bool) -> Safe:
         frame = Box(44, 16, width - 16, height - 44)
         known = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
-        x_marks = ticks(*_padded([x for x, _ in known]), 6 if roomy else 4)
-        y_marks = ticks(*_padded([y for _, y in known]), 5)
-        right = Scale(x_marks[0], x_marks[-1], frame.left, frame.right)
-        up = Scale(y_marks[0], y_marks[-1], frame.bottom, frame.top)
-        parts = [_rules(y_marks, up, frame), _rules_down(x_marks, right, frame)]
+        right = Scale(*_padded([x for x, _ in known]), frame.left, frame.right)
+        up = Scale(*_padded([y for _, y in known]), frame.bottom, frame.top)
+        x_marks = _inside(right, 6 if roomy else 4)
+        y_marks = _inside(up, 5)
+        parts = [_rules(y_marks, up, frame), _rules_down(x_marks, right, frame), _corner(frame)]
         parts.append(tag("text", across_name, x=frame.right, y=height - 6, text_anchor="end", class_="axis-name"))
         parts.append(tag("text", up_name, x=frame.left + 8, y=frame.top + 12, class_="axis-name"))
         shown = [number for number, point in enumerate(points) if point in known]
         dots = [(right(points[number][0]), up(points[number][1])) for number in shown]
-        short = [words.cut(names[number], 34 if roomy else 22) for number in shown]
+        short = words.short_names([names[number] for number in shown], 30 if roomy else 22)
         corner = Box(frame.left, frame.top, frame.left + 8 + len(up_name) * LETTER, frame.top + 18)
         places = beside(dots, short, frame, [corner])
         for number, (x, y), name, place in zip(shown, dots, short, places, strict=True):
@@ -142,14 +144,14 @@ def scatter(
 
 
 def bars(names: Sequence[str], values: Sequence[float], written: Sequence[str]) -> Safe:
-    """Horizontal bars with the name above, so that long names wrap instead of being cut."""
+    """Horizontal bars; names are text of the page, so that long ones wrap instead of being cut."""
     most = max((value for value in values if math.isfinite(value)), default=0.0)
     rows = (
         tag(
             "li",
             tag("span", tag("bdi", name, class_="name"), class_="bar-name"),
-            tag("span", text, class_="bar-value"),
             bar(value / most if most > 0 else 0.0, look(number)),
+            tag("span", text, class_="bar-value"),
         )
         for number, (name, value, text) in enumerate(zip(names, values, written, strict=True))
     )
@@ -204,7 +206,7 @@ def _rules(marks: Sequence[float], down: Scale, frame: Box) -> Safe:
                 x2=frame.right,
                 y1=down(mark),
                 y2=down(mark),
-                class_="rule" if mark != marks[0] else "rule base",
+                class_="rule base" if mark == 0 else "rule",
             ),
             tag("text", f"{mark:g}", x=frame.left - 7, y=down(mark) + 4, text_anchor="end", class_="tick"),
         )
@@ -238,17 +240,44 @@ def _shade(slots: Sequence[Slot], across: Sequence[float], slot: float, frame: B
     )
 
 
-def _slot_text(slot: Slot, x: float, room: float, bottom: float, roomy: bool) -> Safe:
-    """The range of training counts under a slot: on two lines where one is too long."""
-    rows = [slot.top, slot.bottom] if roomy else [slot.top]
-    if max(map(len, rows)) * LETTER > room:
-        first, dash, last = slot.top.partition("–")
-        rows = [first + dash, last] if dash else slot.top.split(" ", 1)
-    size = "tick small" if max(map(len, rows)) * LETTER > room else "tick"
+def _under(slots: Sequence[Slot], room: float) -> list[list[str]]:
+    """The lines under each slot: its range, broken at the dash where too long, and its size if all fit."""
+    full = [[slot.top, slot.bottom] for slot in slots]
+    if all(len(text) * LETTER <= room for texts in full for text in texts):
+        return full
+    return [_broken(slot.top, room) for slot in slots]
+
+
+def _slot_texts(texts: Sequence[Sequence[str]], across: Sequence[float], room: float, bottom: float) -> Safe:
+    tight = any(len(text) * LETTER > room + 6 for lines_of_slot in texts for text in lines_of_slot)
     return join(
-        tag("text", row, x=x, y=bottom + 17 + 15 * number, text_anchor="middle", class_=size)
-        for number, row in enumerate(rows)
+        tag(
+            "text",
+            text,
+            x=x,
+            y=bottom + 17 + 15 * number,
+            text_anchor="middle",
+            class_="tick small" if tight else "tick",
+        )
+        for x, lines_of_slot in zip(across, texts, strict=True)
+        for number, text in enumerate(lines_of_slot)
     )
+
+
+def _broken(text: str, room: float) -> list[str]:
+    if len(text) * LETTER <= room:
+        return [text]
+    first, dash, last = text.partition("–")
+    return [first + dash, last] if dash else text.split(" ", 1)
+
+
+def _ends_named(frame: Box, y: float) -> Safe:
+    names = (
+        ("← most frequent", frame.left, "start"),
+        ("training rows", (frame.left + frame.right) / 2 + 12, "middle"),
+        ("rarest →", frame.right, "end"),
+    )
+    return join(tag("text", name, x=x, y=y, text_anchor=anchor, class_="axis-name") for name, x, anchor in names)
 
 
 def _line(
@@ -298,10 +327,20 @@ def _line_ends(
     return join(parts)
 
 
+def _inside(scale: Scale, about: int) -> list[float]:
+    return [mark for mark in ticks(scale.low, scale.high, about) if scale.low <= mark <= scale.high]
+
+
+def _corner(frame: Box) -> Safe:
+    """The two axes of a chart that does not start at zero."""
+    path = f"M{frame.left} {frame.top}V{frame.bottom}H{frame.right}"
+    return tag("path", d=path, class_="base", fill="none")
+
+
 def _padded(values: Sequence[float]) -> tuple[float, float]:
     """A range with air around the values."""
     if not values:
         return 0.0, 1.0
     low, high = min(values), max(values)
-    air = max((high - low) * 0.15, 0.5)
+    air = max((high - low) * 0.2, 0.5)
     return max(low - air, 0.0), high + air

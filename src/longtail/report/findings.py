@@ -89,22 +89,20 @@ def takeaway(results: Sequence[Result], findings: Findings) -> Safe:
         )
     if max(found) == min(found):
         return join([f"All recipes find the same number of {kind}: {of_total(found[0])}."])
-    rival = 0 if most else int(np.argsort(found, kind="stable")[-2])
-    parts: list[str] = [
+    said: list[str] = [
         names[most],
-        f" finds the most {kind} at least once, {words.count(found[most])} of {words.count(total)}"
-        f" ({words.share(found[most], total)}), {words.count(found[most] - found[rival])} more than ",
-        names[rival],
+        f" finds the most {kind} at least once: {words.count(found[most])} of {words.count(total)}"
+        f" ({words.share(found[most], total)}), against ",
     ]
-    if not np.isfinite(first_place).all():
-        return join([*parts, "."])
-    head = int(np.argmax(first_place))
-    loss = first_place[head] - first_place[most]
-    if words.percent(loss) == words.percent(0.0):
-        return join(
-            [*parts, f", and pays nothing for it: its P@1 of {words.percent(first_place[most])} is the best too."]
-        )
-    return join([*parts, f"; the price is {words.percent(loss)} points of P@1 against ", names[head], "."])
+    head = int(np.nanargmax(first_place)) if np.isfinite(first_place).any() else most
+    if head != most and words.percent(first_place[head]) != words.percent(first_place[most]):
+        loss = words.percent(first_place[head] - first_place[most])
+        against = [f"{words.count(found[head])} for ", names[head], ", which has the best P@1"]
+        return join([*said, *against, f"; the price is {loss} points of P@1."])
+    rival = max((number for number in range(len(results)) if number != most), key=lambda one: found[one])
+    against = [f"{words.count(found[rival])} for ", names[rival], ", the next best"]
+    paid = f", and pays nothing for it: its P@1 of {words.percent(first_place[most])} is the best too."
+    return join([*said, *against, paid if np.isfinite(first_place[most]) else "."])
 
 
 def _marked(rows: Ints, number: int) -> Bools:

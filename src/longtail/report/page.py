@@ -43,7 +43,7 @@ def render(results: Sequence[Result], corpus: Corpus, *, command: str, versions:
     parts = [
         sections.table_section(results),
         sections.bins_section(results),
-        sections.tradeoff_section(results),
+        sections.tradeoff_section(results) if len(results) > 1 else None,
         sections.cost_section(results),
         sections.never_section(results, corpus, findings),
         _examples_section(len(results)),
@@ -99,7 +99,7 @@ def _check(results: Sequence[Result], corpus: Corpus) -> None:
             )
 
 
-def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: Sequence[Safe]) -> str:
+def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: Sequence[Safe | None]) -> str:
     number = len(results)
     title = f"{corpus.name}: {number} recipes compared" if number > 1 else f"{corpus.name}: one recipe"
     theme, script = _asset("theme.js"), _asset("report.js")
@@ -114,7 +114,7 @@ def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: 
         tag("style", Safe(_asset("report.css"))),
         tag("script", Safe(theme)),
     )
-    links = (tag("a", name, href=f"#{part}") for part, name in _PARTS)
+    links = (tag("a", name, href=f"#{part}") for part, name in _PARTS if number > 1 or part != "tradeoff")
     header = tag(
         "header",
         tag(

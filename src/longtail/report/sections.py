@@ -34,7 +34,7 @@ def table_section(results: Sequence[Result]) -> Safe:
     starts = {next(column.name for column in shown if column.group == group) for group, _ in groups}
     titles = {
         "P": "Precision",
-        "PSP": f"Propensity-scored precision, {results[0].measures.propensity}",
+        "PSP": "Propensity-scored precision",
         "C": "Coverage",
         "cost": "Cost",
     }
@@ -43,7 +43,17 @@ def table_section(results: Sequence[Result]) -> Safe:
         tag(
             "tr",
             tag("th", "Recipe", scope="col", rowspan=2, class_="stick"),
-            *(tag("th", titles[group], scope="colgroup", colspan=span, class_="group") for group, span in groups),
+            *(
+                tag(
+                    "th",
+                    titles[group],
+                    tag("small", str(results[0].measures.propensity)) if group == "PSP" else None,
+                    scope="colgroup",
+                    colspan=span,
+                    class_="group",
+                )
+                for group, span in groups
+            ),
         ),
         tag("tr", *(_header(column, column.name in starts) for column in shown)),
     )
@@ -53,7 +63,7 @@ def table_section(results: Sequence[Result]) -> Safe:
         *(
             tag(
                 "tr",
-                tag("th", swatch(number), tag("bdi", result.recipe, class_="name"), scope="row", class_="stick"),
+                _who(number, result),
                 *(
                     _cell(column, result, results[0], top, column.name in starts)
                     for column, top in zip(shown, best, strict=True)
@@ -86,9 +96,10 @@ def table_section(results: Sequence[Result]) -> Safe:
 def bins_section(results: Sequence[Result]) -> Safe:
     """Where by label frequency the hits come from."""
     k = results[0].measures.bins_at
+    heading = "Where the tail was won and where the head paid" if len(results) > 1 else "Where the hits come from"
     bins = [one for one in results[0].measures.bins if one.labels]
     if not bins:
-        return section("bins", "Where the tail was won and where the head paid", _nothing())
+        return section("bins", heading, _nothing())
     slots = [_slot(one) for one in bins]
     names = [result.recipe for result in results]
 
@@ -108,7 +119,6 @@ def bins_section(results: Sequence[Result]) -> Safe:
             title=f"Contribution to P@{k} by label frequency, one line a recipe; the table below has the figures",
             direct=True,
         ),
-        _axis(),
     )
     coverage = tag(
         "figure",
@@ -121,13 +131,12 @@ def bins_section(results: Sequence[Result]) -> Safe:
             series("coverage"),
             slots,
             title="Labels found at least once by label frequency; the table below has the figures",
-            wide=(440, 360),
+            wide=(440, 376),
         ),
-        _axis(),
     )
     return section(
         "bins",
-        "Where the tail was won and where the head paid",
+        heading,
         tag(
             "p",
             "Labels stand by how many training rows they have, most frequent left, cut into groups that "
@@ -142,30 +151,39 @@ def bins_section(results: Sequence[Result]) -> Safe:
 
 
 def tradeoff_section(results: Sequence[Result]) -> Safe:
+    """Precision against what the tail gets, at 1 with propensities and at 5 in labels found."""
     names = [result.recipe for result in results]
-    points = [
-        (result.measures.values.get("P@1", math.nan), result.measures.values.get("PSP@1", math.nan))
-        for result in results
-    ]
-    propensity = results[0].measures.propensity
-    title = "P@1 against PSP@1: " + "; ".join(
-        f"{name} {words.percent(x)} and {words.percent(y)}" for name, (x, y) in zip(names, points, strict=True)
-    )
+    charts = []
+    for across, up, said in (
+        ("P@1", "PSP@1", f"A hit weighs by how rare its label is ({results[0].measures.propensity})."),
+        ("P@5", "C@5", "Labels found at least once, of those with a test positive."),
+    ):
+        points = [
+            (result.measures.values.get(across, math.nan), result.measures.values.get(up, math.nan))
+            for result in results
+        ]
+        if all(math.isnan(x) or math.isnan(y) for x, y in points):
+            continue
+        title = f"{across} against {up}: " + "; ".join(
+            f"{name} {words.percent(x)} and {words.percent(y)}" for name, (x, y) in zip(names, points, strict=True)
+        )
+        charts.append(
+            tag(
+                "figure",
+                tag("figcaption", tag("h3", f"{across} against {up}"), tag("p", said)),
+                figures.scatter(names, points, title=title, across_name=across, up_name=up),
+            )
+        )
     return section(
         "tradeoff",
         "Trade-off",
         tag(
             "p",
-            f"P@1 counts every hit alike, so frequent labels rule it; PSP@1 (with {propensity}) weighs a hit "
-            "by how rare its label is. Up and right is better at both.",
+            "Precision counts every hit alike, so frequent labels rule it. Up and right is better at both.",
             class_="lead",
         ),
-        tag(
-            "figure",
-            figures.scatter(names, points, title=title, across_name="P@1 →", up_name="↑ PSP@1"),
-            class_="solo",
-        ),
         legend(names) if len(names) > 1 else None,
+        tag("div", *charts, class_="pair even"),
     )
 
 
@@ -214,7 +232,7 @@ def never_section(results: Sequence[Result], corpus: Corpus, findings: Findings)
         rows.append(
             tag(
                 "tr",
-                tag("th", swatch(number), tag("bdi", result.recipe, class_="name"), scope="row", class_="stick"),
+                _who(number, result),
                 *(_never_cell(int(never[one]), int(wanted[one]), number) for one in shown),
                 _never_cell(int(never.sum()), int(wanted.sum()), number),
             )
@@ -233,6 +251,11 @@ def never_section(results: Sequence[Result], corpus: Corpus, findings: Findings)
         else _nothing(),
         _by_nobody(results, corpus, findings),
     )
+
+
+def _who(number: int, result: Result) -> Safe:
+    name = tag("div", swatch(number), tag("bdi", result.recipe, class_="name"), class_="who")
+    return tag("th", name, scope="row", class_="stick")
 
 
 def _header(column: Column, start: bool) -> Safe:
@@ -264,10 +287,10 @@ def _notes(results: Sequence[Result]) -> Safe | None:
             said.setdefault(note, []).append(result.recipe)
     if not said:
         return None
-    items = (
-        tag("li", *([] if len(recipes) == len(results) else [tag("bdi", ", ".join(recipes)), ": "]), note)
-        for note, recipes in said.items()
-    )
+    items = []
+    for note, recipes in said.items():
+        named = ", ".join(recipes) if len(recipes) < 3 else f"{recipes[0]} and {len(recipes) - 1} more"
+        items.append(tag("li", *([] if len(recipes) == len(results) else [tag("bdi", named), ": "]), note))
     return tag("ul", *items, class_="notes")
 
 
@@ -283,16 +306,6 @@ def _of_bin(result: Result, name: str, field: str) -> float:
     """A bin's figure; none where the test split has no positive of the bin."""
     found = next((one for one in result.measures.bins if one.name == name), None)
     return math.nan if found is None or not found.positives else float(getattr(found, field))
-
-
-def _axis() -> Safe:
-    return tag(
-        "p",
-        tag("span", "← most frequent"),
-        tag("span", "training rows a label"),
-        tag("span", "rarest →"),
-        class_="axis",
-    )
 
 
 def _bins_table(results: Sequence[Result], bins: Sequence[Bin], k: int) -> Safe:

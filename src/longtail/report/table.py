@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 COVERAGE = "labels hit at least once over labels with a test positive"
-NARROW = 112  # columns of a terminal below which the middle k are left out
+_NAME = 12  # letters a recipe's name keeps in a narrow terminal; it folds over more lines
+_LEFT_OUT = ("@3", "predict", "memory", "@5", "train")  # first to go where a terminal is too narrow
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ def caption(results: Sequence[Result]) -> str:
 def comparison_table(results: Sequence[Result], width: int | None = None) -> Table:
     """One row a recipe, the best value of each column bold.
 
-    A terminal of fewer than 112 columns (`width`) gets the figures at 1 and 5 only: a figure cut short
-    by the edge would read as another figure.
+    Where the terminal's `width` is given, columns that do not fit are left out, those at 3 first: a figure
+    cut short by the edge would read as another figure.
     """
     from rich import box
     from rich.table import Table
@@ -78,14 +79,13 @@ def comparison_table(results: Sequence[Result], width: int | None = None) -> Tab
 
     table = Table(
         box=box.SIMPLE_HEAD,
+        padding=(0, 0, 0, 1),
         pad_edge=False,
         caption=caption(results) if results else None,
         caption_justify="left",
     )
-    table.add_column("recipe", overflow="fold", min_width=12)
-    shown = [
-        column for column in columns(results) if width is None or width >= NARROW or not column.name.endswith("@3")
-    ]
+    table.add_column("recipe", overflow="fold", min_width=_NAME)
+    shown = _fitting(columns(results), results, width)
     for column in shown:
         table.add_column(column.name, justify="right", no_wrap=True)
     best = [column.best(results) for column in shown]
@@ -96,6 +96,22 @@ def comparison_table(results: Sequence[Result], width: int | None = None) -> Tab
             *(Text(figure, style="bold" if figure == top else "") for figure, top in zip(figures, best, strict=True)),
         )
     return table
+
+
+def _fitting(shown: list[Column], results: Sequence[Result], width: int | None) -> list[Column]:
+    """The columns that a terminal of this width can show in full."""
+
+    def needed() -> int:
+        wide = (
+            max(len(column.name), *(len(column.write(column.value(result))) for result in results)) for column in shown
+        )
+        return 2 + _NAME + sum(letters + 2 for letters in wide)
+
+    for ending in _LEFT_OUT:
+        if not results or width is None or needed() <= width:
+            break
+        shown = [column for column in shown if not column.name.endswith(ending)]
+    return shown
 
 
 def _measure(name: str) -> Callable[[Result], float]:

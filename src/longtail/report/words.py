@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 
 MINUS = "−"
 NOTHING = "–"
@@ -80,3 +82,18 @@ def cut(text: str, length: int) -> str:
     head = text[: length - 1]
     space = head.rfind(" ")
     return (head[:space] if space > 0.8 * length else head).rstrip(" ,;:.-") + "…"
+
+
+def short_names(names: Sequence[str], length: int) -> list[str]:
+    """Recipe names for narrow places: without settings where that is still unique, else cut in the middle."""
+    bare = [" ".join(re.sub(r"\([^()]*\)", "", name).split()) for name in names]
+    short = []
+    for name, without in zip(names, bare, strict=True):
+        if len(name) <= length:
+            short.append(name)
+        elif 0 < len(without) <= length and bare.count(without) == 1:
+            short.append(without)
+        else:
+            ends = length // 2
+            short.append(f"{name[: length - ends - 1].rstrip()}…{name[-ends:].lstrip()}")
+    return short

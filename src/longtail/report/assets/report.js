@@ -73,7 +73,7 @@ copyButton.addEventListener("click", copyCommand);
 
 /* --- examples --- */
 const data = JSON.parse(byId("examples-data").textContent);
-const STEP = 10;
+const STEP = innerWidth < 600 ? 5 : 10;
 const cards = byId("cards");
 const found = byId("found");
 const more = byId("more");
