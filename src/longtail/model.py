@@ -27,6 +27,7 @@ class Model:
     labels: LabelSet
     scorer: Scorer
     rerankers: tuple[Reranker, ...] = ()
+    text_field: str = "title+text"  # which fields of a row made its text in training
 
     def with_reranker(self, reranker: Reranker) -> Model:
         return replace(self, rerankers=(*self.rerankers, reranker))

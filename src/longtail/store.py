@@ -54,6 +54,7 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False) -> Path:
         "version": VERSION,
         "longtail": __version__,
         "recipe": model.recipe,
+        "text_field": model.text_field,
         "labels": {
             "number": len(model.labels),
             "train_rows": model.labels.train_rows,
@@ -87,7 +88,7 @@ def load(path: str | Path) -> Model:
         labels = _labels_from_bytes(files[LABELS], manifest["labels"])
         scorer = _kinds(LEARNERS, learner_class)[manifest["scorer"]["kind"]]
         state = State(manifest["scorer"]["settings"], tensors_from_bytes(files["scorer.safetensors"]))
-        model = Model(manifest["recipe"], labels, scorer.restore(state))
+        model = Model(manifest["recipe"], labels, scorer.restore(state), text_field=manifest["text_field"])
         rerankers = _kinds(TAIL_METHODS, tail_class)
         for number, part in enumerate(manifest["rerankers"]):
             tensors = tensors_from_bytes(files[f"reranker-{number}.safetensors"])

@@ -83,8 +83,11 @@ def test_a_hit_more_never_lowers_precision_recall_or_coverage(case: Case, more: 
     before, after = evaluate(predictions, data, ks=KS), evaluate(better, data, ks=KS)
     # filling a gap or the place of a repetition pushes what stands behind it back by one
     whole = len(set(predictions.indices[row].tolist()) - {-1}) == predictions.places
+    names = ["P", "R", "RP", "nDCG", "PSP", "C", "macroR"]
+    if whole:  # a frequent label in front of a rare one lowers the rare one's discounted weight
+        names.append("PSnDCG")
     for k in KS if whole else (9,):
-        for name in ("P", "R", "RP", "nDCG", "PSP", "PSnDCG", "C", "macroR"):
+        for name in names:
             assert after[f"{name}@{k}"] >= before[f"{name}@{k}"] - 1e-9
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from longtail.data.files import lines
 from longtail.errors import DataError, MissingExtra
 from longtail.progress import stage
 
+Records: TypeAlias = Generator[tuple[int, tuple[Any, ...]], None, None]  # close it, or read it to its end
 ENDINGS = (".csv", ".tsv", ".parquet")
 
 
@@ -31,27 +33,27 @@ def column_names(path: Path) -> list[str]:
     raise DataError("the file is empty; the first line names the columns", path)
 
 
-def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
     """The wanted columns of each record, with its first line (in Parquet: the record's number, from 1)."""
     if table_kind(path) == ".parquet":
         yield from _parquet_records(path, wanted)
         return
     places = [names.index(name) for name in wanted]
     pick = itemgetter(*places) if len(places) > 1 else lambda record: (record[places[0]],)
-    found = _records(path)
-    next(found, None)  # the header
-    for line, record in found:
-        if len(record) != len(names):
-            raise DataError(
-                f"{len(record)} fields where the header has {len(names)}; put quotes around fields that hold "
-                "the delimiter",
-                path,
-                line,
-            )
-        yield line, pick(record)
+    with closing(_records(path)) as found:
+        next(found, None)  # the header
+        for line, record in found:
+            if len(record) != len(names):
+                raise DataError(
+                    f"{len(record)} fields where the header has {len(names)}; put quotes around fields that "
+                    "hold the delimiter",
+                    path,
+                    line,
+                )
+            yield line, pick(record)
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
     """All records of a CSV or TSV file, the header first; a quoted field may hold line ends."""
     numbered = lines(path)
     first = next(numbered, (1, ""))[1]
@@ -95,7 +97,7 @@ def _parquet(path: Path) -> Any:
         raise _not_parquet(path, error) from None
 
 
-def _parquet_records(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _parquet_records(path: Path, wanted: Sequence[str]) -> Records:
     with _parquet(path) as file:
         from pyarrow import ArrowException
 

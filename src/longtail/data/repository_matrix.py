@@ -96,7 +96,7 @@ def _wrong_feature(value: float) -> str | None:
 
 
 def _wrong_weight(value: float) -> str | None:
-    return None if LEAST_WEIGHT <= value <= 1 else "does not lie in (0, 1]; rescale or remove it"
+    return None if LEAST_WEIGHT < value <= 1 else "does not lie in (0, 1]; rescale or remove it"
 
 
 _Wrong = Callable[[float], str | None]

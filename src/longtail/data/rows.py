@@ -17,7 +17,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet, Propensity
 from longtail.errors import DataError, did_you_mean
 
-LEAST_WEIGHT = 2.0**-149  # the least float32 above 0
+LEAST_WEIGHT = 2.0**-150  # a weight must be larger: this and less rounds to 0 in float32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,7 +39,7 @@ def as_id(value: Any) -> str | None:
 
 
 def check_weight(weight: Any, label: str, path: Path, line: int) -> float:
-    if type(weight) not in (int, float) or not LEAST_WEIGHT <= weight <= 1:
+    if type(weight) not in (int, float) or not LEAST_WEIGHT < weight <= 1:
         raise DataError(f"weight {weight!r} of label {label!r} does not lie in (0, 1]; rescale it", path, line)
     return float(weight)
 

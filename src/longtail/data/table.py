@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,15 +149,16 @@ def _read_split(path: Path, split: str, chosen: _Chosen, separator: str, labels:
     gathered = Gathered(path, labels)
     wanted = [chosen.labels, *chosen.text, *([chosen.id] if chosen.id else [])]
     texts_end = 1 + len(chosen.text)
-    for row, (line, record) in enumerate(records(path, names, wanted), 1):
-        name = f"{split}-{row}"
-        if chosen.id:
-            given = as_id(record[-1])
-            if given is None:
-                raise DataError(f"the id is {record[-1]!r}; every row needs an id of its own", path, line)
-            name = given
-        text = " ".join(str(part) for part in record[1:texts_end] if part is not None and part != "")
-        gathered.add(line, name, text, _labels_of(record[0], separator, tally, path, line))
+    with closing(records(path, names, wanted)) as found:
+        for row, (line, record) in enumerate(found, 1):
+            name = f"{split}-{row}"
+            if chosen.id:
+                given = as_id(record[-1])
+                if given is None:
+                    raise DataError(f"the id is {record[-1]!r}; every row needs an id of its own", path, line)
+                name = given
+            text = " ".join(str(part) for part in record[1:texts_end] if part is not None and part != "")
+            gathered.add(line, name, text, _labels_of(record[0], separator, tally, path, line))
     return gathered
 
 
@@ -201,9 +203,10 @@ def _read_labels(path: Path) -> LabelIndex:
         raise DataError(f"no id column: looked for id, label, uid; found {', '.join(names)}", path)
     text = _usual(names, ("text", "title", "name", "label"))
     labels = LabelIndex(source=path)
-    for line, record in records(path, names, [key, text] if text else [key]):
-        name = as_id(record[0])
-        if name is None:
-            raise DataError(f"label id {record[0]!r} is not a string that is not empty", path, line)
-        labels.define(name, "" if text is None or record[1] is None else str(record[1]), line)
+    with closing(records(path, names, [key, text] if text else [key])) as found:
+        for line, record in found:
+            name = as_id(record[0])
+            if name is None:
+                raise DataError(f"label id {record[0]!r} is not a string that is not empty", path, line)
+            labels.define(name, "" if text is None or record[1] is None else str(record[1]), line)
     return labels

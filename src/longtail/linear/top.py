@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import AnyArray, Floats, Ints, Matrix
-from longtail.linear.threads import over_rows
+from longtail.threads import over_rows
 
 
 def sparse_top(queries: Matrix, index: Matrix, k: int) -> tuple[Ints, Floats]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.metrics.propensity import inverse_propensity
 from longtail.predictions import Predictions
+from longtail.threads import thread_count
 
 BLOCKS = 256  # rows are summed in this many blocks, on any number of cores
 LEAST_ROWS = 1024  # a worker with fewer costs more than it saves
@@ -130,13 +130,8 @@ def _parts(matrix: Matrix | None, rows: int) -> tuple[Longs, Ints]:
 
 
 def _workers(rows: int, bytes_each: int) -> int:
-    """Threads to use: LONGTAIL_THREADS, else the cores of this process; fewer where rows or memory are few."""
-    asked = os.environ.get("LONGTAIL_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        cores = int(asked)
-    else:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, BLOCKS, rows // LEAST_ROWS, TALLY_BYTES // max(1, bytes_each)))
+    """Threads to use: fewer than the cores where rows or memory are few."""
+    return max(1, min(thread_count(), BLOCKS, rows // LEAST_ROWS, TALLY_BYTES // max(1, bytes_each)))
 
 
 def _are_probabilities(predictions: Predictions) -> bool:

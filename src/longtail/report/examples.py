@@ -28,7 +28,7 @@ def choose(differ: Bools, tail: Bools, number: int) -> Longs:
     chosen: list[tuple[float, int]] = []
     left = np.ones(len(differ), dtype=np.bool_)
     for kind, part in zip(kinds, _MIX, strict=True):
-        chosen += _spaced(kind, round(number * part))
+        chosen += _spaced(kind, int(number * part))
     left[[row for _, row in chosen]] = False
     chosen += _spaced(left, number - len(chosen))
     return np.array([row for _, row in sorted(chosen)], dtype=np.int64)

@@ -105,7 +105,8 @@ def _ruler(sizes: Longs, ranks: Longs, width: int) -> str:
     pieces = []
     for number, name in enumerate(BANDS):
         room = int((band == number).sum())
-        pieces.append(f"├{f' {name} ':─^{room - 2}}┤" if room >= len(name) + 4 else "·" * room)
+        shown = f" {name} " if room >= len(name) + 4 else name
+        pieces.append(f"├{shown:─^{room - 2}}┤" if room >= len(shown) + 2 else "·" * room)
     return "".join(pieces)[:width]
 
 

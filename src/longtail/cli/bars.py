@@ -1,0 +1,70 @@
+"""Stages as bars: what is running, how far, time left, and the most memory held so far."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
+
+from longtail.memory import Peak, readable
+
+
+class _TimeLeft(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        seconds = task.time_remaining
+        return Text("" if seconds is None or task.finished else f"{seconds:.0f} s left", style="cyan")
+
+
+class _PeakMemory(ProgressColumn):
+    max_refresh = 0.2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak = Peak()
+
+    def render(self, task: Task) -> Text:
+        self.peak.look()
+        return Text(f"peak {readable(self.peak.bytes)}", style="dim")
+
+
+class Bars:
+    """Listens to stages and draws them; a finished stage leaves."""
+
+    def __init__(self, console: Console) -> None:
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            _TimeLeft(),
+            _PeakMemory(),
+            console=console,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.progress.stop()
+
+    def start(self, name: str, total: int | None) -> int:
+        return self.progress.add_task(name.replace("[", r"\["), total=total)
+
+    def advance(self, handle: int, amount: int) -> None:
+        self.progress.advance(TaskID(handle), amount)
+
+    def finish(self, handle: int) -> None:
+        self.progress.remove_task(TaskID(handle))

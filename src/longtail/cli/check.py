@@ -1,0 +1,63 @@
+"""`longtail check`: look at the data before training on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, say
+
+
+@reads_data
+def check(source: Source, json: Json = False) -> None:
+    """Describe a data set and list what is wrong with it. Exit code 1 if there are errors."""
+    from longtail.errors import DataError
+    from longtail.inspection import inspect
+
+    try:
+        with progress():
+            corpus = source.read()
+            found = inspect(corpus)
+    except DataError as error:
+        if not Path(source.data).exists():
+            raise
+        if json:
+            print_json({"facts": {}, "bands": {}, "warnings": [], "errors": [str(error)]})
+        else:
+            say(f"error: {error}")
+        raise typer.Exit(1) from None
+    if json:
+        print_json(
+            {
+                "name": corpus.name,
+                "facts": found.facts,
+                "bands": found.bands,
+                "warnings": list(found.warnings),
+                "errors": list(found.errors),
+            }
+        )
+        raise typer.Exit(1 if found.errors else 0)
+    from rich.table import Table
+
+    from longtail.report.zipf import zipf_text
+
+    screen = console()
+    table = Table(title=corpus.name, title_justify="left", show_header=False)
+    for name, value in found.facts.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    screen.print(table)
+    shares = Table(title="Labels by training rows", title_justify="left")
+    for column in ("band", "of the labels", "of the positives"):
+        shares.add_column(column, justify="left" if column == "band" else "right")
+    for name, share in found.bands.items():
+        shares.add_row(name, f"{share['labels']:.1f}%", f"{share['positives']:.1f}%")
+    screen.print(shares)
+    screen.print(zipf_text(corpus.labels), markup=False)
+    for warning in found.warnings:
+        screen.print(f"warning: {warning}", markup=False)
+    for problem in found.errors:
+        screen.print(f"error: {problem}", markup=False)
+    if not found.warnings and not found.errors:
+        screen.print("nothing to complain about")
+    raise typer.Exit(1 if found.errors else 0)

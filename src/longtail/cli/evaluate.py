@@ -1,0 +1,95 @@
+"""`longtail evaluate`: measure a model, or predictions that somebody else made."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, say
+
+if TYPE_CHECKING:
+    from longtail.data.dataset import Dataset
+    from longtail.metrics import Measures
+    from longtail.predictions import Predictions
+
+
+@reads_data
+def evaluate(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL|PREDICTIONS", help="A model folder, or a JSONL file as predict writes it.")
+    ],
+    source: Source,
+    split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
+    at: Annotated[str, typer.Option("--at", help="Values of k, comma separated.")] = "1,3,5",
+    json: Json = False,
+) -> None:
+    """Measure a model or a file of predictions on a split of a data set."""
+    from longtail.errors import DataError, ModelError
+    from longtail.metrics import evaluate as measure
+    from longtail.predictions_file import read_predictions
+    from longtail.store import load
+
+    try:
+        ks = tuple(sorted({int(k) for k in at.split(",")}))
+        assert ks[0] > 0
+    except (ValueError, AssertionError):
+        raise DataError(f"--at takes whole numbers above 0 such as 1,3,5, got {at!r}") from None
+    if split not in ("train", "valid", "test"):
+        raise DataError(f"--split is train, valid or test, got {split!r}")
+    if not model.exists():
+        raise ModelError(f"{model} does not exist; give a model folder or a file of predictions")
+    with progress():
+        loaded = load(model) if model.is_dir() else None
+        corpus = source.read()
+        data: Dataset = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}[split]
+        if len(data) == 0:
+            raise DataError(f"{corpus.name} has no {split} rows to measure on")
+        predictions: Predictions
+        if loaded is None:
+            predictions = read_predictions(model, data)
+        else:
+            if loaded.labels.ids != corpus.labels.ids:
+                raise ModelError(
+                    f"{model} was trained on {len(loaded.labels):,} labels and {corpus.name} has "
+                    f"{len(corpus.labels):,} others; evaluate it on the data set it was trained on"
+                )
+            predictions = loaded.predict(data.rows, max(*ks, 5), data.excluded)
+        measures = measure(predictions, data, ks=ks)
+    for note in (*corpus.notes, *measures.notes):
+        say(f"note: {note}")
+    if json:
+        print_json(
+            {
+                "recipe": loaded.recipe if loaded is not None else str(model),
+                **measures.values,
+                "propensity": asdict(measures.propensity),
+                "rows": measures.rows,
+                "bins": [asdict(part) for part in measures.bins],
+            }
+        )
+    else:
+        _show(measures, ks)
+
+
+def _show(measures: Measures, ks: tuple[int, ...]) -> None:
+    from rich.table import Table
+
+    screen = console()
+    table = Table(caption=f"percent of {measures.rows:,} rows; propensity with {measures.propensity}")
+    table.add_column("measure")
+    for k in ks:
+        table.add_column(f"@{k}", justify="right")
+    for name in dict.fromkeys(key.partition("@")[0] for key in measures.values):
+        table.add_row(name, *(f"{measures.values[f'{name}@{k}']:.2f}" for k in ks))
+    screen.print(table)
+    bins = Table(caption=f"points of P@{measures.bins_at} by label frequency")
+    for column in ("bin", "training rows", "labels", "points", "recall", "labels found"):
+        bins.add_column(column, justify="left" if column == "bin" else "right")
+    for part in measures.bins:
+        span = f"{part.low:,}" if part.low == part.high else f"{part.low:,}–{part.high:,}"
+        found = (f"{part.contribution:.2f}", f"{part.recall:.1f}%", f"{part.coverage:.1f}%")
+        bins.add_row(part.name, span, f"{part.labels:,}", *found)
+    screen.print(bins)

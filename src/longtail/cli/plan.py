@@ -1,0 +1,97 @@
+"""`longtail plan`: will it fit, and how long will it take?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longtail.cli.shared import (
+    Json,
+    Source,
+    console,
+    print_json,
+    progress,
+    read_recipes,
+    reads_data,
+    say,
+)
+
+if TYPE_CHECKING:
+    from longtail.data.dataset import Dataset
+    from longtail.recipe import Recipe
+
+
+@reads_data
+def plan(
+    source: Source,
+    recipes: Annotated[list[str], typer.Argument(help="Recipes to plan for.")],
+    json: Json = False,
+) -> None:
+    """Estimate memory and time of recipes on a data set, before any is trained."""
+    parsed = read_recipes(recipes)
+
+    from longtail.memory import available_bytes, readable
+    from longtail.plan import Facts, readable_seconds
+
+    with progress():
+        corpus = source.read()
+    facts, free = Facts.of(corpus.train), available_bytes()
+    plans = [recipe.plan(facts) for recipe in parsed]
+    if json:
+        rows = [
+            {
+                "recipe": str(recipe),
+                "train_bytes": planned.train_bytes,
+                "model_bytes": planned.model_bytes,
+                "train_seconds": planned.train_seconds,
+                "predict_seconds_per_1000": planned.predict_seconds,
+                "available_bytes": free,
+                "fits": planned.train_bytes <= free,
+                "steps": dict(planned.steps),
+            }
+            for recipe, planned in zip(parsed, plans, strict=True)
+        ]
+        print_json(rows)
+        return
+    from rich.table import Table
+
+    table = Table(caption=f"the data itself not counted; {readable(free)} of memory are free")
+    for name in ("recipe", "memory", "model", "training", "1,000 predictions", "fits"):
+        table.add_column(name, justify="left" if name == "recipe" else "right")
+    for recipe, planned in zip(parsed, plans, strict=True):
+        table.add_row(
+            str(recipe),
+            readable(planned.train_bytes),
+            readable(planned.model_bytes),
+            readable_seconds(planned.train_seconds),
+            readable_seconds(planned.predict_seconds),
+            "yes" if planned.train_bytes <= free else "no",
+        )
+    console().print(table)
+    for note in corpus.notes:
+        say(f"note: {note}")
+
+
+def refuse_what_will_not_fit(recipes: Sequence[Recipe], train: Dataset) -> None:
+    """An error that names alternatives, before memory is taken."""
+    from longtail.catalogue import LEARNERS
+    from longtail.errors import WillNotFit
+    from longtail.memory import available_bytes, readable
+    from longtail.plan import Facts
+    from longtail.recipe import Recipe
+
+    facts, free = Facts.of(train), available_bytes()
+    for recipe in recipes:
+        planned = recipe.plan(facts)
+        if planned.train_bytes <= free:
+            continue
+        others = {name: Recipe.parse(name).plan(facts).train_bytes for name in LEARNERS}
+        fitting = [f"{name} ({readable(size)})" for name, size in others.items() if size <= free]
+        instead = f"these fit: {', '.join(fitting)}" if fitting else "use fewer rows or a larger machine"
+        largest = max(planned.steps, key=lambda step: step[1], default=("training", 0))[0]
+        raise WillNotFit(
+            f"{recipe} needs about {readable(planned.train_bytes)} to train (most of it for {largest}) and "
+            f"{readable(free)} are free; {instead}; or pass --force"
+        )

@@ -1,0 +1,71 @@
+"""`longtail train`: one recipe to one model folder."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longtail.cli.shared import (
+    Json,
+    Source,
+    print_json,
+    progress,
+    read_recipes,
+    reads_data,
+    say,
+)
+
+
+@reads_data
+def train(
+    source: Source,
+    recipe: Annotated[str, typer.Argument(help="A recipe such as 'centroid + rerank', or a TOML file with one.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model folder to write.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that stands there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
+    json: Json = False,
+) -> None:
+    """Train a recipe and save the model as a folder of plain data."""
+    recipes = read_recipes([recipe])
+
+    from longtail.cli.plan import refuse_what_will_not_fit
+    from longtail.errors import ModelError, RecipeError
+    from longtail.memory import measure_peak, readable
+    from longtail.store import size_on_disk
+
+    if len(recipes) != 1:
+        raise RecipeError(f"{recipe} holds {len(recipes)} recipes; train takes one, compare takes several")
+    if out.exists() and not overwrite:
+        raise ModelError(f"{out} exists; choose another name, or pass --overwrite to replace it")
+    with progress(), measure_peak() as peak:
+        corpus = source.read()
+        if not force:
+            refuse_what_will_not_fit(recipes, corpus.train)
+        begin = time.perf_counter()
+        model = recipes[0].fit(corpus.train, corpus.valid)
+        seconds = time.perf_counter() - begin
+        replace(model, text_field=corpus.text_field).save(out, overwrite=overwrite)
+    for note in corpus.notes:
+        say(f"note: {note}")
+    size = size_on_disk(out)
+    if json:
+        print_json(
+            {
+                "recipe": str(recipes[0]),
+                "model": str(out),
+                "train_seconds": seconds,
+                "peak_bytes": peak.bytes,
+                "model_bytes": size,
+                "labels": len(corpus.labels),
+                "rows": len(corpus.train),
+            }
+        )
+    else:
+        typer.echo(
+            f"{recipes[0]}: trained on {len(corpus.train):,} rows and {len(corpus.labels):,} labels "
+            f"in {seconds:.1f} s, peak {readable(peak.bytes)}; wrote {out} ({readable(size)})"
+        )

@@ -1,0 +1,132 @@
+"""What a data set is like and what is wrong with it, before anything is trained on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from longtail.arrays import AnyArray
+from longtail.data.corpus import Corpus
+from longtail.data.dataset import Dataset
+from longtail.metrics import BANDS, bands, pos80
+
+LEAK_IS_AN_ERROR = 0.5  # share of test rows that also stand in train
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Facts for a table, warnings worth a look, errors that make results meaningless."""
+
+    facts: dict[str, Any]
+    bands: dict[str, dict[str, float]]  # share of labels and of training positives, in percent
+    warnings: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+def inspect(corpus: Corpus) -> Inspection:
+    """Look at every row and label once."""
+    splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
+    labels = corpus.labels
+    anywhere = np.zeros(len(labels), dtype=np.int64)  # rows of any split with each label
+    for data in splits.values():
+        anywhere += np.bincount(data.targets.indices, minlength=len(labels))
+    band = bands(labels)
+    positives = max(int(labels.counts.sum()), 1)
+    facts: dict[str, Any] = {f"{name} rows": len(data) for name, data in splits.items()}
+    facts |= {
+        "labels": len(labels),
+        "labels per row": _spread(np.diff(corpus.train.targets.indptr)),
+        "rows per label": _spread(labels.counts),
+        "Pos-80%": round(pos80(labels), 1),
+        "zero-shot labels": int(((labels.counts == 0) & (anywhere > 0)).sum()),
+        "labels without an example": int((anywhere == 0).sum()),
+        "labels without text": sum(not text.strip() for text in labels.texts),
+        "soft targets": int(sum((data.targets.data < 1).sum() for data in splits.values())),
+        "excluded pairs": sum(0 if data.excluded is None else int(data.excluded.nnz) for data in splits.values()),
+        "propensity": str(corpus.propensity),
+        "text": corpus.text_field if corpus.train.texts is not None else "none, features only",
+    }
+    if corpus.train.texts is not None:
+        facts["words per row"] = _spread(np.array([text.count(" ") + 1 for text in corpus.train.texts]))
+    if corpus.train.features is not None:
+        facts["features"] = int(corpus.train.features.shape[1])
+    shares = {
+        name: {
+            "labels": round(100 * float((band == number).mean()), 1),
+            "positives": round(100 * float(labels.counts[band == number].sum()) / positives, 1),
+        }
+        for number, name in enumerate(BANDS)
+    }
+    warnings, errors = _problems(corpus, splits, facts)
+    return Inspection(facts, shares, tuple(warnings), tuple(errors))
+
+
+def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any]) -> tuple[list[str], list[str]]:
+    warnings, errors = list(corpus.notes), []
+    if corpus.train.targets.nnz == 0:
+        errors.append("no row of train has a label: check the labels field or column")
+    keys = {name: _keys(data) for name, data in splits.items()}
+    for name, data in splits.items():
+        empty = sum(not key for key in keys[name])
+        if empty and empty == len(data):
+            errors.append(f"every row of {name} is empty: check the text field or column")
+        elif empty:
+            warnings.append(f"{empty:,} rows of {name} are empty; nothing can be predicted for them")
+        bare = int((np.diff(data.targets.indptr) == 0).sum())
+        if bare:
+            warnings.append(f"{bare:,} rows of {name} have no label; they count as rows without a hit")
+        banned = data.excluded
+        if banned is not None:
+            both = int(banned.multiply(data.targets).nnz)
+            if both:
+                warnings.append(f"{both:,} labels of {name} rows are excluded for the same row and cannot be found")
+    copies = sum(number - 1 for key, number in Counter(keys["train"]).items() if key)
+    if copies:
+        warnings.append(f"{copies:,} rows of train repeat an earlier row's text or features")
+    known = set(keys["train"]) - {""}
+    for name in ("valid", "test"):
+        leaked = sum(key in known for key in keys[name])
+        if leaked:
+            share = leaked / len(splits[name])
+            say = f"{leaked:,} rows of {name} ({share:.1%}) also stand in train: their scores tell about memory"
+            (errors if name == "test" and share > LEAK_IS_AN_ERROR else warnings).append(say)
+    if 0 < facts["labels without text"] < facts["labels"]:
+        warnings.append(f"{facts['labels without text']:,} labels have no text; their ids are shown instead")
+    elif facts["labels without text"]:
+        warnings.append("no label has a text: methods that read label texts cannot be used, ids are shown instead")
+    if facts["labels without an example"]:
+        warnings.append(f"{facts['labels without an example']:,} labels have no example in any split")
+    if facts["zero-shot labels"]:
+        warnings.append(
+            f"{facts['zero-shot labels']:,} labels have no training row (zero-shot): only methods that read label "
+            "texts can find them"
+        )
+    texts = Counter(text.strip().lower() for text in corpus.labels.texts if text.strip())
+    twins = sum(number for number in texts.values() if number > 1)
+    if twins:
+        warnings.append(f"{twins:,} labels share their text with another label")
+    return warnings, errors
+
+
+def _keys(data: Dataset) -> list[Any]:
+    """One key a row: equal keys are equal rows, an empty key is an empty row."""
+    if data.texts is not None:
+        return [" ".join(text.lower().split()) for text in data.texts]
+    features = data.features
+    assert features is not None
+    starts = features.indptr.tolist()
+    return [
+        "" if begin == end else (features.indices[begin:end].tobytes(), features.data[begin:end].tobytes())
+        for begin, end in pairwise(starts)
+    ]
+
+
+def _spread(numbers: AnyArray) -> str:
+    """Mean, median and largest."""
+    if len(numbers) == 0:
+        return "none"
+    return f"mean {numbers.mean():.2f}, median {np.median(numbers):.0f}, most {numbers.max():,}"

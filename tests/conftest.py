@@ -1,0 +1,82 @@
+"""A data set small enough to see through: every label has a word of its own, and rows name their labels."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from longtail.data import Corpus, Dataset, LabelSet, make_corpus
+
+WORDS = ("apple", "bridge", "castle", "dragon", "engine", "forest", "guitar", "harbour", "island", "jungle")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # One thread a test worker: the machine's cores are taken by the workers.
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ.setdefault("LONGTAIL_THREADS", "1")
+
+
+def rows(labels: LabelSet, name: str, wanted: list[list[int]], seed: int) -> Dataset:
+    """Rows whose text holds the words of their labels among words that mean nothing."""
+    chance = np.random.default_rng(seed)
+    texts = [
+        " ".join(chance.permutation([WORDS[label] for label in row] + [str(chance.choice(["of", "the", "and"]))]))
+        for row in wanted
+    ]
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in wanted])])
+    targets = sparse.csr_array(
+        (np.ones(starts[-1], np.float32), np.concatenate(wanted).astype(np.int32), starts), (len(wanted), len(labels))
+    )
+    return Dataset(
+        labels=labels, targets=targets, ids=tuple(f"{name}-{row}" for row in range(len(wanted))), texts=texts
+    )
+
+
+def make_tiny(seed: int = 0) -> Corpus:
+    """400 training rows over 10 labels: the first is common, the last ones rare."""
+    labels = LabelSet(ids=tuple(f"L{row}" for row in range(10)), texts=tuple(f"a {word}" for word in WORDS))
+    chance = np.random.default_rng(seed)
+    odds = 1 / np.arange(1, 11)
+    odds /= odds.sum()
+
+    def draw(number: int) -> list[list[int]]:
+        return [sorted(chance.choice(10, size=2, replace=False, p=odds).tolist()) for _ in range(number)]
+
+    train = rows(labels, "train", draw(400) + [[label] for label in range(10)], seed)
+    return make_corpus(
+        name="tiny",
+        train=train,
+        valid=rows(labels, "valid", draw(60), seed + 1),
+        test=rows(labels, "test", draw(60), seed + 2),
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Corpus:
+    return make_tiny()
+
+
+@pytest.fixture(scope="session")
+def numbers(tiny: Corpus) -> Corpus:
+    """The same rows as sparse features without texts: a column for each label's word, and some noise."""
+
+    def as_features(data: Dataset, seed: int) -> sparse.csr_array:
+        chance = np.random.default_rng(seed)
+        noise = sparse.csr_array((chance.random((len(data), 5)) < 0.3).astype(np.float32) * np.float32(0.3))
+        return sparse.hstack([data.targets, noise], format="csr")
+
+    def bare(data: Dataset, labels: LabelSet, seed: int) -> Dataset:
+        return Dataset(labels=labels, targets=data.targets, ids=data.ids, features=as_features(data, seed))
+
+    kept = LabelSet(
+        ids=tiny.labels.ids,
+        features=sparse.csr_array(np.eye(10, 15, dtype=np.float32)),
+        counts=tiny.labels.counts,
+        train_rows=tiny.labels.train_rows,
+    )
+    return Corpus(
+        name="numbers", train=bare(tiny.train, kept, 0), valid=bare(tiny.valid, kept, 1), test=bare(tiny.test, kept, 2)
+    )

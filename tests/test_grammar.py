@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longtail import grammar
+from longtail.errors import DataError, RecipeError
+from longtail.grammar import Part, Setting
+from longtail.learners.knn import Knn
+from longtail.recipe import Recipe
+from longtail.tail.rerank import Rerank
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in ("true", "false", "none"))
+scalars = st.one_of(
+    st.integers(-(10**9), 10**9),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none(),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+)
+values = st.one_of(scalars, st.lists(scalars, max_size=3).map(tuple))
+parts = st.builds(
+    Part,
+    names,
+    st.lists(st.builds(Setting, names, values), max_size=3, unique_by=lambda setting: setting.name).map(tuple),
+)
+recipes = st.lists(parts, min_size=1, max_size=4).map(tuple)
+
+
+@given(recipes)
+def test_what_is_printed_reads_back_the_same(recipe: tuple[Part, ...]) -> None:
+    written = " + ".join(map(str, recipe))
+    again = grammar.parse(written)
+    assert again == recipe
+    assert " + ".join(map(str, again)) == written
+
+
+@given(recipes)
+def test_toml_reads_back_the_same(recipe: tuple[Part, ...]) -> None:
+    kept = tuple(
+        Part(part.name, tuple(s for s in part.settings if s.value is not None and s.name != "name" and _plain(s.value)))
+        for part in recipe
+    )
+    assert grammar.read_toml(grammar.to_toml(kept)) == [kept]
+
+
+def _plain(value: object) -> bool:
+    """TOML knows no null and forbids bare control characters, which the recipe notation does not need either."""
+    items = value if isinstance(value, tuple) else (value,)
+    return all(
+        item is not None and not (isinstance(item, str) and re.search(r"[\x00-\x1f\x7f]", item)) for item in items
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "centroid",
+        "knn(neighbours=20)",
+        "knn(neighbours=20) + rerank(strength=5e-1)",
+        "lever(teacher=\"ngame(batching='labels', loss='logistic')\")",
+        "a(x='single', y=[1, 2.5, \"three\"], z=none, w=true)",
+    ],
+)
+def test_literals_stay_as_typed(text: str) -> None:
+    assert " + ".join(map(str, grammar.parse(text))) == text
+
+
+def test_white_space_does_not_matter() -> None:
+    assert grammar.parse(" knn ( neighbours = 3 , )+rerank ") == grammar.parse("knn(neighbours=3) + rerank")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "expected a learner's name, found the end"),
+        ("centroid +", "expected a tail method's name after '+', found the end"),
+        ("centroid rerank", "character 10: expected '+' or the end, found 'rerank'"),
+        ("knn(neighbours)", "expected '=' after neighbours, found ')'"),
+        ("knn(neighbours=)", "expected a value, found ')'"),
+        ("knn(neighbours=3", "expected ',' or ')' in the settings of knn, found the end"),
+        ("knn(neighbours=many)", 'expected a value, found many; write "many" if it is a word'),
+        ("knn(neighbours=1, neighbours=2)", "setting 'neighbours' of knn is given twice"),
+        ('knn(neighbours="3)', "is not closed"),
+        ("knn(a=1;b=2)", "cannot read ';b=2)'"),
+        ("knn(a=3x)", "cannot read '3x)'"),
+        ("__import__('os')", "expected a setting's name"),
+    ],
+)
+def test_errors_point_at_the_place(text: str, problem: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        grammar.parse(text)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("centriod", "unknown learner 'centriod'; did you mean 'centroid'?"),
+        ("centroid + rerang", "unknown tail method 'rerang'; did you mean 'rerank'?"),
+        ("rerank", "it is a tail method and goes after a learner"),
+        ("centroid + knn", "it is a learner, and a recipe has one learner, which stands first"),
+        ("knn(neighbors=3)", "unknown setting 'neighbors' of knn; did you mean 'neighbours'? (settings: neighbours)"),
+        ("knn(neighbours=2.5)", "setting 'neighbours' of knn takes a whole number, got 2.5"),
+        ("knn(neighbours=true)", "takes a whole number, got true"),
+        ('centroid + rerank(strength="much")', 'takes a number, got "much"'),
+        ("knn(neighbours=0)", "is at least 1, got 0"),
+        ("bm25(b=2)", "b between 0 and 1"),
+    ],
+)
+def test_recipes_are_checked_before_any_data(text: str, problem: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.parse(text)
+    assert problem in str(caught.value)
+
+
+def test_recipes_from_objects_write_only_what_differs() -> None:
+    assert str(Recipe.of(Knn(neighbours=7), Rerank())) == "knn(neighbours=7) + rerank"
+    assert Recipe.of(Knn(neighbours=7), Rerank()) == Recipe.parse("knn(neighbours=7) + rerank")
+    assert Recipe.parse("centroid + rerank(strength=1)").tail == (Rerank(strength=1.0),)
+
+
+def test_toml_forms() -> None:
+    one = 'learner = { name = "knn", neighbours = 7 }\ntail = [{ name = "rerank" }]\n'
+    assert [str(recipe) for recipe in Recipe.from_toml(one)] == ["knn(neighbours=7) + rerank"]
+    several = '[[recipe]]\nlearner = "bm25"\n[[recipe]]\nlearner = "knn"\ntail = ["rerank"]\n'
+    assert [str(recipe) for recipe in Recipe.from_toml(several)] == ["bm25", "knn + rerank"]
+    words = 'recipes = ["centroid", "centroid + rerank"]'
+    assert [str(recipe) for recipe in Recipe.from_toml(words)] == ["centroid", "centroid + rerank"]
+    recipe = Recipe.parse("knn(neighbours=7) + rerank(strength=0.5)")
+    assert Recipe.from_toml(recipe.to_toml()) == [recipe]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("learner = ", "not valid TOML"),
+        ("learners = 1", "unknown entry 'learners'"),
+        ('tail = ["rerank"]', "holds no recipe"),
+        ("[[recipe]]\ntail = []", "has no learner"),
+        ("learner = 3", "3 is not a part"),
+        ("", "holds no recipe"),
+    ],
+)
+def test_toml_errors_name_the_file(text: str, problem: str) -> None:
+    with pytest.raises(DataError) as caught:
+        Recipe.from_toml(text, Path("recipes.toml"))
+    assert str(caught.value).startswith("recipes.toml: ")
+    assert problem in str(caught.value)
