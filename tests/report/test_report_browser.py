@@ -1,0 +1,302 @@
+"""The page in a real browser: it opens from disk, asks nothing of the network, fits, reads and works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_sample import sample_corpus, sample_result
+
+from longtail.report.page import render, write
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SIZES = [(1280, 900), (390, 844)]
+SECTIONS = ("table", "bins", "tradeoff", "cost", "never", "examples", "data", "repeat")
+
+# The contrast of every visible piece of text with the ground it stands on; the lowest and its text.
+CONTRAST = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgb = (colour) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = rgb(getComputedStyle(element).backgroundColor);
+      if (colour[3] === 255) return colour;
+    }
+    return [255, 255, 255, 255];
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let worst = [99, ''], seen = 0;
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || element.closest('script, noscript, .unseen-text, .skip')) continue;
+    if (!element.checkVisibility()) continue;
+    const style = getComputedStyle(element);
+    const ink = light(rgb(element.closest('svg') ? style.fill : style.color)), under = light(ground(element));
+    const ratio = (Math.max(ink, under) + 0.05) / (Math.min(ink, under) + 0.05);
+    seen += 1;
+    if (ratio < worst[0]) worst = [ratio, element.className + ': ' + walker.currentNode.textContent.slice(0, 60)];
+  }
+  return [...worst, seen];
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    found = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    if found is None:
+        if os.environ.get("LONGTAIL_NEEDS_BROWSER"):
+            pytest.fail("LONGTAIL_NEEDS_BROWSER is set, but neither chromium nor google-chrome is installed")
+        pytest.skip("no chromium or google-chrome to open the report in")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A plain report, and one with everything a user could write to break it."""
+    folder = tmp_path_factory.mktemp("reports")
+    plain, hostile = sample_corpus(), sample_corpus(rows=80, hostile=True, words=300)
+    few = [
+        sample_result("bm25", plain, skill=0.3, seed=0),
+        sample_result("centroid", plain, skill=0.8, seed=1),
+        sample_result("centroid + rerank", plain, skill=0.9, rare=True, seed=2),
+    ]
+    many = [
+        sample_result(f'<script>window.hacked = {seed}</script> "it\'s" + ' + "x" * 9 * seed, hostile, seed=seed)
+        for seed in range(8)
+    ]
+    written = {}
+    for name, results, corpus in (("plain", few, plain), ("hostile", many, hostile), ("one", few[:1], plain)):
+        written[name] = folder / f"{name}.html"
+        command = 'longtail compare sample "bm25" "<script>window.hacked = 9</script>"'
+        write(written[name], render(results, corpus, command=command, versions={"longtail": "0.1.0"}))
+    return written
+
+
+@pytest.fixture
+def show(browser: Any, reports: dict[str, Path]) -> Iterator[Callable[..., Any]]:
+    """Opens a report; when the test ends, nothing may have gone wrong or been asked of the network."""
+    opened: list[Any] = []
+    trouble: list[str] = []
+    requests: list[str] = []
+
+    def open_report(name: str, size: tuple[int, int] = (1280, 900), scheme: str = "light") -> Any:
+        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+        opened.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(reports[name].as_uri())
+        return page
+
+    yield open_report
+    for context in opened:
+        context.close()
+    assert trouble == []
+    known = {path.as_uri() for path in reports.values()}
+    assert all(url.partition("#")[0] in known or url.startswith("data:") for url in requests), requests
+
+
+@pytest.mark.parametrize("name", ["plain", "hostile", "one"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_section_shows_and_nothing_sticks_out(
+    show: Callable[..., Any], name: str, size: tuple[int, int], scheme: str
+) -> None:
+    page = show(name, size, scheme)
+    wide = page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth]")
+    assert max(wide) <= size[0]
+    for section in SECTIONS:
+        if section != "tradeoff" or name != "one":
+            assert page.locator(f"#{section}").is_visible()
+    assert page.locator("table.results").is_visible()
+    assert page.locator("#cards article").count() >= 5
+    for chart in page.locator("#bins svg.chart:visible").all():
+        box = chart.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["height"] > 150
+    # sections are as wide as the page, not squeezed or pushed out by what is in them
+    assert page.evaluate("[...document.querySelectorAll('section')].every((one) => one.scrollWidth <= innerWidth)")
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_has_enough_contrast(show: Callable[..., Any], scheme: str) -> None:
+    page = show("plain", scheme=scheme)
+    page.evaluate("document.querySelector('details').open = true")
+    ratio, where, seen = page.evaluate(CONTRAST)
+    assert seen > 200
+    assert ratio >= 4.5, where
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lines_of_all_recipes_stand_out(show: Callable[..., Any], scheme: str) -> None:
+    """Names at line ends take the line's colour, so lines are held to the contrast of text."""
+    page = show("hostile", scheme=scheme)
+    page.evaluate("""() => document.querySelectorAll('.results tbody .who').forEach((who) => {
+        who.querySelector('bdi').className = who.querySelector('.swatch').getAttribute('class').split(' ')[1];
+        who.querySelector('bdi').style.color = 'var(--ink)';
+    })""")
+    inks = page.evaluate("[...document.querySelectorAll('.who bdi')].map((one) => getComputedStyle(one).color)")
+    assert len(set(inks[:8])) == 8
+    ratio, where, _ = page.evaluate(CONTRAST)
+    assert ratio >= 4.5, where
+
+
+def test_theme_follows_the_system_and_the_button(show: Callable[..., Any]) -> None:
+    page = show("plain", scheme="dark")
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    dark = page.evaluate(ground)
+    button = page.get_by_role("button", name="Switch to the light theme")
+    button.click()
+    light = page.evaluate(ground)
+    assert sum(map(int, light[4:-1].split(","))) > 600 > sum(map(int, dark[4:-1].split(",")))
+    assert page.get_by_role("button", name="Switch to the dark theme").is_visible()
+    page.reload()
+    assert page.evaluate(ground) == light  # what was chosen stays
+    page.emulate_media(media="print")
+    assert page.evaluate(ground) == light
+
+
+def test_system_change_is_followed_while_open(show: Callable[..., Any]) -> None:
+    page = show("plain", scheme="light")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    assert page.get_by_role("button", name="Switch to the light theme").is_visible()
+
+
+def test_search_narrows_the_examples(show: Callable[..., Any]) -> None:
+    page = show("plain")
+    cards, found = page.locator("#cards article"), page.locator("#found")
+    assert "120 of 120 examples" in found.inner_text()
+    assert cards.count() == 10
+    page.get_by_role("button", name="Show more").click()
+    assert cards.count() == 20
+
+    page.get_by_role("searchbox").fill("ISLAND 48")  # case does not matter; every word must be there
+    matching = int(found.inner_text().split()[0])
+    assert 0 < matching < 60
+    assert cards.count() == min(matching, 10)
+    for text in cards.all_inner_texts():
+        assert "island" in text.lower() and "48" in text
+
+    page.get_by_role("searchbox").fill("no such word anywhere")
+    assert cards.count() == 0
+    assert "No example matches" in found.inner_text()
+    page.get_by_role("searchbox").fill("")
+    assert cards.count() == 10
+
+
+def test_filters_choose_rows(show: Callable[..., Any]) -> None:
+    page = show("plain")
+    found = page.locator("#found")
+    page.get_by_text("Tail hits", exact=True).click()
+    tail = int(found.inner_text().split()[0])
+    assert 0 < tail < 120
+    for card in page.locator("#cards article").all():
+        assert (
+            card.locator(".tops li.hit .tag", has_text="tail")
+            .or_(card.locator(".tops li.hit .tag", has_text="unseen"))
+            .count()
+        )
+    page.get_by_text("Recipes differ", exact=True).click()
+    for card in page.locator("#cards article").all():
+        hits = [
+            sorted(column.locator("li.hit .word").all_inner_texts()) for column in card.locator(".tops > .top").all()
+        ]
+        assert len(hits) == 3 and any(one != hits[0] for one in hits)
+    page.get_by_text("All", exact=True).click()
+    assert "120 of 120" in found.inner_text()
+
+
+def test_one_recipe_has_nothing_to_differ_from(show: Callable[..., Any]) -> None:
+    page = show("one")
+    assert page.get_by_text("Recipes differ").count() == 0
+    assert page.locator("#cards article .top").count() == 10
+
+
+def test_hits_and_bands_are_marked(show: Callable[..., Any]) -> None:
+    page = show("plain")
+    card = page.locator("#cards article", has=page.locator(".tops li.hit")).first
+    true = set(card.locator(".truth .word").all_inner_texts())
+    hits = card.locator(".tops li.hit")
+    assert set(hits.locator(".word").all_inner_texts()) <= true
+    assert all("✓" in text for text in hits.all_inner_texts())
+    missed = card.locator(".tops li:not(.hit) .word").all_inner_texts()
+    assert not true & set(missed)
+    assert set(card.locator(".tag").all_inner_texts()) <= {"head", "torso", "tail", "unseen"}
+
+
+def test_column_help_by_pointer_and_by_keyboard(show: Callable[..., Any]) -> None:
+    page = show("plain")
+    tip = page.locator("#tip")
+    assert not tip.is_visible()
+    page.get_by_role("button", name="PSP@3").hover()
+    assert "how rare its label is" in tip.inner_text() and "top 3" in tip.inner_text()
+    page.mouse.move(5, 5)
+    assert not tip.is_visible()
+    page.get_by_role("button", name="C@5").focus()
+    assert "labels with a test positive" in tip.inner_text()
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+
+
+def test_help_by_tap_stays_on_a_phone_screen(show: Callable[..., Any]) -> None:
+    page = show("plain", (390, 844))
+    page.get_by_role("button", name="P@1", exact=True).click()
+    box = page.locator("#tip").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+
+def test_recipe_names_stay_in_sight_when_the_table_scrolls(show: Callable[..., Any]) -> None:
+    page = show("plain", (390, 844))
+    box = page.locator("#table .box")
+    assert box.evaluate("(one) => one.scrollWidth > one.clientWidth")
+    name = page.locator("#table tbody th").first
+    before = name.bounding_box()["x"]
+    box.evaluate("(one) => { one.scrollLeft = 300; }")
+    assert name.bounding_box()["x"] == before
+    assert name.bounding_box()["width"] < 200  # and leave room for the figures
+
+
+def test_copy_takes_the_exact_command(show: Callable[..., Any]) -> None:
+    page = show("plain")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#copy").click()
+    page.wait_for_function("document.getElementById('copy').textContent === 'Copied'")
+    expected = 'longtail compare sample "bm25" "<script>window.hacked = 9</script>"'
+    assert page.evaluate("navigator.clipboard.readText()") == expected
+
+
+def test_hostile_texts_are_shown_as_they_are_and_do_not_run(show: Callable[..., Any]) -> None:
+    page = show("hostile")
+    page.get_by_role("searchbox").fill("onerror")
+    assert "<img src=" in page.locator("#cards").inner_text()
+    page.get_by_role("searchbox").fill("script")
+    assert "</script><script>" in page.locator("#cards").inner_text()
+    assert page.locator("img").count() == 0
+    page.wait_for_timeout(50)
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.querySelectorAll('script').length") == 3

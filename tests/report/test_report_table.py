@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import pytest
+from report_sample import sample_corpus, sample_result
+from rich.console import Console
+
+from longtail.report.result import Result
+from longtail.report.table import columns, comparison_table
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    corpus = sample_corpus()
+    return [
+        sample_result("weak[bold]", corpus, skill=0.1, seed=0),
+        sample_result("strong", corpus, skill=0.9, seed=1),
+        sample_result("rare + rerank(candidates=100)", corpus, skill=0.9, rare=True, seed=2),
+    ]
+
+
+def printed(results: list[Result], width: int) -> str:
+    console = Console(width=width, force_terminal=False, no_color=True)
+    with console.capture() as capture:
+        console.print(comparison_table(results, width))
+    return capture.get()
+
+
+def test_columns_rows_and_caption(results: list[Result]) -> None:
+    table = comparison_table(results)
+    assert [column.header for column in table.columns] == (
+        ["recipe"] + [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)] + ["train", "predict", "memory"]
+    )
+    assert table.row_count == 3
+    assert table.caption == "PSP with A=0.55, B=1.5; C = labels hit at least once over labels with a test positive"
+
+
+def test_best_values_are_bold_and_only_they(results: list[Result]) -> None:
+    table = comparison_table(results)
+    bold = {
+        column.header: [str(cell.style) == "bold" for cell in column._cells]  # type: ignore[union-attr]
+        for column in table.columns[1:]
+    }
+    assert bold["P@1"] == [False, True, False]
+    assert bold["train"] == [True, False, False]  # less is better
+    assert all(any(cells) for cells in bold.values())
+
+
+def test_values_that_read_the_same_are_all_best(results: list[Result]) -> None:
+    twin = replace(results[1], recipe="twin", train_seconds=results[1].train_seconds + 0.001)
+    table = comparison_table([results[1], twin])
+    assert all(str(cell.style) == "bold" for column in table.columns[1:] for cell in column._cells)  # type: ignore[union-attr]
+
+
+def test_one_recipe_has_nothing_to_be_best_of(results: list[Result]) -> None:
+    table = comparison_table(results[:1])
+    assert not any(str(cell.style) for column in table.columns[1:] for cell in column._cells)  # type: ignore[union-attr]
+
+
+def test_brackets_in_names_are_text(results: list[Result]) -> None:
+    assert "weak[bold]" in printed(results, 200)
+
+
+@pytest.mark.parametrize("width", [200, 120, 100, 80, 60, 40])
+def test_no_figure_is_cut_at_any_width(results: list[Result], width: int) -> None:
+    text = printed(results, width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    shown = [column for column in columns(results) if f" {column.name}" in text]
+    assert {"P@1", "PSP@1", "C@1"} <= {column.name for column in shown}
+    for column in shown:
+        for result in results:
+            assert column.write(column.value(result)) in text
+
+
+def test_deltas_are_signed_and_know_better_from_worse(results: list[Result]) -> None:
+    by_name = {column.name: column for column in columns(results)}
+    written, kind = by_name["P@1"].delta(results[1], results[0])
+    assert written.startswith("+") and kind == "better"
+    assert by_name["train"].delta(results[1], results[0]) == ("+3.0 s", "worse")
+    assert by_name["train"].delta(results[0], results[1]) == ("−3.0 s", "better")
+    assert by_name["C@5"].delta(results[0], results[0]) == ("±0", "same")
+
+
+def test_a_measure_that_was_not_taken_has_no_column(results: list[Result]) -> None:
+    values = {"P@1": 12.5, "PSP@1": 3.0}
+    few = [replace(one, measures=replace(one.measures, values=values)) for one in results]
+    assert [column.name for column in columns(few)] == ["P@1", "PSP@1", "train", "predict", "memory"]
