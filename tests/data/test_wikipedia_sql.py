@@ -164,6 +164,15 @@ def test_damaged_statements(tmp_path: Path, statement: bytes, words: str) -> Non
         read(path)
 
 
+def test_the_line_is_right_however_the_file_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = b"INSERT INTO `thing` VALUES (1,'a value\nof three\nlines','b','page'),\n(2,'oops');\n"
+    path = written(tmp_path, statement, name="thing.sql")
+    for chunk in (8, 64, 1 << 20):
+        monkeypatch.setattr(files, "CHUNK", chunk)
+        with pytest.raises(DataError, match=r"thing.sql:17: a tuple with more or fewer values"):
+            read(path)
+
+
 def test_a_quote_that_never_closes_is_found_before_memory_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
