@@ -180,10 +180,17 @@ def test_theme_follows_the_system_and_the_button(show: Callable[..., Any]) -> No
     assert page.evaluate(ground) == light
 
 
+def test_print_fits_the_paper(show: Callable[..., Any]) -> None:
+    page = show("plain", (700, 1000))
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+    assert not page.locator("#controls").is_visible() and page.locator("table.results").is_visible()
+
+
 def test_system_change_is_followed_while_open(show: Callable[..., Any]) -> None:
     page = show("plain", scheme="light")
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    page.locator("html[data-theme=dark]").wait_for(state="attached")  # the page's policy forbids polling by eval
     assert page.get_by_role("button", name="Switch to the light theme").is_visible()
 
 
@@ -285,7 +292,7 @@ def test_copy_takes_the_exact_command(show: Callable[..., Any]) -> None:
     page = show("plain")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator("#copy").click()
-    page.wait_for_function("document.getElementById('copy').textContent === 'Copied'")
+    page.locator("#copy", has_text="Copied").wait_for()
     expected = 'longtail compare sample "bm25" "<script>window.hacked = 9</script>"'
     assert page.evaluate("navigator.clipboard.readText()") == expected
 

@@ -50,7 +50,17 @@ def test_shares_do_not_claim_none_or_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(9_999, "9,999"), (12_044, "12k"), (999_499, "999k"), (999_600, "1.0M"), (2_500_000, "2.5M")]
+    ("value", "text"),
+    [
+        (999, "999"),
+        (1_000, "1k"),
+        (4_564, "4.6k"),
+        (9_999, "10k"),
+        (12_044, "12k"),
+        (999_499, "999k"),
+        (999_600, "1.0M"),
+        (2_500_000, "2.5M"),
+    ],
 )
 def test_short_count(value: int, text: str) -> None:
     assert words.short_count(value) == text

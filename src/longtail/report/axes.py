@@ -81,11 +81,9 @@ class Label:
     anchor: str  # "start", "end" or "middle"
 
 
-def beside(
-    dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box, taken: Sequence[Box] = ()
-) -> list[Label | None]:
+def beside(dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box) -> list[Label | None]:
     """A free place next to each dot for its name; None where there is none and the legend must do."""
-    taken = [*taken, *(Box(x - 7, y - 7, x + 7, y + 7) for x, y in dots)]
+    taken = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in dots]
     labels: list[Label | None] = []
     for (x, y), name in zip(dots, names, strict=True):
         wide = len(name) * LETTER

@@ -36,11 +36,11 @@ BAND_MEANING = {
 }
 
 
-def table_box(name: str, head: Safe, body: Safe, class_: str) -> Safe:
+def table_box(name: str, *parts: Safe, class_: str) -> Safe:
     """A table that scrolls inside its own box; the box takes the keyboard so that it can be scrolled."""
     return tag(
         "div",
-        tag("table", head, body, class_=class_),
+        tag("table", *parts, class_=class_),
         class_="box",
         role="region",
         aria_label=name,
@@ -57,7 +57,7 @@ def data_facts(corpus: Corpus, findings: Findings) -> Safe:
         ("valid rows", words.count(len(corpus.valid))),
         ("test rows", words.count(len(corpus.test))),
         ("labels", words.count(len(labels))),
-        ("zero-shot labels", words.count(unseen)),
+        ("zero-shot", words.count(unseen)),
         ("labels a row", _mean(positives, labels.train_rows)),
         ("rows a label", _mean(positives, len(labels))),
         ("Pos-80%", f"{pos80(labels):.1f}%"),
@@ -76,7 +76,7 @@ def data_facts(corpus: Corpus, findings: Findings) -> Safe:
             tag(
                 "div",
                 tag("figure", tag("figcaption", tag("h3", "The tail")), zipf_svg(labels)),
-                tag("div", tag("h3", "Bands"), _band_table(corpus, findings)),
+                tag("figure", tag("figcaption", tag("h3", "Bands")), _band_table(corpus, findings)),
                 class_="pair even",
             ),
             _corpus_notes(corpus),
@@ -149,20 +149,20 @@ def repeat(command: str, versions: Mapping[str, str]) -> Safe:
 
 
 def definitions(corpus: Corpus) -> Safe:
-    described = {
-        "P@k": MEANING["P"],
-        f"PSP@k ({corpus.propensity})": MEANING["PSP"]
-        + ". Inverse propensity of a label with n training rows: 1 + C (n + B)^−A, C = (ln N − 1)(B + 1)^A, "
-        "N training rows in all",
-        "C@k": MEANING["C"],
-        "nDCG@k": _MORE["nDCG"],
-        "frequency groups": _MORE["frequency groups"],
-        **BAND_MEANING,
-        "train time": MEANING["train"],
-        "predict time": MEANING["predict"],
-        "peak memory": MEANING["memory"],
+    power = join([" Inverse propensity of a label with n training rows, of N in all: 1 + C (n + B)", tag("sup", "−A")])
+    constant = join([", where C = (ln N − 1) (B + 1)", tag("sup", "A"), "."])
+    described: dict[str, Safe | str] = {
+        "P@k": _sentence(MEANING["P"]),
+        f"PSP@k ({corpus.propensity})": join([_sentence(MEANING["PSP"]), power, constant]),
+        "C@k": _sentence(MEANING["C"]),
+        "nDCG@k": _sentence(_MORE["nDCG"]),
+        "frequency groups": _sentence(_MORE["frequency groups"]),
+        **{name: _sentence(text) for name, text in BAND_MEANING.items()},
+        "train time": _sentence(MEANING["train"]),
+        "predict time": _sentence(MEANING["predict"]),
+        "peak memory": _sentence(MEANING["memory"]),
     }
-    pairs = (tag("div", tag("dt", name), tag("dd", _sentence(text))) for name, text in described.items())
+    pairs = (tag("div", tag("dt", name), tag("dd", text)) for name, text in described.items())
     return tag("dl", *pairs, class_="definitions")
 
 

@@ -94,7 +94,7 @@ def lines(
         marks = ticks(0, top if top is not None else max(known, default=1) or 1)
         down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
         parts = [_shade(slots, across, slot, frame), _rules(marks, down, frame)]
-        parts += [_slot_texts(texts, across, slot, frame.bottom), _ends_named(frame, height - 4)]
+        parts += [_slot_texts(texts, across, frame.bottom), _ends_named(frame, height - 4)]
         drawn = [
             tag("g", *_line(one, number, slots, across, down, write), class_=look(number))
             for number, one in enumerate(series)
@@ -102,7 +102,7 @@ def lines(
         parts += reversed(drawn)  # the first recipe is what others are read against: on top
         if named:
             parts.append(_line_ends(series, names, across, down, frame))
-        return _picture(width, height, title, parts)
+        return picture(width, height, title, parts)
 
     return both(draw, wide, (360, 290))
 
@@ -119,7 +119,7 @@ def scatter(
     """A labelled dot a recipe."""
 
     def draw(width: int, height: int, roomy: bool) -> Safe:
-        frame = Box(44, 16, width - 16, height - 44)
+        frame = Box(44, 26, width - 16, height - 44)
         known = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
         right = Scale(*_padded([x for x, _ in known]), frame.left, frame.right)
         up = Scale(*_padded([y for _, y in known]), frame.bottom, frame.top)
@@ -127,18 +127,17 @@ def scatter(
         y_marks = _inside(up, 5)
         parts = [_rules(y_marks, up, frame), _rules_down(x_marks, right, frame), _corner(frame)]
         parts.append(tag("text", across_name, x=frame.right, y=height - 6, text_anchor="end", class_="axis-name"))
-        parts.append(tag("text", up_name, x=frame.left + 8, y=frame.top + 12, class_="axis-name"))
+        parts.append(tag("text", up_name, x=2, y=13, class_="axis-name"))
         shown = [number for number, point in enumerate(points) if point in known]
         dots = [(right(points[number][0]), up(points[number][1])) for number in shown]
         short = words.short_names([names[number] for number in shown], 30 if roomy else 22)
-        corner = Box(frame.left, frame.top, frame.left + 8 + len(up_name) * LETTER, frame.top + 18)
-        places = beside(dots, short, frame, [corner])
+        places = beside(dots, short, frame)
         for number, (x, y), name, place in zip(shown, dots, short, places, strict=True):
             figures = f"{names[number]}: {across_name} {points[number][0]:.1f}, {up_name} {points[number][1]:.1f}"
             parts.append(tag("g", _marker(x, y, number, 6.5), _target(x, y, figures), class_=look(number)))
             if place is not None:
                 parts.append(tag("text", name, x=place.x, y=place.y, text_anchor=place.anchor, class_="dot-name"))
-        return _picture(width, height, title, parts)
+        return picture(width, height, title, parts)
 
     return both(draw, wide, (360, 320))
 
@@ -177,8 +176,17 @@ def both(draw: Callable[[int, int, bool], Safe], wide: tuple[int, int], narrow: 
     return join((tag("div", draw(*wide, True), class_="wide"), tag("div", draw(*narrow, False), class_="narrow")))
 
 
-def _picture(width: int, height: int, title: str, parts: Sequence[Safe]) -> Safe:
-    return tag("svg", *parts, class_="chart", viewBox=f"0 0 {width} {height}", role="img", aria_label=title)
+def picture(width: int, height: int, title: str, parts: Sequence[Safe]) -> Safe:
+    """A chart that scales with its column, up to where its text would look oversized."""
+    return tag(
+        "svg",
+        *parts,
+        class_="chart",
+        viewBox=f"0 0 {width} {height}",
+        role="img",
+        aria_label=title,
+        style=f"max-width:{1.3 * width:.0f}px",
+    )
 
 
 def _stroke(path: str, number: int) -> Safe:
@@ -241,27 +249,17 @@ def _shade(slots: Sequence[Slot], across: Sequence[float], slot: float, frame: B
 
 
 def _under(slots: Sequence[Slot], room: float) -> list[list[str]]:
-    """The lines under each slot: its range, broken at the dash where too long, and its size if all fit."""
+    """What stands under each slot: range and size, or the range over two lines, or where it starts."""
+    widest = room - 5  # air between neighbours
+
+    def fits(texts: Sequence[Sequence[str]]) -> bool:
+        return all(len(text) * LETTER <= widest for lines_of_slot in texts for text in lines_of_slot)
+
     full = [[slot.top, slot.bottom] for slot in slots]
-    if all(len(text) * LETTER <= room for texts in full for text in texts):
+    if fits(full):
         return full
-    return [_broken(slot.top, room) for slot in slots]
-
-
-def _slot_texts(texts: Sequence[Sequence[str]], across: Sequence[float], room: float, bottom: float) -> Safe:
-    tight = any(len(text) * LETTER > room + 6 for lines_of_slot in texts for text in lines_of_slot)
-    return join(
-        tag(
-            "text",
-            text,
-            x=x,
-            y=bottom + 17 + 15 * number,
-            text_anchor="middle",
-            class_="tick small" if tight else "tick",
-        )
-        for x, lines_of_slot in zip(across, texts, strict=True)
-        for number, text in enumerate(lines_of_slot)
-    )
+    broken = [_broken(slot.top, widest) for slot in slots]
+    return broken if fits(broken) else [["0" if slot.apart else slot.top.partition("–")[0]] for slot in slots]
 
 
 def _broken(text: str, room: float) -> list[str]:
@@ -269,6 +267,14 @@ def _broken(text: str, room: float) -> list[str]:
         return [text]
     first, dash, last = text.partition("–")
     return [first + dash, last] if dash else text.split(" ", 1)
+
+
+def _slot_texts(texts: Sequence[Sequence[str]], across: Sequence[float], bottom: float) -> Safe:
+    return join(
+        tag("text", text, x=x, y=bottom + 17 + 15 * number, text_anchor="middle", class_="tick")
+        for x, lines_of_slot in zip(across, texts, strict=True)
+        for number, text in enumerate(lines_of_slot)
+    )
 
 
 def _ends_named(frame: Box, y: float) -> Safe:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
@@ -64,23 +64,19 @@ def render(results: Sequence[Result], corpus: Corpus, *, command: str, versions:
 def write(path: str | Path, html: str) -> None:
     """Under a temporary name first, so that a reader never sees half a page."""
     target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        temporary.write_text(html, encoding="utf-8", newline="\n")
+        temporary.replace(target)
     except OSError as error:
-        raise DataError(f"the report cannot be written here: {error.strerror}", target) from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(html)
-        Path(temporary).chmod(0o644)  # mkstemp makes files only their owner can read
-        Path(temporary).replace(target)
-    except OSError as error:
-        raise DataError(f"the report cannot be written here: {error.strerror}", target) from error
+        raise DataError(f"the report cannot be written here ({error.strerror}); give another path", target) from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
-_HOLE = "longtail-examples-go-here"  # replaced once everything else has its size
+_HOLE = "<examples>"  # filled once all else has its size; no user's text can hold a bare "<"
 
 
 def _check(results: Sequence[Result], corpus: Corpus) -> None:

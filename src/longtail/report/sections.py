@@ -313,29 +313,37 @@ def _bins_table(results: Sequence[Result], bins: Sequence[Bin], k: int) -> Safe:
         "thead",
         tag(
             "tr",
-            tag("th", "Recipe", scope="col", class_="stick"),
-            tag("th", "Figure", scope="col", class_="left"),
-            *(
-                tag("th", slot.top, tag("small", f"{slot.bottom}, {words.count(one.positives)} true"), scope="col")
-                for one, slot in zip(bins, map(_slot, bins), strict=True)
-            ),
+            tag("th", "Training rows", scope="col", class_="stick"),
+            *(tag("th", _range(one), *_sizes(one), scope="col") for one in bins),
         ),
     )
     fields = (("contribution", f"points of P@{k}"), ("recall", "recall"), ("coverage", "coverage"))
-    body = (
+    bodies = (
         tag(
-            "tr",
-            tag("th", tag("bdi", result.recipe, class_="name"), scope="rowgroup", rowspan=3, class_="stick")
-            if not line
-            else None,
-            tag("td", name, class_="left"),
-            *(tag("td", words.percent(_of_bin(result, one.name, field))) for one in bins),
+            "tbody",
+            tag("tr", tag("th", tag("bdi", result.recipe), scope="rowgroup", colspan=len(bins) + 1, class_="of")),
+            *(
+                tag(
+                    "tr",
+                    tag("th", name, scope="row", class_="stick"),
+                    *(tag("td", words.percent(_of_bin(result, one.name, field))) for one in bins),
+                )
+                for field, name in fields
+            ),
         )
         for result in results
-        for line, (field, name) in enumerate(fields)
     )
-    table = table_box("Figures by frequency group", head, tag("tbody", *body), class_="plain")
+    table = table_box("Figures by frequency group", head, *bodies, class_="plain bins")
     return tag("details", tag("summary", "The figures behind these charts"), table)
+
+
+def _range(one: Bin) -> str:
+    low, high = words.count(one.low), words.count(one.high)
+    return "never seen" if one.name == "zero-shot" else low if low == high else f"{low}–{high}"
+
+
+def _sizes(one: Bin) -> list[Safe]:
+    return [tag("small", f"{words.count(one.labels)} labels"), tag("small", f"{words.count(one.positives)} true")]
 
 
 def _band_head(name: str, number: int) -> list[Safe | str]:

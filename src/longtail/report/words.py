@@ -34,9 +34,11 @@ def count(value: float) -> str:
 
 
 def short_count(value: int) -> str:
-    """12,044 as 12k: for the places where a chart has little room."""
-    if value < 10_000:
-        return f"{value:,}"
+    """4,564 as 4.6k and 12,044 as 12k: for the places where a chart has little room."""
+    if value < 1000:
+        return str(value)
+    if value < 9_950:
+        return f"{value / 1000:.1f}".removesuffix(".0") + "k"
     return f"{value / 1000:.0f}k" if value < 999_500 else f"{value / 1e6:.1f}M"
 
 

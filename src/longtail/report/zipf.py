@@ -11,7 +11,7 @@ from longtail.data.labels import LabelSet
 from longtail.metrics.frequency import BANDS, bands
 from longtail.report import words
 from longtail.report.axes import LETTER, Box, Scale
-from longtail.report.figures import both
+from longtail.report.figures import both, picture
 from longtail.report.markup import Safe, join, tag
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -87,7 +87,7 @@ def zipf_svg(labels: LabelSet) -> Safe:
             tag("text", "rank of the label", x=frame.right, y=height - 6, text_anchor="end", class_="axis-name")
         )
         parts.append(tag("text", "training rows", x=2, y=14, class_="axis-name"))
-        return tag("svg", *parts, class_="chart", viewBox=f"0 0 {width} {height}", role="img", aria_label=title)
+        return picture(width, height, title, parts)
 
     return both(draw, (520, 300), (360, 260))
 
