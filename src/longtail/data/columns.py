@@ -85,7 +85,6 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
 
 def _parquet(path: Path) -> Any:
     try:
-        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError:
         raise MissingExtra("pyarrow", "data", "reading Parquet files") from None
@@ -93,14 +92,12 @@ def _parquet(path: Path) -> Any:
         return ParquetFile(path)
     except FileNotFoundError:
         raise DataError("no such file; check the path", path) from None
-    except (OSError, ArrowException) as error:
+    except Exception as error:  # damaged files fail in many ways
         raise _not_parquet(path, error) from None
 
 
 def _parquet_records(path: Path, wanted: Sequence[str]) -> Records:
     with _parquet(path) as file:
-        from pyarrow import ArrowException
-
         number = 1
         with stage(f"reading {path.name.split('.')[0]}", total=file.metadata.num_rows) as advance:
             try:
@@ -109,7 +106,7 @@ def _parquet_records(path: Path, wanted: Sequence[str]) -> Records:
                     yield from enumerate(zip(*values, strict=True), number)
                     number += batch.num_rows
                     advance(batch.num_rows)
-            except (OSError, ArrowException) as error:
+            except Exception as error:
                 raise _not_parquet(path, error) from None
 
 

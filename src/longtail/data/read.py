@@ -55,6 +55,8 @@ def load(
     facts = read_facts(place) if place.is_dir() else Facts()
     read = _read_directory if place.is_dir() else _read_file
     splits = read(place, columns, text or facts.text, propensity or facts.propensity)
+    if len(splits.train) == 0:
+        raise DataError("the train split has no rows, so nothing can be learned from it; add rows", place)
     corpus = make_corpus(
         name=facts.name or (place.resolve().name if place.is_dir() else place.name.split(".")[0]),
         train=splits.train,

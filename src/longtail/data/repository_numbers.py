@@ -16,9 +16,7 @@ _EXACT = 2.0**53  # whole doubles below are exact, and so is one multiplication 
 _POWERS = 10.0 ** np.arange(23)
 _KEEP = np.array([0] + [(2**64 - 1) << (64 - 8 * n) & (2**64 - 1) for n in range(1, 9)], dtype=np.uint64)
 
-_KIND = np.full(256, 2, dtype=np.uint8)  # 0 parts numbers, 1 is a digit, 2 may stand inside a number
-_KIND[[SPACE, 9, 13, NEWLINE, COMMA, COLON]] = 0
-_KIND[48:58] = 1
+_PARTING = np.array([SPACE, 9, 13, NEWLINE, COMMA, COLON], dtype=np.uint8)  # bytes between numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +38,7 @@ def numbers(piece: bytes) -> Numbers | None:
     """
     padded = np.frombuffer(b" " * _FRONT + piece, dtype=np.uint8)
     text = padded[_FRONT:]
-    kind = _KIND.take(text)
-    digit = kind == 1
+    digit = (text - np.uint8(48)) < 10
     edges = np.flatnonzero(digit[1:] != digit[:-1]) + 1
     if digit.size and digit[0]:
         edges = np.concatenate([[0], edges])
@@ -60,7 +57,7 @@ def numbers(piece: bytes) -> Numbers | None:
     sign = before
     if b"-" in piece or b"+" in piece:
         sign = padded[_FRONT - 1 + starts]
-        negative = (sign == _MINUS) & (_KIND[padded[_FRONT - 2 + starts]] == 0)
+        negative = (sign == _MINUS) & np.isin(padded[_FRONT - 2 + starts], _PARTING)
     if b"e" in piece or b"E" in piece:
         signed = (gap == 2) & ((sign == _MINUS) | (sign == _PLUS))
         exponent = ((before | 32) == ord("e")) & ((gap == 1) | signed)
@@ -69,7 +66,8 @@ def numbers(piece: bytes) -> Numbers | None:
     if (fraction[1:] & ~head[:-1]).any() or (exponent[1:] & exponent[:-1]).any():
         return None
     explained = np.count_nonzero(fraction) + gap[exponent].sum() + np.count_nonzero(negative)
-    if explained != np.count_nonzero(kind == 2):  # something else stands in the text
+    parting = sum(np.count_nonzero(text == byte) for byte in _PARTING)
+    if explained != text.size - np.count_nonzero(digit) - parting:  # something else stands in the text
         return None
 
     amounts = _amounts(padded, ends, lengths)
