@@ -305,6 +305,12 @@ def test_numbers_the_fast_way_does_not_know_are_read_the_careful_way(tmp_path: P
     assert rows["targets"] == [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0] * 5]
 
 
+def test_the_largest_and_least_float32_are_kept(tmp_path: Path) -> None:
+    largest, least = np.finfo(np.float32).max, np.finfo(np.float32).smallest_subnormal
+    _, rows = whole(write(tmp_path, train__txt=f"2 4 5\n0 0:{largest} 1:{-largest} 2:{least}\n\n"))
+    assert rows["features"][0] == [float(largest), -float(largest), float(least), 0]
+
+
 def test_repeated_and_zero_entries(tmp_path: Path) -> None:
     folder = write(tmp_path, trn_X_Y__txt="2 5\n0:0.5 0:0.75 1:1\n\n", trn_X_Xf__txt="2 4\n1:0 2:3\n\n")
     corpus, rows = whole(folder)

@@ -27,7 +27,7 @@ from longtail.data.rows import LEAST_WEIGHT, pairs, without_repeats
 from longtail.errors import DataError
 from longtail.progress import stage
 
-LARGEST = float(np.finfo(np.float32).max)
+TOO_LARGE = 2.0**128 - 2.0**103  # this and more rounds to infinity in float32
 INDEX_LIMIT = 2**31 - 1
 
 
@@ -89,7 +89,7 @@ def is_bag_of_words(path: Path) -> bool:
 
 
 def _wrong_feature(value: float) -> str | None:
-    good = abs(value) <= LARGEST  # not for NaN
+    good = abs(value) < TOO_LARGE  # not for NaN
     return None if good else "is not a finite number that float32 can hold; remove or replace it"
 
 
