@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
+from longtail.arrays import Matrix
 from longtail.data.dataset import Dataset
 from longtail.memory import readable
 
-_WORD = re.compile(r"\w+")
+SAMPLE_ROWS = 20_000
+SAMPLE_CHARACTERS = 4_000_000
+_words = re.compile(r"\w+").findall
 
 
 @dataclass(frozen=True)
@@ -20,44 +24,72 @@ class Facts:
     rows: int
     labels: int
     positives: int  # entries of the targets
+    terms: int  # different words, or feature columns
     terms_per_row: float  # different words of a row, or its non-zero features
-    terms: int  # different words or features in all
+    shared_terms: float  # words that two rows have in common, on average
+    mean_terms: int  # different (label, word of a row with the label) pairs
     terms_per_label: float  # different words of a label's text
-    text_bytes: int
+    characters: int  # of all texts
+
+    @property
+    def row_terms(self) -> float:
+        """Non-zero entries of all rows."""
+        return self.rows * self.terms_per_row
+
+    @property
+    def reading_seconds(self) -> float:
+        """To cut all texts into words; about 20 million characters a second."""
+        return 5e-8 * self.characters
 
     @classmethod
-    def of(cls, data: Dataset, sample: int = 2000) -> Facts:
-        rows = len(data)
-        picked = np.unique(np.linspace(0, max(rows - 1, 0), min(sample, rows)).astype(np.int64)).tolist()
-        if data.texts is not None:
-            seen: set[str] = set()
-            half = total = size = 0
-            for position, row in enumerate(picked):
-                words = set(_WORD.findall(data.texts[row].lower()))
-                total += len(words)
-                size += len(data.texts[row])
-                seen |= words
-                if position == len(picked) // 2:
-                    half = len(seen)
-            # Heaps' law: the vocabulary grows as rows^beta; beta from the two halves of the sample.
-            growth = np.log2(len(seen) / half) if half and len(picked) > 3 else 1.0
-            grown = len(seen) * (rows / max(len(picked), 1)) ** float(np.clip(growth, 0.3, 1.0))
-            terms, per_row = int(grown), total / max(len(picked), 1)
-            text_bytes = int(size / max(len(picked), 1) * rows)
-        else:
-            assert data.features is not None
-            terms, per_row, text_bytes = int(data.features.shape[1]), data.features.nnz / max(rows, 1), 0
-        label_texts = data.labels.texts[: 50 * sample : 50] if len(data.labels) > sample else data.labels.texts
-        words_of_labels = sum(len(set(_WORD.findall(text.lower()))) for text in label_texts)
+    def of(cls, data: Dataset) -> Facts:
+        rows, labels = len(data), data.labels
+        terms, per_row, shared = _text_facts(data.texts) if data.texts is not None else _feature_facts(data.features)
+        counts = np.bincount(data.targets.indices, minlength=len(labels))
+        # n rows of one label hold about per_row x n^growth different words, as all rows do (Heaps' law); a little
+        # more, because growth is faster at the start than over all rows.
+        growth = np.log(max(terms / per_row, 1.0)) / np.log(rows) if rows > 1 and per_row > 0 else 0.0
+        means = 1.15 * per_row * float((counts[counts > 0] ** growth).sum())
+        characters = sum(map(len, data.texts)) if data.texts is not None else 0
+        texts = labels.texts[:: max(len(labels) // 2000, 1)]
         return cls(
             rows=rows,
-            labels=len(data.labels),
+            labels=len(labels),
             positives=int(data.targets.nnz),
+            terms=terms,
             terms_per_row=per_row,
-            terms=max(terms, 1),
-            terms_per_label=words_of_labels / max(len(label_texts), 1),
-            text_bytes=text_bytes,
+            shared_terms=shared,
+            mean_terms=int(min(means, data.targets.nnz * per_row, len(labels) * terms)) + 1,
+            terms_per_label=sum(len(set(_words(text.lower()))) for text in texts) / max(len(texts), 1),
+            characters=characters,
         )
+
+
+def _text_facts(texts: tuple[str, ...]) -> tuple[int, float, float]:
+    """Different words in all, different words of a row, and words two rows share."""
+    step = max(len(texts) // SAMPLE_ROWS, 1)
+    holders: Counter[str] = Counter()
+    sampled = characters = half = 0
+    for text in texts[::step]:
+        holders.update(set(_words(text.lower())))
+        sampled, characters = sampled + 1, characters + len(text)
+        if sampled & (sampled - 1) == 0:
+            half, half_rows = len(holders), sampled  # at each power of two
+        if characters > SAMPLE_CHARACTERS:
+            break
+    if not holders:
+        return 1, 0.0, 0.0
+    # Heaps' law again: the vocabulary grows as rows^growth, seen between the last power of two and the whole sample.
+    growth = np.log(len(holders) / half) / np.log(sampled / half_rows) if sampled > half_rows else 0.7
+    terms = len(holders) * (len(texts) / sampled) ** float(np.clip(growth, 0.2, 1.0))
+    share = np.array(list(holders.values())) / sampled
+    return int(terms), float(share.sum()), float((share**2).sum())
+
+
+def _feature_facts(features: Matrix) -> tuple[int, float, float]:
+    rows = max(features.shape[0], 1)
+    share = np.bincount(features.indices, minlength=features.shape[1]) / rows
+    return int(features.shape[1]), float(share.sum()), float((share**2).sum())
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from safetensors.numpy import load as tensors_from_bytes
 from safetensors.numpy import save as tensors_to_bytes
 
 from longtail import __version__
+from longtail.atomic import new_folder
 from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
 from longtail.data.labels import LabelSet, Propensity
 from longtail.errors import LongtailError, ModelError
@@ -68,7 +66,7 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False) -> Path:
         "files": {name: {"bytes": len(raw), "sha256": _checksum(raw)} for name, raw in files.items()},
     }
     files[MANIFEST] = _manifest_to_bytes(manifest)
-    with _replacing(path) as temporary:
+    with new_folder(path) as temporary:
         for name, raw in files.items():
             with (temporary / name).open("wb") as file:
                 file.write(raw)
@@ -103,40 +101,6 @@ def load(path: str | Path) -> Model:
 def size_on_disk(path: str | Path) -> int:
     """Bytes of a model folder."""
     return sum(file.stat().st_size for file in Path(path).iterdir() if file.is_file())
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its place when the block ends well, and vanishes otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.writing-{os.getpid()}"
-    aside = path.parent / f".{path.name}.replaced-{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        _flush_folder(temporary)
-        if path.exists():
-            path.rename(aside)
-        try:
-            temporary.rename(path)
-        except BaseException:
-            if aside.exists():
-                aside.rename(path)
-            raise
-        _flush_folder(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if path.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-
-
-def _flush_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _checksum(raw: bytes) -> str:

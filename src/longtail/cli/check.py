@@ -55,9 +55,9 @@ def check(source: Source, json: Json = False) -> None:
     screen.print(shares)
     screen.print(zipf_text(corpus.labels), markup=False)
     for warning in found.warnings:
-        screen.print(f"warning: {warning}", markup=False)
+        typer.echo(f"warning: {warning}")
     for problem in found.errors:
-        screen.print(f"error: {problem}", markup=False)
+        typer.echo(f"error: {problem}")
     if not found.warnings and not found.errors:
-        screen.print("nothing to complain about")
+        typer.echo("no warnings, no errors")
     raise typer.Exit(1 if found.errors else 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json as json_lines
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from longtail.atomic import new_file
 from longtail.cli.shared import Json, progress
 
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ def predict(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: standard output.")] = None,
     json: Json = False,
 ) -> None:
-    """Predict labels. Each line of the input is a text, or a JSON object with "text" (and, if wanted, "title", "id"
-    and "exclude": label ids never to be predicted for it). Each line of the output is a JSON object."""
+    """Predict the labels of texts.
+
+    Each line of the input is a text, or a JSON object with "text" and, if wanted, "title", "id" and "exclude", the
+    ids of labels that must not be predicted for it. Each line of the output is a JSON object with label words.
+    """
     from longtail.store import load
 
     loaded = load(model)
@@ -128,10 +131,5 @@ def _writing(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    temporary = path.with_name(f".{path.name}.writing-{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with new_file(path) as file:
+        yield file

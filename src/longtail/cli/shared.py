@@ -122,12 +122,12 @@ def read_recipes(words: list[str]) -> list[Recipe]:
 def console(*, errors: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=errors, highlight=False, soft_wrap=not errors)
+    return Console(stderr=errors, highlight=False)
 
 
 def say(message: str) -> None:
     """A line for a person, on standard error, so that standard output stays clean."""
-    console(errors=True).print(message, markup=False)
+    typer.echo(message, err=True)
 
 
 def print_json(value: Any) -> None:

@@ -85,16 +85,12 @@ def make_corpus(
     if test is None and test_share is not None:
         away = held_out(train.ids, test_share, seed + 1)
         train, test = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
-        said.append(
-            f"no test split was given: {len(test)} rows ({test_share:.0%}) of train were held out as test"
-        )
+        said.append(f"no test split was given: {len(test)} rows ({test_share:.0%}) of train were held out as test")
     labels = train.labels.counted(train.targets)
     if valid is None:
         away = held_out(train.ids, valid_share, seed)
         train, valid = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
-        said.append(
-            f"no valid split was given: {len(valid)} rows ({valid_share:.0%}) of train were held out as valid"
-        )
+        said.append(f"no valid split was given: {len(valid)} rows ({valid_share:.0%}) of train were held out as valid")
     nothing = train.take([])
     return Corpus(
         name=name,

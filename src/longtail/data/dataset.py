@@ -86,9 +86,7 @@ class Dataset:
             excluded = _frozen(self.excluded, "excluded pairs", (rows, labels), dtype=np.bool_)
             put("excluded", excluded if excluded.nnz else None)
         origins = np.zeros(rows, np.int32) if self.origins is None else np.array(self.origins, np.int32)
-        if len(origins) != rows or (
-            rows and not 0 <= origins.min() <= origins.max() < len(self.origin_names)
-        ):
+        if len(origins) != rows or (rows and not 0 <= origins.min() <= origins.max() < len(self.origin_names)):
             raise DataError("row origins do not match the rows and origin names")
         origins.setflags(write=False)
         put("origins", origins)
@@ -151,9 +149,7 @@ class Dataset:
     def with_entries(self, entries: Matrix) -> Dataset:
         """A new data set with these soft targets (rows, labels) joined in; of two, the larger stays."""
         if entries.shape != self.targets.shape:
-            raise DataError(
-                f"entries of shape {entries.shape} do not fit targets of shape {self.targets.shape}"
-            )
+            raise DataError(f"entries of shape {entries.shape} do not fit targets of shape {self.targets.shape}")
         return replace(self, targets=self.targets.maximum(sparse.csr_array(entries, dtype=np.float32)))
 
     def over(self, labels: LabelSet) -> Dataset:

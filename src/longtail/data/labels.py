@@ -54,9 +54,7 @@ class LabelSet:
         counts.setflags(write=False)
         object.__setattr__(self, "counts", counts)
         if len(self.texts) != number or len(counts) != number:
-            raise DataError(
-                f"{number} label ids, {len(self.texts)} texts and {len(counts)} counts do not match"
-            )
+            raise DataError(f"{number} label ids, {len(self.texts)} texts and {len(counts)} counts do not match")
         if len(self.row_of) != number:
             seen: set[str] = set()
             twice = next(label for label in self.ids if label in seen or seen.add(label))  # type: ignore[func-returns-value]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -16,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from longtail.arrays import AnyArray, Matrix
+from longtail.atomic import new_folder
 from longtail.data.corpus import Corpus
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
@@ -196,33 +196,8 @@ def _new_folder(path: Path, overwrite: bool) -> Iterator[Path]:
             raise DataError("exists already; choose another path, or overwrite it on purpose", path)
         if not path.is_dir() or (any(path.iterdir()) and not (path / "corpus.json").is_file()):
             raise DataError("is no data set that longtail wrote, so it is not replaced; choose another path", path)
-    temporary = path.parent / f".{path.name}.writing-{os.getpid()}"
-    aside = path.parent / f".{path.name}.replaced-{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        _flush(temporary)
-        if path.exists():
-            path.rename(aside)
-        try:
-            temporary.rename(path)
-        except BaseException:
-            if aside.exists():
-                aside.rename(path)
-            raise
-        _flush(path.parent)
+        with new_folder(path) as folder:
+            yield folder
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror or error}); check the disk and the rights", path) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if path.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -101,11 +101,12 @@ class Bm25:
 
     def plan(self, facts: Facts) -> Plan:
         entries = facts.labels * facts.terms_per_label
-        words = min(facts.terms, entries)
+        words = 0.5 * entries
+        met = facts.terms_per_row * entries / max(words, 1)
         return Plan(
-            train_bytes=int(110 * words + 60 * entries),
-            model_bytes=int(16 * words + 8 * entries),
-            train_seconds=4e-7 * entries,
-            predict_seconds=1000 * (2e-5 + facts.terms_per_row * (2e-7 + entries / max(words, 1) * 2e-8)),
-            steps=(("label words", int(28 * entries)),),
+            train_bytes=int(110 * words + 40 * entries),
+            model_bytes=int(16 * words + 8 * entries + 60 * facts.labels),
+            train_seconds=7e-7 * entries,
+            predict_seconds=1000 * (1e-5 + facts.reading_seconds / max(facts.rows, 1) + 2e-9 * met),
+            steps=(("label words", int(40 * entries)),),
         )

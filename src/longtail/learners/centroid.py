@@ -17,7 +17,7 @@ from longtail.predictions import CANDIDATES, Predictions, ranked
 from longtail.progress import stage
 from longtail.seams import Scorer, State, TailMethod
 
-CHANCE_ROWS = 5000  # held-out rows that five weights are learned from
+CHANCE_ROWS = 2000  # held-out rows that five weights are learned from
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +90,14 @@ class Centroid:
             return replace(scorer, chance=Chance.fit(near.indices, near.scores, hits, valid.labels.counts))
 
     def plan(self, facts: Facts) -> Plan:
-        row_entries = facts.rows * facts.terms_per_row
-        # Rows of one label share words, so the means hold fewer entries than the products that make them.
         products = facts.positives * facts.terms_per_row
-        entries = min(products * 0.6, facts.labels * facts.terms)
-        words = 110 * facts.terms
+        means, chances = 36 * facts.mean_terms, 160 * CANDIDATES * min(CHANCE_ROWS, facts.rows // 20)
+        # A query meets the means that hold its words; common words are in most means, which caps the number.
+        met = 0.28 * facts.shared_terms / max(facts.terms_per_row, 1) * facts.mean_terms
         return Plan(
-            train_bytes=int(words + 28 * row_entries + 28 * entries),
-            model_bytes=int(20 * facts.terms + 8 * entries),
-            train_seconds=2e-7 * row_entries + 1.5e-8 * products + 4e-8 * entries + 2e-6 * facts.rows,
-            predict_seconds=1000 * (2e-5 + facts.terms_per_row * entries / facts.terms * 2e-8),
-            steps=(("word counts", int(28 * row_entries)), ("label means", int(28 * entries))),
+            train_bytes=int(110 * facts.terms + max(24 * facts.row_terms + means, 8 * facts.mean_terms + chances)),
+            model_bytes=int(20 * facts.terms + 8 * facts.mean_terms + 60 * facts.labels),
+            train_seconds=facts.reading_seconds + 5e-8 * products + 1e-7 * facts.mean_terms + 0.2,
+            predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 6e-10 * met),
+            steps=(("word counts", int(24 * facts.row_terms)), ("label means", means), ("chances", chances)),
         )

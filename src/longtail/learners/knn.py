@@ -79,12 +79,11 @@ class Knn:
             return KnnScorer(features, vectors.T.tocsr(), train.targets, self.neighbours)
 
     def plan(self, facts: Facts) -> Plan:
-        entries = facts.rows * facts.terms_per_row
-        words = 110 * facts.terms
+        met = facts.rows * facts.shared_terms  # entries of the index that a query meets
         return Plan(
-            train_bytes=int(words + 36 * entries),
-            model_bytes=int(20 * facts.terms + 8 * entries + 8 * facts.positives),
-            train_seconds=2e-7 * entries + 2e-6 * facts.rows,
-            predict_seconds=1000 * (4e-5 + facts.terms_per_row * entries / facts.terms * 4e-8),
-            steps=(("word counts", int(28 * entries)), ("row index", int(8 * entries))),
+            train_bytes=int(110 * facts.terms + 40 * facts.row_terms),
+            model_bytes=int(20 * facts.terms + 8 * facts.row_terms + 8 * facts.positives + 60 * facts.labels),
+            train_seconds=facts.reading_seconds + 2e-8 * facts.row_terms,
+            predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 2e-9 * met),
+            steps=(("word counts", int(32 * facts.row_terms)), ("row index", int(8 * facts.row_terms))),
         )

@@ -8,16 +8,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import AnyArray, Floats, Matrix, pack_strings, unpack_strings
+from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix, pack_strings, unpack_strings
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import DataError
 from longtail.seams import State
 
+BLOCK = 8192  # texts whose repeated words are merged at a time
 _words = re.compile(r"\w+").findall
 
 
@@ -38,9 +39,9 @@ class Vocabulary:
     def learn(cls, texts: Iterable[str]) -> tuple[Vocabulary, Matrix]:
         """The words of these texts and how often each text holds each of them."""
         places: defaultdict[str, int] = defaultdict(count().__next__)
-        columns, starts = _columns(texts, places)
+        counts = _count(texts, places)
         vocabulary = cls(tuple(places))
-        return vocabulary, _counted(columns, starts, len(places))
+        return vocabulary, sparse.csr_array(counts, shape=(len(counts[2]) - 1, len(places)))
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -48,28 +49,33 @@ class Vocabulary:
 
     def count(self, texts: Iterable[str]) -> Matrix:
         """How often each text holds each known word: csr (texts, words)."""
-        columns, starts = _columns(texts, self.places)
-        known = columns >= 0
-        kept = np.concatenate([[0], np.cumsum(known)])[starts]
-        return _counted(columns[known], kept, len(self.words))
+        counts = _count(texts, self.places)
+        return sparse.csr_array(counts, shape=(len(counts[2]) - 1, len(self.words)))
 
 
-def _columns(texts: Iterable[str], places: dict[str, int]) -> tuple[AnyArray, AnyArray]:
-    columns, starts = array("i"), array("q", [0])
-    look = places.__getitem__
-    for text in texts:
-        columns.extend(map(look, _words(text.lower())))
-        starts.append(len(columns))
-    return np.frombuffer(columns, dtype=np.int32), np.frombuffer(starts, dtype=np.int64)
+def _count(texts: Iterable[str], places: dict[str, int]) -> tuple[Floats, Ints, Longs]:
+    """Counts of the words that have a place: data, columns and row starts of a csr matrix.
 
-
-def _counted(columns: AnyArray, starts: AnyArray, words: int) -> Matrix:
-    matrix = sparse.csr_array(
-        (np.ones(len(columns), dtype=np.float32), columns.astype(np.int32), starts),
-        shape=(len(starts) - 1, words),
-    )
-    matrix.sum_duplicates()
-    return matrix
+    Repeats are merged block by block, so that a long text costs memory for its different words only.
+    """
+    look, rows = places.__getitem__, iter(texts)
+    blocks = []
+    while block := list(islice(rows, BLOCK)):
+        columns, starts = array("i"), array("q", [0])
+        for text in block:
+            columns.extend(map(look, _words(text.lower())))
+            starts.append(len(columns))
+        found, bounds = np.frombuffer(columns, dtype=np.int32), np.frombuffer(starts, dtype=np.int64)
+        if (found < 0).any():
+            known = found >= 0
+            found, bounds = found[known], np.concatenate([[0], np.cumsum(known)])[bounds]
+        merged = sparse.csr_array((np.ones(len(found), np.float32), found, bounds), shape=(len(block), len(places)))
+        merged.sum_duplicates()
+        blocks.append((merged.data, merged.indices, np.diff(merged.indptr)))
+    if not blocks:
+        return np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(1, np.int64)
+    data, columns_of, lengths = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return data, columns_of.astype(np.int32, copy=False), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
+from longtail.atomic import new_file
 from longtail.data.corpus import Corpus
 from longtail.errors import DataError
 from longtail.report import sections, words
@@ -64,16 +63,11 @@ def render(results: Sequence[Result], corpus: Corpus, *, command: str, versions:
 def write(path: str | Path, html: str) -> None:
     """Under a temporary name first, so that a reader never sees half a page."""
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(html, encoding="utf-8", newline="\n")
-        temporary.replace(target)
+        with new_file(target) as file:
+            file.write(html)
     except OSError as error:
         raise DataError(f"the report cannot be written here ({error.strerror}); give another path", target) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 _HOLE = "<examples>"  # filled once all else has its size; no user's text can hold a bare "<"
