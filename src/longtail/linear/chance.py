@@ -44,8 +44,10 @@ class Chance:
 
     def of(self, indices: Ints, scores: Floats) -> Floats:
         """The chance of each candidate (rows, places); 0 where there is none."""
-        chance = _logistic(_inputs(indices, scores, self.log_counts) @ self.weights)
-        return np.where(indices >= 0, chance, 0).astype(np.float32)
+        near, nearer, common, both, constant = self.weights.astype(np.float32)
+        best = np.maximum(scores.max(axis=1, keepdims=True, initial=0), np.float32(1e-12))
+        value = scores * (near + nearer / best + both * self.log_counts[indices]) + common * self.log_counts[indices]
+        return np.where(indices >= 0, _logistic(value + constant), np.float32(0)).astype(np.float32, copy=False)
 
 
 def _inputs(indices: Ints, scores: Floats, log_counts: Floats) -> Doubles:
@@ -55,6 +57,6 @@ def _inputs(indices: Ints, scores: Floats, log_counts: Floats) -> Doubles:
     return np.stack([near, near / best, common, near * common, np.ones_like(near)], axis=-1)
 
 
-def _logistic(values: AnyArray) -> Doubles:
-    result: Doubles = 1 / (1 + np.exp(-np.clip(values, -30, 30)))
+def _logistic(values: AnyArray) -> AnyArray:
+    result: AnyArray = 1 / (1 + np.exp(-np.clip(values, -30, 30)))
     return result

@@ -1,0 +1,76 @@
+"""The documents tell the truth: their code runs, their commands exist, their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from longtail import catalogue
+from longtail.data import Corpus
+from longtail.recipe import Recipe
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", document.read_text(), re.DOTALL)
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    (code,) = blocks(ROOT / "README.md", "python")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *answers, measure = done.stdout.splitlines()
+    assert len(answers) == 3
+    assert 0 < float(measure) < 100
+    assert (tmp_path / "wordnet.longtail" / "manifest.json").is_file()
+
+
+def test_the_method_of_the_contributing_page_works(
+    tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = blocks(ROOT / "CONTRIBUTING.md", "python")
+    (tmp_path / "rows_of_labels.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(catalogue.TAIL_METHODS, "rows", "rows_of_labels:LabelRows")
+    few = tiny.train.take([row for row in range(len(tiny.train)) if 9 not in tiny.train.targets[[row]].indices])
+    without = Recipe.parse("centroid(chances=false)").fit(few, tiny.valid)
+    found = Recipe.parse("centroid(chances=false) + rows").fit(few, tiny.valid)
+    assert all(answer.id != "L9" for answer in without.predict(["jungle"], k=10).answers(0))
+    assert found.predict(["jungle"], k=1).answers(0)[0].id == "L9"
+
+
+def test_toml_recipes_in_the_documents_parse() -> None:
+    for code in blocks(ROOT / "docs" / "recipes.md", "toml"):
+        assert tomllib.loads(code)
+        assert Recipe.from_toml(code)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_commands_exist(document: Path) -> None:
+    text = document.read_text()
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (document.parent / target).exists(), target
+    commands = {"check", "build", "train", "predict", "evaluate", "compare", "plan", "methods"}
+    for line in re.findall(r"^    longtail (\S+)", text, re.MULTILINE):
+        assert line in commands, line
+    for script in re.findall(r"python (benchmarks/\S+\.py)", text):
+        assert (ROOT / script).is_file(), script
+
+
+def test_recipes_in_the_documents_are_real() -> None:
+    for document in DOCUMENTS:
+        for line in re.findall(r"^    longtail (?:compare|train|plan) .*", document.read_text(), re.MULTILINE):
+            for recipe in re.findall(r'"([^"]+)"', line):
+                Recipe.parse(recipe)
