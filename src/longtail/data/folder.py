@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.data.facts import check_text_field
-from longtail.data.files import find, objects
+from longtail.data.files import COMPRESSED, find, objects
 from longtail.data.labels import Propensity
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, pairs
 from longtail.errors import DataError
@@ -42,6 +42,17 @@ def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
         for split, part in gathered.items()
     }
     return Splits(train=found["train"], valid=found.get("valid"), test=found.get("test"), text_field=text)
+
+
+def read_rows_file(path: Path, text: str, propensity: Propensity) -> Splits:
+    """One file of rows as train. What stands beside it is not read: whoever wants that gives the folder."""
+    labels = LabelIndex()
+    gathered = _read_split(path, labels, _text_of(check_text_field(text)))
+    check_ids([gathered])
+    beside = [name for ending in COMPRESSED if (path.parent / (name := f"labels.jsonl{ending}")).is_file()]
+    notes = [f"only {path.name} was read: give its folder to use {beside[0]} too"] if beside else []
+    train = gathered.dataset(labels.label_set(propensity))
+    return Splits(train=train, text_field=text, notes=tuple(notes))
 
 
 def _text_of(text: str) -> Callable[[dict[str, Any]], str]:

@@ -12,7 +12,7 @@ from longtail.data.columns import table_kind
 from longtail.data.corpus import Corpus, make_corpus
 from longtail.data.facts import Facts, check_text_field, read_facts
 from longtail.data.files import find, listing
-from longtail.data.folder import read_folder
+from longtail.data.folder import read_folder, read_rows_file
 from longtail.data.labels import Propensity
 from longtail.data.repository import is_repository, read_bag_of_words_file, read_repository
 from longtail.data.repository_matrix import is_bag_of_words
@@ -91,10 +91,12 @@ def _read_file(path: Path, columns: Columns | None, text: str | None, propensity
     if table_kind(path):
         return read_tables({"train": path}, columns or Columns(), text, propensity)
     _no_columns(columns, path)
+    if path.name.lower().removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):
+        return read_rows_file(path, text or "title+text", propensity)
     if ".txt" in path.suffixes and is_bag_of_words(path):
         return read_bag_of_words_file(path, propensity)
     raise DataError(
-        "a single file must be .csv, .tsv, .parquet, or a bag of words in a .txt whose first line is "
+        "a single file must be .jsonl, .csv, .tsv, .parquet, or a bag of words in a .txt whose first line is "
         "'rows features labels'; for other layouts give the folder",
         path,
     )
