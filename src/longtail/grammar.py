@@ -195,12 +195,22 @@ def read_toml(text: str, path: str | Path | None = None) -> list[tuple[Part, ...
     unknown = set(content) - {"learner", "tail", "recipe", "recipes"}
     if unknown:
         raise DataError(f"unknown entry {sorted(unknown)[0]!r}; a recipe file has learner, tail, recipe, recipes", path)
-    found = [parse(line) for line in content.get("recipes", [])]
-    tables = [content] if "learner" in content else []
-    for table in [*tables, *content.get("recipe", [])]:
+    words, tables = content.get("recipes", []), content.get("recipe", [])
+    if not isinstance(words, list) or not all(isinstance(line, str) for line in words):
+        raise DataError('recipes must be a list of strings: recipes = ["...", ...]', path)
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise DataError("recipe must be a list of tables, each under [[recipe]]", path)
+    found = [parse(line) for line in words]
+    for table in [*([content] if "learner" in content else []), *tables]:
         if "learner" not in table:
             raise DataError("a recipe has no learner; write learner = { name = ... }", path)
-        found.append(tuple(_part(entry, path) for entry in [table["learner"], *table.get("tail", [])]))
+        tail = table.get("tail", [])
+        if not isinstance(tail, list):
+            raise DataError(f"tail must be a list of parts, got {tail!r}", path)
+        unknown = set(table) - {"learner", "tail"} if table is not content else set()
+        if unknown:
+            raise DataError(f"unknown entry {sorted(unknown)[0]!r}; a recipe has learner and tail", path)
+        found.append(tuple(_part(entry, path) for entry in [table["learner"], *tail]))
     if not found:
         raise DataError("the file holds no recipe; write learner = { name = ... }", path)
     return found

@@ -76,6 +76,10 @@ class Recipe:
 
     def check(self, data: Dataset) -> None:
         """Whether the data has what the parts need."""
+        if len(data.labels) == 0:
+            raise DataError("the data has no labels at all; check the labels field or column")
+        if data.targets.nnz == 0 and "label_texts" not in self.learner.data_needs:
+            raise DataError(f"no row of train has a label, so {self.parts[0].name} has nothing to learn from")
         needs = [self.learner.data_needs, *(method.data_needs for method in self.tail)]
         for part, needed in zip(self.parts, needs, strict=True):
             for need in sorted(needed):

@@ -44,7 +44,7 @@ def held_out(ids: Sequence[str], share: float, seed: int = 0) -> Bools:
     """Which rows to hold out: a seeded hash of each row's id falls below the share.
 
     A row keeps its side when other rows come, go or move. At least one row lands on each side where
-    there are two or more.
+    there are two or more; a single row stays.
     """
     if not 0 < share < 1:
         raise DataError(f"the share of rows to hold out lies between 0 and 1, got {share}")
@@ -57,7 +57,7 @@ def held_out(ids: Sequence[str], share: float, seed: int = 0) -> Bools:
     chosen: Bools = places < np.uint64(int(share * 2**64))
     if len(ids) > 1 and not chosen.any():
         chosen[int(places.argmin())] = True
-    if len(ids) > 1 and chosen.all():
+    if len(ids) and chosen.all():
         chosen[int(places.argmax())] = False
     return chosen
 

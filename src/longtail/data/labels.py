@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,6 +24,9 @@ class Propensity:
     def __post_init__(self) -> None:
         if not (self.a > 0 and self.b > -1 and np.isfinite(self.a) and np.isfinite(self.b)):
             raise DataError(f"propensity constants need A > 0 and B > -1, got A={self.a}, B={self.b}")
+        # (B + 1)^A, and B^-A for a label that training never saw, must stay numbers.
+        if self.a * math.log(max(self.b + 1, 1 / self.b if self.b > 0 else 0)) > 300:
+            raise DataError(f"no propensity can be computed with A={self.a:g}, B={self.b:g}; 0.55 and 1.5 are usual")
 
     def __str__(self) -> str:
         return f"A={self.a:g}, B={self.b:g}"
