@@ -24,6 +24,9 @@ def over_rows(work: Callable[[int, int], None], rows: int, least: int = 256) -> 
         return
     # A few ranges a thread, so that one with long rows does not leave the others waiting.
     bounds = [rows * piece // (4 * threads) for piece in range(4 * threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:
+    pool = ThreadPoolExecutor(threads)
+    try:
         for done in [pool.submit(work, begin, end) for begin, end in pairwise(bounds)]:
             done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, ranges that did not begin never do
