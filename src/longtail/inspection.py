@@ -14,7 +14,7 @@ from longtail.data.corpus import Corpus
 from longtail.data.dataset import Dataset
 from longtail.metrics import BANDS, bands, pos80
 
-LEAK_IS_AN_ERROR = 0.5  # share of test rows that also stand in train
+LEAK_IS_AN_ERROR = 0.5  # more than this share of the test rows in train
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ def inspect(corpus: Corpus) -> Inspection:
         "text": corpus.text_field if corpus.train.texts is not None else "none, features only",
     }
     if corpus.train.texts is not None:
-        facts["words per row"] = _spread(np.array([text.count(" ") + 1 for text in corpus.train.texts]))
+        facts["words per row"] = _spread(np.array([len(text.split()) for text in corpus.train.texts]))
     if corpus.train.features is not None:
         facts["features"] = int(corpus.train.features.shape[1])
     shares = {
         name: {
-            "labels": round(100 * float((band == number).mean()), 1),
+            "labels": round(100 * int((band == number).sum()) / max(len(labels), 1), 1),
             "positives": round(100 * float(labels.counts[band == number].sum()) / positives, 1),
         }
         for number, name in enumerate(BANDS)
@@ -66,50 +66,58 @@ def inspect(corpus: Corpus) -> Inspection:
 
 
 def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any]) -> tuple[list[str], list[str]]:
-    warnings, errors = list(corpus.notes), []
-    if corpus.train.targets.nnz == 0:
+    warnings: list[str] = []
+    errors: list[str] = []
+    if len(corpus.labels) == 0:
+        errors.append("no row of any split has a label: check the labels field or column")
+    elif corpus.train.targets.nnz == 0:
         errors.append("no row of train has a label: check the labels field or column")
     keys = {name: _keys(data) for name, data in splits.items()}
     for name, data in splits.items():
-        empty = sum(not key for key in keys[name])
-        if empty and empty == len(data):
+        empty = [row for row, key in enumerate(keys[name]) if not key]
+        if empty and len(empty) == len(data):
             errors.append(f"every row of {name} is empty: check the text field or column")
         elif empty:
-            warnings.append(f"{empty:,} rows of {name} are empty; nothing can be predicted for them")
-        bare = int((np.diff(data.targets.indptr) == 0).sum())
-        if bare:
-            warnings.append(f"{bare:,} rows of {name} have no label; they count as rows without a hit")
+            warnings.append(f"empty rows of {name}: {_which(empty, data)}; nothing can be predicted for them")
+        bare = np.flatnonzero(np.diff(data.targets.indptr) == 0).tolist()
+        if bare and len(corpus.labels):
+            warnings.append(f"rows of {name} without a label: {_which(bare, data)}; they count as rows without a hit")
         banned = data.excluded
         if banned is not None:
             both = int(banned.multiply(data.targets).nnz)
             if both:
-                warnings.append(f"{both:,} labels of {name} rows are excluded for the same row and cannot be found")
-    copies = sum(number - 1 for key, number in Counter(keys["train"]).items() if key)
+                warnings.append(f"labels of {name} rows that are excluded for the same row: {both:,}; never a hit")
+    first: dict[Any, int] = {}
+    copies = [row for row, key in enumerate(keys["train"]) if key and first.setdefault(key, row) != row]
     if copies:
-        warnings.append(f"{copies:,} rows of train repeat an earlier row's text or features")
-    known = set(keys["train"]) - {""}
+        warnings.append(f"rows of train that repeat an earlier row of train: {_which(copies, corpus.train)}")
     for name in ("valid", "test"):
-        leaked = sum(key in known for key in keys[name])
+        leaked = [row for row, key in enumerate(keys[name]) if key and key in first]
         if leaked:
-            share = leaked / len(splits[name])
-            say = f"{leaked:,} rows of {name} ({share:.1%}) also stand in train: their scores tell about memory"
-            (errors if name == "test" and share > LEAK_IS_AN_ERROR else warnings).append(say)
+            say = f"rows of {name} that also stand in train: {_which(leaked, splits[name])}; they measure memory"
+            grave = name == "test" and len(leaked) > LEAK_IS_AN_ERROR * len(splits[name])
+            (errors if grave else warnings).append(say)
     if 0 < facts["labels without text"] < facts["labels"]:
-        warnings.append(f"{facts['labels without text']:,} labels have no text; their ids are shown instead")
+        warnings.append(f"labels without text: {facts['labels without text']:,}; their ids are shown instead")
     elif facts["labels without text"]:
         warnings.append("no label has a text: methods that read label texts cannot be used, ids are shown instead")
     if facts["labels without an example"]:
-        warnings.append(f"{facts['labels without an example']:,} labels have no example in any split")
+        warnings.append(f"labels without an example in any split: {facts['labels without an example']:,}")
     if facts["zero-shot labels"]:
         warnings.append(
-            f"{facts['zero-shot labels']:,} labels have no training row (zero-shot): only methods that read label "
+            f"zero-shot labels, which no training row has: {facts['zero-shot labels']:,}; only methods that read label "
             "texts can find them"
         )
     texts = Counter(text.strip().lower() for text in corpus.labels.texts if text.strip())
     twins = sum(number for number in texts.values() if number > 1)
     if twins:
-        warnings.append(f"{twins:,} labels share their text with another label")
+        warnings.append(f"labels that share their text with another label: {twins:,}")
     return warnings, errors
+
+
+def _which(rows: list[int], data: Dataset) -> str:
+    """How many rows, and one of them to look at."""
+    return f"{len(rows):,} of {len(data):,} ({len(rows) / len(data):.1%}), the first is {data.ids[rows[0]]!r}"
 
 
 def _keys(data: Dataset) -> list[Any]:

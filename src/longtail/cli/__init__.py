@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -17,9 +19,9 @@ from longtail.errors import LongtailError
 app = typer.Typer(
     name="longtail",
     help="Find the right few labels among millions, including the rare ones.",
-    no_args_is_help=True,
+    epilog="Begin with:  longtail compare wordnet bm25 centroid 'centroid + rerank'",
+    rich_markup_mode=None,  # plain help: the same everywhere, and it wraps where the terminal ends
     pretty_exceptions_enable=False,
-    add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -30,52 +32,108 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; goes with every command."),
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 app.command("check")(check.check)
+app.command("plan")(plan.plan)
 app.command("compare")(compare.compare)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
-app.command("plan")(plan.plan)
 app.command("methods")(methods.methods)
 app.add_typer(build.app, name="build")
 
 
 def main() -> NoReturn:
-    """Entry point: expected errors become one line on standard error and exit code 2."""
+    """Entry point: every error becomes one line on standard error and exit code 2."""
     arguments = [word for word in sys.argv[1:] if word != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1 or bool(os.environ.get("LONGTAIL_DEBUG"))
     signal.signal(signal.SIGTERM, _stop)  # unwind, so that temporary files go
+    _mend_streams()
+    if not debug and not sys.warnoptions:
+        warnings.simplefilter("ignore")
     try:
-        app(args=arguments)
-    except LongtailError as error:
-        if debug:
-            raise
-        _fail(str(error))
+        _run(arguments)
+        sys.stdout.flush()
+    except typer.Exit as leave:
+        _leave(leave.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        _leave(130)
     except BrokenPipeError:  # `longtail predict ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except MemoryError:
+        _leave(141)
+    except Exception as error:
         if debug:
             raise
-        _fail("out of memory; `longtail plan` tells what a recipe needs")
-    except OSError as error:
-        if debug:
-            raise
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    sys.exit(0)
+        _fail(_message(error, arguments))
+    _leave(0)
+
+
+def _run(arguments: list[str]) -> None:
+    command = typer.main.get_command(app)
+    if "_LONGTAIL_COMPLETE" in os.environ:
+        command(arguments, prog_name="longtail")  # a shell asks how a word goes on
+    with command.make_context("longtail", arguments) as context:
+        command.invoke(context)
+
+
+def _message(error: Exception, arguments: list[str]) -> str:
+    if isinstance(error, LongtailError):
+        return str(error)
+    if hasattr(error, "format_message"):  # a wrong option or argument
+        return _usage(error, arguments)
+    if isinstance(error, MemoryError):
+        return "out of memory; `longtail plan` tells what a recipe needs"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror or error}; check the disk"
+    return f"{type(error).__name__}: {error} (a mistake in longtail: please report it with what --debug shows)"
+
+
+def _usage(error: Any, arguments: list[str]) -> str:
+    context = getattr(error, "ctx", None)
+    hint = f"see {context.command_path if context else 'longtail'} --help"
+    if "+" in arguments:
+        hint = "put a recipe in quotes, such as 'centroid + rerank'"
+    return f"{error.format_message().rstrip('.')} ({hint})"
 
 
 def _fail(message: str) -> NoReturn:
-    print("error: " + " ".join(message.split("\n")), file=sys.stderr)
-    sys.exit(2)
+    print("error: " + "".join(map(_printable, message)), file=sys.stderr)
+    _leave(2)
+
+
+def _printable(letter: str) -> str:
+    """One line of plain letters, whatever the data holds: no line ends, no terminal commands."""
+    if letter.isprintable():
+        return letter
+    return " " if letter in "\r\n" else letter.encode("unicode_escape").decode()
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit with nothing left to write: what a closed pipe or a full disk did not take is no second error."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _mend_streams() -> None:
+    """A closed stream reads and writes nothing, and a letter that the terminal lacks is written as its number."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
+        elif name == "stdout" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

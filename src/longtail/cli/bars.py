@@ -51,6 +51,8 @@ class Bars:
             _PeakMemory(),
             console=console,
             transient=True,
+            redirect_stdout=False,  # or what a command prints would follow the bars to standard error
+            redirect_stderr=False,
         )
 
     def __enter__(self) -> Self:

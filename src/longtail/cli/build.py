@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.cli.shared import Json, constants, print_json, progress, say
+from longtail.cli.shared import Json, constants, print_json, progress, ready_to_write, say
 
 if TYPE_CHECKING:
     from longtail.data.hierarchy import Hierarchy
 
-app = typer.Typer(help="Build a data set.", no_args_is_help=True)
+app = typer.Typer(help="Build a data set.", invoke_without_command=True)
 hierarchy = typer.Typer(
-    help="From a hierarchy: documents are nodes, labels are their ancestors up to a depth.", no_args_is_help=True
+    help="Build from a hierarchy.\n\nIts nodes are the documents; the labels of a document are its ancestors.",
+    invoke_without_command=True,
 )
 app.add_typer(hierarchy, name="hierarchy")
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Data folder to write.")]
-Depth = Annotated[int, typer.Option(min=1, help="How many steps up an ancestor may be.")]
-TestShare = Annotated[float, typer.Option(help="Share of the documents that become test rows.")]
-Seed = Annotated[int, typer.Option(help="Seed of the split.")]
+
+@app.callback()
+@hierarchy.callback()
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Data folder to write.")]
+Depth = Annotated[int, typer.Option(metavar="STEPS", min=1, help="How many steps up an ancestor may be.")]
+TestShare = Annotated[float, typer.Option(metavar="SHARE", help="Share of the documents that become test rows.")]
+Seed = Annotated[int, typer.Option(metavar="NUMBER", help="Seed of the split.")]
 Constants = Annotated[str, typer.Option("--propensity", metavar="A,B", help="Propensity constants to write.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a data folder that stands there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the data set that stands there.")]
 
 
 @hierarchy.command()
 def wordnet(
-    folder: Annotated[Path, typer.Argument(help="Folder with data.noun and data.verb, such as /usr/share/wordnet.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Folder with data.noun and data.verb, such as /usr/share/wordnet."),
+    ],
     out: Out,
     depth: Depth = 3,
     test_share: TestShare = 0.2,
@@ -37,19 +50,22 @@ def wordnet(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """From WordNet's database files: synset lemmas and gloss to hypernyms."""
+    """From WordNet's database files.
+
+    The text of a document is a synset's lemmas and gloss, its labels are the hypernyms.
+    """
     from longtail.data.wordnet_files import read_wordnet
 
-    with progress():
-        found = read_wordnet(folder)
-        _write(found, out, depth, test_share, seed, propensity, overwrite, json)
+    _build(lambda: read_wordnet(folder), out, depth, test_share, seed, propensity, overwrite, json)
 
 
 @hierarchy.command()
 def edges(
-    edges: Annotated[Path, typer.Argument(help="Tab-separated file: child, parent.")],
+    edges: Annotated[Path, typer.Argument(metavar="FILE", help="Tab-separated file: child, parent.")],
     out: Out,
-    names: Annotated[Path | None, typer.Option(help="Tab-separated file: id, name and, optionally, text.")] = None,
+    names: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Tab-separated file: id, name and, optionally, text.")
+    ] = None,
     depth: Depth = 3,
     test_share: TestShare = 0.2,
     seed: Seed = 0,
@@ -57,18 +73,21 @@ def edges(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """From two columns: child and parent."""
+    """From a file of two columns: child and parent."""
     from longtail.data.edges import read_edges
 
-    with progress():
-        found = read_edges(edges, names)
-        _write(found, out, depth, test_share, seed, propensity, overwrite, json)
+    _build(lambda: read_edges(edges, names), out, depth, test_share, seed, propensity, overwrite, json)
 
 
 @hierarchy.command()
 def wikipedia(
     folder: Annotated[
-        Path, typer.Argument(help="Folder with the category, categorylinks and page .sql.gz files of a dump.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folder with the category, categorylinks and page .sql.gz files of one dump; newer dumps also need "
+            "linktarget.",
+        ),
     ],
     out: Out,
     depth: Depth = 3,
@@ -78,36 +97,40 @@ def wikipedia(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """From a Wikipedia category dump (add the linktarget file where the dump has one)."""
+    """From Wikipedia's category dump."""
     from longtail.data.wikipedia import read_wikipedia
 
-    with progress():
-        found = read_wikipedia(folder)
-        _write(found, out, depth, test_share, seed, propensity, overwrite, json)
+    _build(lambda: read_wikipedia(folder), out, depth, test_share, seed, propensity, overwrite, json)
 
 
-def _write(
-    found: Hierarchy, out: Path, depth: int, test_share: float, seed: int, propensity: str, overwrite: bool, json: bool
+def _build(
+    read: Callable[[], Hierarchy],
+    out: Path,
+    depth: int,
+    test_share: float,
+    seed: int,
+    propensity: str,
+    overwrite: bool,
+    json: bool,
 ) -> None:
     from longtail.data.hierarchy import build
     from longtail.data.write import write_folder
     from longtail.errors import DataError
 
+    wanted = constants(propensity)
+    if not 0 < test_share < 1:
+        raise DataError(f"--test-share lies between 0 and 1, got {test_share:g}")
     if out.exists() and not overwrite:
         raise DataError(f"{out} exists; choose another name, or pass --overwrite to replace it")
-    corpus = build(
-        found,
-        depth=depth,
-        test_share=test_share,
-        seed=seed,
-        propensity=constants(propensity),
-    )
-    write_folder(corpus, out, overwrite=overwrite)
+    ready_to_write(out, folder=True)
+    with progress():
+        corpus = build(read(), depth=depth, test_share=test_share, seed=seed, propensity=wanted)
+        write_folder(corpus, out, overwrite=overwrite)
     sizes = {"train": len(corpus.train), "valid": len(corpus.valid), "test": len(corpus.test)}
-    if json:
-        print_json({"data": str(out), "rows": sizes, "labels": len(corpus.labels), "notes": list(corpus.notes)})
-        return
     for note in corpus.notes:
         say(f"note: {note}")
-    rows = ", ".join(f"{number:,} {name}" for name, number in sizes.items())
-    typer.echo(f"wrote {out}: {rows} rows and {len(corpus.labels):,} labels")
+    if json:
+        print_json({"data": str(out), "rows": sizes, "labels": len(corpus.labels), "notes": list(corpus.notes)})
+    else:
+        rows = ", ".join(f"{number:,} {name}" for name, number in sizes.items())
+        typer.echo(f"wrote {out}: {rows} rows and {len(corpus.labels):,} labels")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -11,7 +12,10 @@ from longtail.cli.shared import Json, Source, console, print_json, progress, rea
 
 @reads_data
 def check(source: Source, json: Json = False) -> None:
-    """Describe a data set and list what is wrong with it. Exit code 1 if there are errors."""
+    """Describe a data set and list what is wrong with it.
+
+    Exit code 0: no errors, perhaps warnings. 1: the data has errors. 2: there is no such data.
+    """
     from longtail.errors import DataError
     from longtail.inspection import inspect
 
@@ -23,7 +27,8 @@ def check(source: Source, json: Json = False) -> None:
         if not Path(source.data).exists():
             raise
         if json:
-            print_json({"facts": {}, "bands": {}, "warnings": [], "errors": [str(error)]})
+            nothing: dict[str, Any] = {"name": source.data, "facts": {}, "bands": {}, "notes": [], "warnings": []}
+            print_json({**nothing, "errors": [str(error)]})
         else:
             say(f"error: {error}")
         raise typer.Exit(1) from None
@@ -33,6 +38,7 @@ def check(source: Source, json: Json = False) -> None:
                 "name": corpus.name,
                 "facts": found.facts,
                 "bands": found.bands,
+                "notes": list(corpus.notes),
                 "warnings": list(found.warnings),
                 "errors": list(found.errors),
             }
@@ -54,6 +60,8 @@ def check(source: Source, json: Json = False) -> None:
         shares.add_row(name, f"{share['labels']:.1f}%", f"{share['positives']:.1f}%")
     screen.print(shares)
     screen.print(zipf_text(corpus.labels), markup=False)
+    for note in corpus.notes:
+        typer.echo(f"note: {note}")
     for warning in found.warnings:
         typer.echo(f"warning: {warning}")
     for problem in found.errors:

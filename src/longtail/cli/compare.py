@@ -17,25 +17,32 @@ from longtail.cli.shared import (
     progress,
     read_recipes,
     reads_data,
+    ready_to_write,
     say,
     versions,
 )
-
-HELD_OUT = 0.1  # of train, as test, when the data has no test split
 
 
 @reads_data
 def compare(
     source: Source,
     recipes: Annotated[
-        list[str], typer.Argument(help="Recipes such as 'centroid + rerank', or TOML files of recipes.")
+        list[str],
+        typer.Argument(metavar="RECIPES", help="Recipes such as 'centroid + rerank', or TOML files of recipes."),
     ],
-    report: Annotated[Path, typer.Option(help="Where to write the HTML report.")] = Path("report.html"),
+    report: Annotated[
+        Path, typer.Option(metavar="FILE", help="HTML report to write; one that stands there is replaced.")
+    ] = Path("report.html"),
+    force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
     json: Json = False,
-    force: Annotated[bool, typer.Option(help="Train even if the plan says it will not fit.")] = False,
 ) -> None:
-    """Train recipes on the same data; print one table and write one HTML report."""
+    """Train recipes on the same data: one table, one report.
+
+    Each recipe learns from train and valid and is measured on test. Without a test split, part of train is held
+    out for it.
+    """
     parsed = read_recipes(recipes)
+    ready_to_write(report)
 
     from longtail.cli.plan import refuse_what_will_not_fit
     from longtail.comparison import compare as run
@@ -43,7 +50,7 @@ def compare(
     from longtail.report.table import comparison_table
 
     with progress():
-        corpus = source.read(test_share=HELD_OUT)
+        corpus = source.read(test=True)
         if not force:
             refuse_what_will_not_fit(parsed, corpus.train)
         results = run(corpus, parsed)

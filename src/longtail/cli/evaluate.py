@@ -19,24 +19,29 @@ if TYPE_CHECKING:
 @reads_data
 def evaluate(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL|PREDICTIONS", help="A model folder, or a JSONL file as predict writes it.")
+        Path,
+        typer.Argument(
+            metavar="MODEL|PREDICTIONS", help="Model folder, or a file of predictions as predict writes it."
+        ),
     ],
     source: Source,
-    split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
-    at: Annotated[str, typer.Option("--at", help="Values of k, comma separated.")] = "1,3,5",
+    split: Annotated[str, typer.Option(metavar="NAME", help="train, valid or test.")] = "test",
+    at: Annotated[
+        str, typer.Option("--at", metavar="K,K", help="How many places count, separated by commas.")
+    ] = "1,3,5",
     json: Json = False,
 ) -> None:
-    """Measure a model or a file of predictions on a split of a data set."""
+    """Measure a model, or predictions made elsewhere.
+
+    A file of predictions holds {"id": row id, "labels": [{"id": label id, "score": 0.9}, ...]} a line, for each row
+    of the split; a label may be a bare id, and then the order is the ranking.
+    """
     from longtail.errors import DataError, ModelError
     from longtail.metrics import evaluate as measure
     from longtail.predictions_file import read_predictions
     from longtail.store import load
 
-    try:
-        ks = tuple(sorted({int(k) for k in at.split(",")}))
-        assert ks[0] > 0
-    except (ValueError, AssertionError):
-        raise DataError(f"--at takes whole numbers above 0 such as 1,3,5, got {at!r}") from None
+    ks = _places(at)
     if split not in ("train", "valid", "test"):
         raise DataError(f"--split is train, valid or test, got {split!r}")
     if not model.exists():
@@ -46,7 +51,10 @@ def evaluate(
         corpus = source.read()
         data: Dataset = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}[split]
         if len(data) == 0:
-            raise DataError(f"{corpus.name} has no {split} rows to measure on")
+            raise DataError(
+                f"{corpus.name} has no {split} rows to measure on; add them, measure another --split, or train and "
+                "evaluate with the same --test-share"
+            )
         predictions: Predictions
         if loaded is None:
             predictions = read_predictions(model, data)
@@ -56,7 +64,10 @@ def evaluate(
                     f"{model} was trained on {len(loaded.labels):,} labels and {corpus.name} has "
                     f"{len(corpus.labels):,} others; evaluate it on the data set it was trained on"
                 )
-            predictions = loaded.predict(data.rows, max(*ks, 5), data.excluded)
+            if loaded.text_field != corpus.text_field:
+                say(f"note: the model was trained on {loaded.text_field}, the data was read as {corpus.text_field}")
+            places = min(max(*ks, 5), len(corpus.labels))
+            predictions = loaded.predict(data.rows, places, data.excluded)
         measures = measure(predictions, data, ks=ks)
     for note in (*corpus.notes, *measures.notes):
         say(f"note: {note}")
@@ -72,6 +83,16 @@ def evaluate(
         )
     else:
         _show(measures, ks)
+
+
+def _places(at: str) -> tuple[int, ...]:
+    """ "1,3,5" as numbers."""
+    from longtail.errors import DataError
+
+    words = at.split(",")
+    if not all(word.strip().isdecimal() and 0 < int(word) < 2**31 for word in words):
+        raise DataError(f"--at takes whole numbers above 0 such as 1,3,5, got {at!r}")
+    return tuple(sorted({int(word) for word in words}))
 
 
 def _show(measures: Measures, ks: tuple[int, ...]) -> None:

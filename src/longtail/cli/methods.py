@@ -9,7 +9,7 @@ from longtail.cli.shared import Json, console, print_json
 
 
 def methods(json: Json = False) -> None:
-    """List learners and tail methods with their settings, and the grid of what goes together."""
+    """List learners, tail methods, and what goes together."""
     from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
     from longtail.seams import seams_of
 

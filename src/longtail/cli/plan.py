@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 @reads_data
 def plan(
     source: Source,
-    recipes: Annotated[list[str], typer.Argument(help="Recipes to plan for.")],
+    recipes: Annotated[
+        list[str], typer.Argument(metavar="RECIPES", help="Recipes to plan for, or TOML files of recipes.")
+    ],
     json: Json = False,
 ) -> None:
-    """Estimate memory and time of recipes on a data set, before any is trained."""
+    """Tell what recipes will take: memory and time."""
     parsed = read_recipes(recipes)
 
     from longtail.memory import available_bytes, readable

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json as json_lines
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from longtail.atomic import new_file
-from longtail.cli.shared import Json, progress
+from longtail.cli.shared import as_json, progress, ready_to_write, say
 
 if TYPE_CHECKING:
     from longtail.model import Model
@@ -22,26 +22,41 @@ CHUNK = 8192  # lines read, predicted and written at a time
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    source: Annotated[str, typer.Argument(metavar="[INPUT]", help="A file, or '-' for standard input.")] = "-",
-    k: Annotated[int, typer.Option("-k", min=1, help="Labels for each text.")] = 5,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: standard output.")] = None,
-    json: Json = False,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, as train writes it.")],
+    source: Annotated[
+        str, typer.Argument(metavar="INPUT", help="File of texts, also .gz or .xz; - is standard input.")
+    ] = "-",
+    k: Annotated[int, typer.Option("-k", metavar="NUMBER", min=1, help="Labels for each text.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write; default: standard output.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write one JSON list instead of an object a line.")] = False,
 ) -> None:
-    """Predict the labels of texts.
+    """Predict the labels of texts, as words.
 
     Each line of the input is a text, or a JSON object with "text" and, if wanted, "title", "id" and "exclude", the
-    ids of labels that must not be predicted for it. Each line of the output is a JSON object with label words.
+    ids of labels that must not be predicted for it. Each line of the output is a JSON object with the labels of
+    that line, best first.
     """
+    from longtail.errors import DataError
     from longtail.store import load
 
+    if out is not None:
+        ready_to_write(out)
+        if source != "-" and out.exists() and Path(source).exists() and out.samefile(source):
+            raise DataError("is the input too, and would be lost; give another name to --out", out)
     loaded = load(model)
     name = "standard input" if source == "-" else source
-    with progress(), _writing(out) as file:
+    typed = source == "-" and sys.stdin.isatty()
+    if typed:
+        say("type or paste texts, one a line; end with Ctrl-D")
+    # Bars and lines do not go together on one screen.
+    quiet = typed or (out is None and sys.stdout.isatty())
+    with nullcontext() if quiet else progress(), _writing(out) as file:
         between = "[\n" if json else ""
-        for chunk in _chunks(_lines(source)):
+        for chunk in _chunks(_lines(source), 1 if typed else CHUNK):
             for answer in _answer(loaded, chunk, k, name):
-                file.write(between + json_lines.dumps(answer, ensure_ascii=False) + ("" if json else "\n"))
+                file.write(between + as_json(answer) + ("" if json else "\n"))
                 between = ",\n" if json else ""
             file.flush()
         if json:
@@ -55,6 +70,7 @@ def _answer(model: Model, lines: list[tuple[int, str]], k: int, source: str) -> 
 
     from longtail.data.dataset import Rows
 
+    k = max(min(k, len(model.labels)), 1)  # places that no label can fill cost memory all the same
     fields = re.split(r"[+,]", model.text_field)
     rows = [_row(line, number, source, fields) for number, line in lines]
     banned = [_banned(row["exclude"], model, number, source) for row, (number, _) in zip(rows, lines, strict=True)]
@@ -66,24 +82,34 @@ def _answer(model: Model, lines: list[tuple[int, str]], k: int, source: str) -> 
         excluded = sparse.csr_array((marks, columns, starts), shape=(len(rows), len(model.labels)))
     predictions = model.predict(Rows(texts=tuple(row["text"] for row in rows)), k, excluded)
     for row, answers in zip(rows, predictions, strict=True):
-        labels = [{"id": answer.id, "text": answer.text, "score": round(answer.score, 6)} for answer in answers]
+        # The shortest number that is this float32: rounding would make ties, and change the ranking.
+        labels = [
+            {"id": answer.id, "text": answer.text, "score": float(str(np.float32(answer.score)))} for answer in answers
+        ]
         yield {"id": row["id"], "labels": labels}
 
 
 def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, Any]:
     """A line as a row: a plain text, or a JSON object with the fields the model was trained on."""
+    from longtail.data.rows import as_id
     from longtail.errors import DataError
 
     if not line.lstrip().startswith("{"):
         return {"id": str(number), "text": line, "exclude": []}
     try:
         row = json_lines.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON ({error}); give plain texts or whole JSON objects", source, number) from None
-    parts = [row[field] for field in fields if row.get(field) is not None] or [row.get("text")]
-    if not all(isinstance(part, str) for part in parts):
-        raise DataError(f"a JSON line needs {' or '.join(fields)} as a string", source, number)
-    return {"id": str(row.get("id", number)), "text": " ".join(filter(None, parts)), "exclude": row.get("exclude", [])}
+    there = [field for field in fields if field in row] or [field for field in ("text",) if field in row]
+    parts = [row[field] for field in there if row[field] is not None]
+    if not there or not all(isinstance(part, str) for part in parts):
+        wanted = " or ".join(f'"{field}"' for field in fields)
+        raise DataError(f"the JSON object needs {wanted} as a string: the model was trained on it", source, number)
+    name = str(number) if row.get("id") is None else as_id(row["id"])
+    if name is None:
+        raise DataError(f'"id" must be a string that is not empty, got {row["id"]!r}', source, number)
+    exclude = [] if row.get("exclude") is None else row["exclude"]
+    return {"id": name, "text": " ".join(filter(None, parts)), "exclude": exclude}
 
 
 def _banned(exclude: Any, model: Model, number: int, source: str) -> list[int]:
@@ -91,45 +117,56 @@ def _banned(exclude: Any, model: Model, number: int, source: str) -> list[int]:
     from longtail.errors import DataError
 
     if not isinstance(exclude, list):
-        raise DataError('"exclude" is a list of label ids', source, number)
+        raise DataError(f'"exclude" must be a list of label ids, got {exclude!r}', source, number)
     try:
         return sorted(set(model.labels.rows(map(str, exclude))))
     except DataError as error:
-        raise DataError(f"{error} in exclude", source, number) from None
+        raise DataError(f'{error} in "exclude"; remove it, the model cannot predict it', source, number) from None
 
 
 def _lines(source: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file (.gz and .xz too) or of standard input."""
+    """Numbered lines of a file (.gz and .xz too) or of standard input, without their line ends."""
     from longtail.data.files import lines
+
+    for number, line in lines(Path(source)) if source != "-" else _standard_input():
+        yield number, line.removesuffix("\r")
+
+
+def _standard_input() -> Iterator[tuple[int, str]]:
     from longtail.errors import DataError
 
-    if source != "-":
-        yield from lines(Path(source))
-        return
-    number = 0
-    try:
-        for number, line in enumerate(sys.stdin, start=1):
-            yield number, line.rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise DataError("not UTF-8 text; convert it first", "standard input", number + 1) from None
+    for number, raw in enumerate(sys.stdin.buffer, start=1):  # bytes: the locale has no say in what a text is
+        try:
+            line = raw.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            wrong = (
+                f"byte 0x{raw[error.start]:02x} is not UTF-8; convert the text, for example: iconv -f latin1 -t utf-8"
+            )
+            raise DataError(wrong, "standard input", number) from None
+        yield number, line
 
 
-def _chunks(lines: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+def _chunks(lines: Iterator[tuple[int, str]], size: int) -> Iterator[list[tuple[int, str]]]:
     chunk: list[tuple[int, str]] = []
     for numbered in lines:
         chunk.append(numbered)
-        if len(chunk) == CHUNK:
+        if len(chunk) == size:
             yield chunk
             chunk = []
     if chunk:
         yield chunk
 
 
-@contextlib.contextmanager
+@contextmanager
 def _writing(path: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that appears only when it is whole."""
+    from longtail.errors import DataError
+
     if path is None:
         yield sys.stdout
         return
-    with new_file(path) as file:
-        yield file
+    try:
+        with new_file(path) as file:
+            yield file
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror}); check the disk and the rights", path) from None

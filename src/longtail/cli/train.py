@@ -16,6 +16,7 @@ from longtail.cli.shared import (
     progress,
     read_recipes,
     reads_data,
+    ready_to_write,
     say,
 )
 
@@ -23,13 +24,15 @@ from longtail.cli.shared import (
 @reads_data
 def train(
     source: Source,
-    recipe: Annotated[str, typer.Argument(help="A recipe such as 'centroid + rerank', or a TOML file with one.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model folder to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that stands there.")] = False,
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="Recipe such as 'centroid + rerank', or a TOML file with one.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Model folder to write.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that stands there.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
     json: Json = False,
 ) -> None:
-    """Train a recipe and save the model as a folder of plain data."""
+    """Train one recipe and save the model."""
     recipes = read_recipes([recipe])
 
     from longtail.cli.plan import refuse_what_will_not_fit
@@ -41,6 +44,7 @@ def train(
         raise RecipeError(f"{recipe} holds {len(recipes)} recipes; train takes one, compare takes several")
     if out.exists() and not overwrite:
         raise ModelError(f"{out} exists; choose another name, or pass --overwrite to replace it")
+    ready_to_write(out, folder=True)
     with progress(), measure_peak() as peak:
         corpus = source.read()
         if not force:
@@ -48,7 +52,10 @@ def train(
         begin = time.perf_counter()
         model = recipes[0].fit(corpus.train, corpus.valid)
         seconds = time.perf_counter() - begin
-        replace(model, text_field=corpus.text_field).save(out, overwrite=overwrite)
+        try:
+            replace(model, text_field=corpus.text_field).save(out, overwrite=overwrite)
+        except OSError as error:
+            raise ModelError(f"{out}: cannot be written ({error.strerror}); check the disk and the rights") from None
     for note in corpus.notes:
         say(f"note: {note}")
     size = size_on_disk(out)
