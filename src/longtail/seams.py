@@ -28,6 +28,7 @@ class State:
 
     settings: dict[str, Any] = field(default_factory=dict)  # JSON values
     tensors: dict[str, AnyArray] = field(default_factory=dict)
+    parts: dict[str, Scorer] = field(default_factory=dict)  # fitted parts inside this one
 
 
 class Scorer(Protocol):
@@ -83,7 +84,9 @@ class Augments(Protocol):
 
 @runtime_checkable
 class Wraps(Protocol):
-    """Fits parts of the label set apart and joins the answers."""
+    """Fits parts of the label set apart and joins the answers; says what kind of scorer comes out."""
+
+    scorer: ClassVar[type[Scorer]]
 
     def wrap(self, learner: Learner) -> Learner: ...
 

@@ -28,7 +28,7 @@ from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
 from longtail.data.labels import LabelSet, Propensity
 from longtail.errors import LongtailError, ModelError
 from longtail.model import Model
-from longtail.seams import State
+from longtail.seams import Reranker, Scorer, State
 
 FORMAT, VERSION = "longtail-model", 1
 MANIFEST, LABELS = "manifest.json", "labels.jsonl"
@@ -41,12 +41,9 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False) -> Path:
         raise ModelError(f"{path} exists; choose another name, or overwrite it (--overwrite)")
     if path.exists() and not (path / MANIFEST).is_file():
         raise ModelError(f"{path} exists and is not a model folder; it is left alone")
-    states = {"scorer": model.scorer.state()}
-    states |= {f"reranker-{number}": part.state() for number, part in enumerate(model.rerankers)}
     files = {LABELS: _labels_to_bytes(model.labels)}
-    for name, state in states.items():
-        arrays = {key: np.ascontiguousarray(value) for key, value in state.tensors.items()}
-        files[f"{name}.safetensors"] = tensors_to_bytes(arrays)
+    scorer = _pack("scorer", model.scorer, files)
+    rerankers = [_pack(f"reranker-{number}", part, files) for number, part in enumerate(model.rerankers)]
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -58,11 +55,8 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False) -> Path:
             "train_rows": model.labels.train_rows,
             "propensity": {"a": model.labels.propensity.a, "b": model.labels.propensity.b},
         },
-        "scorer": {"kind": model.scorer.kind, "settings": states["scorer"].settings},
-        "rerankers": [
-            {"kind": part.kind, "settings": states[f"reranker-{number}"].settings}
-            for number, part in enumerate(model.rerankers)
-        ],
+        "scorer": scorer,
+        "rerankers": rerankers,
         "files": {name: {"bytes": len(raw), "sha256": _checksum(raw)} for name, raw in files.items()},
     }
     files[MANIFEST] = _manifest_to_bytes(manifest)
@@ -84,13 +78,11 @@ def load(path: str | Path) -> Model:
     try:
         files = {name: _read(path / name, facts) for name, facts in manifest["files"].items()}
         labels = _labels_from_bytes(files[LABELS], manifest["labels"])
-        scorer = _kinds(LEARNERS, learner_class)[manifest["scorer"]["kind"]]
-        state = State(manifest["scorer"]["settings"], tensors_from_bytes(files["scorer.safetensors"]))
-        model = Model(manifest["recipe"], labels, scorer.restore(state), text_field=manifest["text_field"])
-        rerankers = _kinds(TAIL_METHODS, tail_class)
-        for number, part in enumerate(manifest["rerankers"]):
-            tensors = tensors_from_bytes(files[f"reranker-{number}.safetensors"])
-            model = model.with_reranker(rerankers[part["kind"]].restore(State(part["settings"], tensors)))
+        kinds = _kinds()
+        scorer = _unpack("scorer", manifest["scorer"], files, kinds)
+        model = Model(manifest["recipe"], labels, scorer, text_field=manifest["text_field"])
+        for number, entry in enumerate(manifest["rerankers"]):
+            model = model.with_reranker(_unpack(f"reranker-{number}", entry, files, kinds))
     except ModelError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, SafetensorError, LongtailError) as error:
@@ -173,12 +165,24 @@ def _labels_from_bytes(raw: bytes, facts: dict[str, Any]) -> LabelSet:
     )
 
 
-def _kinds(names: dict[str, str], find: Any) -> dict[str, Any]:
-    """The kinds of parts that this release can restore. Looked up by name: a manifest never names code."""
-    kinds: dict[str, Any] = {}
-    for name in names:
-        part = find(name)
-        fitted = getattr(part, "scorer", None) or getattr(part, "reranker", None)
-        if fitted is not None:
-            kinds[fitted.kind] = fitted
-    return kinds
+def _pack(name: str, part: Scorer | Reranker, files: dict[str, bytes]) -> dict[str, Any]:
+    """A fitted part's entry in the manifest; its arrays, and those of the parts inside it, join the files."""
+    state = part.state()
+    arrays = {key: np.ascontiguousarray(value) for key, value in state.tensors.items()}
+    files[f"{name}.safetensors"] = tensors_to_bytes(arrays)
+    inner = {key: _pack(f"{name}.{key}", value, files) for key, value in state.parts.items()}
+    return {"kind": part.kind, "settings": state.settings, "parts": inner}
+
+
+def _unpack(name: str, entry: dict[str, Any], files: dict[str, bytes], kinds: dict[str, Any]) -> Any:
+    """The part that `_pack` packed."""
+    inner = {key: _unpack(f"{name}.{key}", value, files, kinds) for key, value in entry["parts"].items()}
+    tensors = tensors_from_bytes(files[f"{name}.safetensors"])
+    return kinds[entry["kind"]].restore(State(entry["settings"], tensors, inner))
+
+
+def _kinds() -> dict[str, Any]:
+    """The kinds of fitted parts that this release can restore. Looked up by name: a manifest never names code."""
+    parts = [learner_class(name) for name in LEARNERS] + [tail_class(name) for name in TAIL_METHODS]
+    fitted = [getattr(part, role) for part in parts for role in ("scorer", "reranker") if hasattr(part, role)]
+    return {kind.kind: kind for kind in fitted}
