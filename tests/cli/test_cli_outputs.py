@@ -1,0 +1,219 @@
+"""What the commands print: JSON and nothing but JSON on standard output, tables for people, files when asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_calls import call
+
+from longtail.catalogue import LEARNERS, TAIL_METHODS
+from longtail.cli.plan import refuse_what_will_not_fit
+from longtail.data import Corpus
+from longtail.errors import WillNotFit
+from longtail.recipe import Recipe
+
+MEASURES = ("P", "nDCG", "PSP", "PSnDCG", "R", "RP", "C", "macroP", "macroR", "macroF1")
+
+
+def csv(rows: list[dict[str, Any]], name: str = "books.csv", end: str = "\n", tab: str = ",") -> Path:
+    """The rows as a table without a test split and with column names of its own."""
+    lines = [tab.join(("title", "subjects", "isbn"))]
+    lines += [tab.join((row["text"], ";".join(row["labels"]), f"isbn-{row['id']}")) for row in rows]
+    path = Path(name)
+    path.write_bytes((end.join(lines) + end).encode())
+    return path
+
+
+COLUMNS = ["--text-column", "title", "--label-column", "subjects", "--id-column", "isbn", "--label-separator", ";"]
+EVERY: dict[str, Callable[[Path, Path], list[str | Path]]] = {
+    "check": lambda table, model: ["check", table, *COLUMNS],
+    "plan": lambda table, model: ["plan", table, "centroid", "knn + rerank", *COLUMNS],
+    "compare": lambda table, model: ["compare", table, "centroid", "knn + rerank", *COLUMNS],
+    "train": lambda table, model: ["train", table, "centroid", "--out", "m", *COLUMNS],
+    "predict": lambda table, model: ["predict", model],
+    "evaluate": lambda table, model: ["evaluate", model, table, "--split", "valid", *COLUMNS],
+    "methods": lambda table, model: ["methods"],
+    "build": lambda table, model: ["build", "hierarchy", "edges", "edges.tsv", "--out", "built"],
+}
+
+
+@pytest.mark.parametrize("command", EVERY)
+def test_json_alone_on_standard_output(command: str, rows: list[dict[str, Any]]) -> None:
+    """The data is one that there is much to say about: columns chosen, splits held out, labels without texts."""
+    table = csv(rows)
+    Path("edges.tsv").write_text("".join(f"n{node}\tn{node // 2}\n" for node in range(1, 40)))
+    assert call("train", table, "centroid", "--out", "model", *COLUMNS).code == 0
+    done = call(*EVERY[command](table, Path("model")), "--json", stdin="apple\n\nthe bridge\n")
+    assert done.code == 0, done
+    assert done.json
+    for line in done.err.splitlines():
+        assert line.startswith(("note: ", "report: ")), line
+
+
+def test_compare_gives_one_object_a_recipe(data: Path) -> None:
+    done = call("compare", data, "centroid", "centroid + rerank", "bm25", "--json", "--report", "deep/r.html")
+    assert done.code == 0
+    assert done.err == "report: deep/r.html\n"
+    results = done.json
+    assert [result["recipe"] for result in results] == ["centroid", "centroid + rerank", "bm25"]
+    for result in results:
+        for name in (f"{measure}@{k}" for measure in MEASURES for k in (1, 3, 5)):
+            assert 0 <= result[name] <= 100
+        assert result["P@1"] > 50  # percent, not a share
+        assert result["train_seconds"] > 0
+        assert result["predict_seconds"] > 0
+        assert isinstance(result["peak_bytes"], int)
+        assert result["peak_bytes"] > 1_000_000
+        assert result["propensity"] == {"a": 0.55, "b": 1.5}
+        assert [part["name"] for part in result["bins"]] == ["1", "2", "3", "4", "5"]
+        assert sum(part["contribution"] for part in result["bins"]) == pytest.approx(result["P@5"])
+    page = Path("deep/r.html").read_text()
+    assert "centroid + rerank" in page
+    assert "longtail compare" in page
+
+
+def test_compare_shows_a_table_and_the_way_to_the_report(data: Path) -> None:
+    done = call("compare", data, "centroid", "knn")
+    assert done.code == 0
+    assert done.err == "report: report.html\n"
+    assert re.search(r"^ *centroid +100\.0 ", done.out, re.MULTILINE)
+    assert "PSP with A=0.55, B=1.5" in done.out
+    assert Path("report.html").stat().st_size > 10_000
+
+
+def test_compare_holds_out_a_test_split_and_says_so(rows: list[dict[str, Any]]) -> None:
+    table = csv(rows)
+    done = call("compare", table, "centroid", *COLUMNS, "--json")
+    said = re.search(r"note: no test split was given: (\d+) rows \(10%\) of train were held out as test", done.err)
+    assert said is not None
+    assert 20 < int(said[1]) < 60
+    # a model of the same rows has the same figures on the same held-out rows
+    assert call("train", table, "centroid", *COLUMNS, "--test-share", "0.1", "--out", "m").code == 0
+    evaluated = call("evaluate", "m", table, *COLUMNS, "--test-share", "0.1", "--json").json
+    assert evaluated["rows"] == int(said[1])
+    assert {key: evaluated[key] for key in evaluated if "@" in key} == {
+        key: value for key, value in done.json[0].items() if "@" in key
+    }
+    # and the seed moves them
+    other = call("compare", table, "centroid", *COLUMNS, "--seed", "5")
+    assert "were held out as test" in other.err
+    assert other.err.splitlines()[0] != said[0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "windows csv", "tsv", "parquet", "jsonl", "windows jsonl"])
+def test_one_file_of_any_kind(kind: str, rows: list[dict[str, Any]]) -> None:
+    """Train and predict, with the columns named, whatever the format and its line ends."""
+    options = COLUMNS
+    if kind.endswith("csv"):
+        path = csv(rows, end="\r\n" if "windows" in kind else "\n")
+    elif kind == "tsv":
+        path = csv(rows, "books.tsv", tab="\t")
+    elif kind == "parquet":
+        arrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        path, options = Path("books.parquet"), ["--text-column", "title", "--label-column", "subjects"]
+        texts, labels = [row["text"] for row in rows], [row["labels"] for row in rows]
+        parquet.write_table(arrow.table({"title": texts, "subjects": labels}), path)
+    else:
+        path, options = Path("books.jsonl"), []
+        end = "\r\n" if "windows" in kind else "\n"
+        path.write_bytes("".join(json.dumps(row) + end for row in rows).encode())
+    assert call("train", path, "centroid", *options, "--out", "m").code == 0
+    lines = call("predict", "m", "-k", "1", stdin='the dragon\n{"title": "castle"}\n{"text": "apple"}\n')
+    if "jsonl" in kind:
+        assert [line["labels"][0]["id"] for line in lines.lines] == ["L3", "L2", "L0"]
+        assert "only books.jsonl" not in call("check", path).out
+    else:
+        assert [line["labels"][0]["text"] for line in lines.lines] == ["L3", "L2", "L0"]
+    compared = call("compare", path, "centroid", *options, "--json")
+    assert compared.json[0]["P@1"] > 90
+    assert call("check", path, *options).code == 0
+
+
+def test_columns_that_are_not_there(rows: list[dict[str, Any]]) -> None:
+    table = csv(rows)
+    message = call("train", table, "centroid", "--out", "m", "--text-column", "titel").error
+    assert message == "books.csv: no column 'titel'; did you mean 'title'? the columns are title, subjects, isbn"
+    wrong = call("check", table, "--label-separator", "|")
+    assert "pass --label-separator ';'" in wrong.out
+
+
+def test_train_says_what_it_made(data: Path) -> None:
+    done = call("train", data, "centroid + rerank", "--out", "m")
+    assert done.err == ""
+    assert re.fullmatch(
+        r"centroid \+ rerank: trained on 410 rows and 10 labels in \d+\.\d s, peak \S+ MB; wrote m \(\S+ kB\)\n",
+        done.out,
+    )
+    facts = call("train", data, "centroid + rerank", "--out", "m", "--overwrite", "--json").json
+    assert (facts["recipe"], facts["model"], facts["rows"], facts["labels"]) == ("centroid + rerank", "m", 410, 10)
+
+
+def test_check_shows_facts_shares_a_picture_and_problems(data: Path) -> None:
+    done = call("check", data)
+    assert (done.code, done.err) == (1, "")  # most of the tiny test rows stand in train too
+    for words in ("train rows", "Pos-80%", "labels per row", "head", "torso", "of the positives", "label 10"):
+        assert words in done.out
+    assert re.search(r"^warning: rows of train that repeat", done.out, re.MULTILINE)
+    assert re.search(r"^error: rows of test that also stand in train", done.out, re.MULTILINE)
+    facts = call("check", data, "--json")
+    assert facts.code == 1
+    assert list(facts.json) == ["name", "facts", "bands", "notes", "warnings", "errors"]
+    assert facts.json["facts"]["train rows"] == 410
+
+
+def test_check_of_clean_data() -> None:
+    rows = [{"id": str(row), "text": f"book {row}", "labels": ["ab"[row % 2]]} for row in range(30)]
+    for name, part in (("train", rows[:20]), ("valid", rows[20:25]), ("test", rows[25:])):
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    done = call("check", ".")
+    assert done.code == 0
+    assert done.out.endswith("no warnings, no errors\n")
+
+
+def test_methods_lists_the_catalogue() -> None:
+    done = call("methods")
+    assert (done.code, done.err) == (0, "")
+    for name in (*LEARNERS, *TAIL_METHODS):
+        assert f" {name} " in done.out
+    listed = call("methods", "--json").json
+    assert list(listed["learners"]) == list(LEARNERS)
+    assert list(listed["tail_methods"]) == list(TAIL_METHODS)
+    assert {name: list(row) for name, row in listed["grid"].items()} == {name: list(TAIL_METHODS) for name in LEARNERS}
+    for part in (*listed["learners"].values(), *listed["tail_methods"].values()):
+        assert part["summary"]
+
+
+def test_plan_tells_what_fits(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = call("plan", data, "centroid", "knn + rerank")
+    assert (done.code, done.err) == (0, "")
+    assert "knn + rerank" in done.out
+    monkeypatch.setattr("longtail.memory.available_bytes", lambda: 1000)
+    plans = call("plan", data, "centroid", "--json").json
+    assert plans[0]["available_bytes"] == 1000
+    assert plans[0]["fits"] is False
+
+
+def test_what_will_not_fit_is_refused_with_alternatives(
+    tiny: Corpus, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = {plan["recipe"]: plan["train_bytes"] for plan in call("plan", data, *LEARNERS, "--json").json}
+    small, large = min(needed, key=needed.__getitem__), max(needed, key=needed.__getitem__)
+    between = (needed[small] + needed[large]) // 2
+    monkeypatch.setattr("longtail.memory.available_bytes", lambda: between)
+    refuse_what_will_not_fit([Recipe.parse(small)], tiny.train)  # fits: nothing happens
+    with pytest.raises(WillNotFit, match=rf"{large} needs about .* are free; these fit: .*{small} \("):
+        refuse_what_will_not_fit([Recipe.parse(small), Recipe.parse(large)], tiny.train)
+    refused = call("train", data, large, "--out", "m").error
+    assert "; these fit: " in refused
+    assert refused.endswith("; or pass --force")
+    assert call("compare", data, small, large).error == refused
+    assert not Path("report.html").exists()
+    assert call("train", data, large, "--out", "m", "--force").code == 0
+    monkeypatch.setattr("longtail.memory.available_bytes", lambda: 1)
+    assert "use fewer rows or a larger machine; or pass --force" in call("train", data, small, "--out", "n").error
