@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 
 def thread_count() -> int:
@@ -16,6 +15,21 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def in_threads(work: Callable[[int], None], items: Iterable[int], threads: int = 0) -> None:
+    """Call work(item) for each item, in the order given, on this many threads (default: all)."""
+    threads = threads or thread_count()
+    if threads == 1:
+        for item in items:
+            work(item)
+        return
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for done in [pool.submit(work, item) for item in items]:
+            done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, what has not begun never does
+
+
 def over_rows(work: Callable[[int, int], None], rows: int, least: int = 256) -> None:
     """Call work(begin, end) for ranges that cover the rows, each range in one of the threads."""
     threads = min(thread_count(), max(rows // least, 1))
@@ -24,9 +38,4 @@ def over_rows(work: Callable[[int, int], None], rows: int, least: int = 256) -> 
         return
     # A few ranges a thread, so that one with long rows does not leave the others waiting.
     bounds = [rows * piece // (4 * threads) for piece in range(4 * threads + 1)]
-    pool = ThreadPoolExecutor(threads)
-    try:
-        for done in [pool.submit(work, begin, end) for begin, end in pairwise(bounds)]:
-            done.result()
-    finally:
-        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, ranges that did not begin never do
+    in_threads(lambda piece: work(bounds[piece], bounds[piece + 1]), range(4 * threads), threads)

@@ -1,0 +1,77 @@
+"""Shallow, wide label trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from scipy import sparse
+
+from longtail.arrays import Matrix
+from longtail.data.dataset import Dataset
+from longtail.errors import RecipeError
+from longtail.linear.beam import make_forest
+from longtail.linear.cluster import companions, label_vectors, spread
+from longtail.linear.forest import ForestScorer
+from longtail.linear.text import Features
+from longtail.linear.tree import Training, fit_tree, plan_trees
+from longtail.plan import Facts, Plan
+from longtail.progress import stage
+from longtail.seams import Scorer, TailMethod
+
+
+@dataclass(frozen=True)
+class Bonsai:
+    """A wide tree of one or two forks: rare labels keep to their own clusters instead of filling up balanced halves.
+
+    Paper: Khandagale et al., Bonsai (Machine Learning 2020).
+    Needs: texts or features. A soft target t is a yes of weight t and a no of weight 1 - t.
+    Costs: more than `parabel`, since every row meets all children of the root.
+    Prefer instead: `parabel` where training time or memory is short.
+    Example: longtail train wordnet "bonsai" --out model
+    """
+
+    trees: int = 3
+    branches: int = 100  # clusters of a node
+    depth: int = 0  # forks above the leaves; 0 chooses 1, or 2 where clusters would hold over 10 x branches labels
+    grouping: Literal["features", "companions", "both"] = "features"  # what stands for a label when it is grouped
+    cost: float = 1.0  # C
+    passes: int = 8
+    cut: float = 0.1
+    beam: int = 10
+    seed: int = 0
+
+    summary: ClassVar[str] = "shallow, wide k-means label trees with linear classifiers"
+    offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
+    data_needs: ClassVar[frozenset[str]] = frozenset()
+    scorer: ClassVar[type[Scorer]] = ForestScorer
+
+    def __post_init__(self) -> None:
+        if min(self.trees, self.passes, self.beam) < 1 or self.branches < 2 or self.cost <= 0 or self.cut < 0:
+            raise RecipeError("bonsai takes trees, passes, beam of 1 or more, branches of 2 or more, cost above 0")
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
+        with stage("counting words"):
+            features, rows = Features.learn(train)
+        vectors = self._vectors(train, rows)
+        trees = []
+        for number in range(self.trees):
+            with stage("grouping labels"):
+                order, levels = spread(vectors, self.branches, self._depth(len(train.labels)), self.seed + number)
+            training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed + number)
+            trees.append((fit_tree(rows, train.targets, order, levels, training), levels, order))
+        return ForestScorer(features, make_forest(trees), self.beam)
+
+    def _depth(self, labels: int) -> int:
+        return self.depth or (1 if labels <= 10 * self.branches**2 else 2)
+
+    def _vectors(self, train: Dataset, rows: Matrix) -> Matrix:
+        if self.grouping == "features":
+            return label_vectors(train.targets, rows)
+        if self.grouping == "companions":
+            return companions(train.targets)
+        return sparse.hstack([label_vectors(train.targets, rows), companions(train.targets)], format="csr")
+
+    def plan(self, facts: Facts) -> Plan:
+        leaf = max(facts.labels // self.branches ** self._depth(facts.labels), 1)
+        return plan_trees(facts, self.trees, leaf + self.branches, self.passes, self.beam)

@@ -1,0 +1,66 @@
+"""One classifier a label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from longtail.data.dataset import Dataset
+from longtail.errors import RecipeError
+from longtail.linear.beam import make_forest
+from longtail.linear.forest import ForestScorer
+from longtail.linear.text import Features
+from longtail.linear.tree import Training, fit_tree
+from longtail.plan import Facts, Plan
+from longtail.progress import stage
+from longtail.seams import Scorer, TailMethod
+
+
+@dataclass(frozen=True)
+class Dismec:
+    """One linear classifier for each label against all rows without it; small weights are dropped.
+
+    Paper: Babbar and Schölkopf, DiSMEC (WSDM 2017). A tree whose root is its only fork.
+    Needs: texts or features. A soft target t is a yes of weight t and a no of weight 1 - t.
+    Costs: rows x words x labels: the most of the linear learners, to train and to predict.
+    Prefer instead: `parabel` or `bonsai` for more than some ten thousand labels.
+    Example: longtail train wordnet "dismec" --out model
+    """
+
+    cost: float = 1.0  # C
+    passes: int = 8
+    cut: float = 0.01  # weights below this are dropped
+    seed: int = 0
+
+    summary: ClassVar[str] = "one-vs-all linear classifiers, squared hinge, pruned"
+    offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
+    data_needs: ClassVar[frozenset[str]] = frozenset()
+    scorer: ClassVar[type[Scorer]] = ForestScorer
+
+    def __post_init__(self) -> None:
+        if self.passes < 1 or self.cost <= 0 or self.cut < 0:
+            raise RecipeError("dismec takes passes of 1 or more, cost above 0, cut of 0 or more")
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
+        with stage("counting words"):
+            features, rows = Features.learn(train)
+        order = np.arange(len(train.labels), dtype=np.int32)
+        levels = [np.array([0, len(order)], dtype=np.int64)]
+        training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed)
+        chunks = fit_tree(rows, train.targets, order, levels, training)
+        return ForestScorer(features, make_forest([(chunks, levels, order)]), beam=1)
+
+    def plan(self, facts: Facts) -> Plan:
+        kept = 6 * facts.mean_terms
+        work = self.passes * facts.row_terms * facts.labels
+        return Plan(
+            train_bytes=int(
+                110 * facts.terms + 32 * facts.row_terms + 600 * facts.rows + 500 * facts.terms + 12 * kept
+            ),
+            model_bytes=int(20 * facts.terms + 10 * kept + 60 * facts.labels),
+            train_seconds=facts.reading_seconds + 3e-10 * work + 0.5,
+            predict_seconds=1000 * (1e-4 + 3e-9 * facts.labels * facts.terms_per_row),
+            steps=(("word counts", int(24 * facts.row_terms)), ("weights", int(12 * kept))),
+        )

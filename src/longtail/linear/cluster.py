@@ -1,0 +1,182 @@
+"""Labels grouped by what their rows hold in common: balanced halves, or clusters of any size, again and again."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from longtail.arrays import Ints, Longs, Matrix
+from longtail.linear.solve import gather
+from longtail.linear.text import unit_rows
+from longtail.threads import in_threads
+
+GAIN = 1e-4  # mean cosine below which another round is not worth it
+ROUNDS = 20
+
+
+def label_vectors(targets: Matrix, rows: Matrix) -> Matrix:
+    """The normalised sum of each label's rows, weighted by its targets: csr (labels, features)."""
+    return unit_rows((targets.T @ rows).tocsr())
+
+
+def companions(targets: Matrix) -> Matrix:
+    """The labels that each label occurs with, itself left out, as unit vectors: csr (labels, labels)."""
+    together = (targets.T @ targets).tocsr()
+    together.setdiag(0)
+    together.eliminate_zeros()
+    return unit_rows(together)
+
+
+def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
+    """Split the labels in two equal halves until no group holds more than `leaf`.
+
+    Returns the labels in tree order and, level by level from the root, where each node's labels begin in that order
+    (nodes + 1 bounds). All leaves stand at the same depth and differ by one label at most.
+    """
+    labels = vectors.shape[0]
+    order: Ints = np.arange(labels, dtype=np.int32)
+    levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
+    plain = (vectors.indptr.astype(np.int64), vectors.indices.astype(np.int32), vectors.data.astype(np.float32))
+    features = vectors.shape[1]
+    while np.diff(levels[-1]).max() > leaf:
+        bounds = levels[-1]
+
+        def work(node: int, bounds: Longs = bounds, depth: int = len(levels)) -> None:
+            members = order[bounds[node] : bounds[node + 1]]
+            _halve(members, *plain, features, seed + 7919 * depth + node)
+
+        in_threads(work, range(len(bounds) - 1))
+        middle = bounds[:-1] + (np.diff(bounds) + 1) // 2
+        levels.append(np.sort(np.concatenate([bounds, middle])))
+    return order, levels
+
+
+def merged(levels: list[Longs], branches: int) -> list[Longs]:
+    """The same halves with fewer levels: every node reaches its descendants log2(branches) levels down at once."""
+    step = max(int(np.log2(branches)), 1)
+    kept = levels[::-1][::step][::-1]
+    return kept if len(kept[0]) == 2 else [levels[0], *kept]
+
+
+def spread(vectors: Matrix, branches: int, depth: int, seed: int) -> tuple[Ints, list[Longs]]:
+    """Split the labels into up to `branches` clusters of any size (spherical k-means), `depth` times; as `halve`."""
+    labels = vectors.shape[0]
+    order: Ints = np.arange(labels, dtype=np.int32)
+    levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
+    plain = (vectors.indptr.astype(np.int64), vectors.indices.astype(np.int32), vectors.data.astype(np.float32))
+    for level in range(depth):
+        bounds = levels[-1]
+        sizes: list[Longs] = [np.zeros(0, dtype=np.int64)] * (len(bounds) - 1)
+
+        def work(node: int, bounds: Longs = bounds, sizes: list[Longs] = sizes, level: int = level) -> None:
+            members = order[bounds[node] : bounds[node + 1]]
+            clusters = min(branches, len(members) // 2)  # a cluster of one label splits nothing
+            if clusters < 2:
+                sizes[node] = np.array([len(members)], dtype=np.int64)
+                return
+            place = np.full(vectors.shape[1], -1, dtype=np.int32)
+            starts, columns, values, names = gather(members.astype(np.int64), *plain, place)
+            side = _spread(starts, columns, values, len(names), clusters, seed + 7919 * level + node)
+            order[bounds[node] : bounds[node + 1]] = members[np.argsort(side, kind="stable")]
+            count = np.bincount(side, minlength=clusters)
+            sizes[node] = count[count > 0].astype(np.int64)
+
+        in_threads(work, range(len(bounds) - 1))
+        levels.append(np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64))
+    return order, levels
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _spread(starts, columns, values, features, clusters, seed):  # type: ignore[no-untyped-def]
+    """The cluster of each row by spherical k-means from random rows. Centres stand feature by feature, so that a row
+    meets all of them in one walk."""
+    np.random.seed(seed)
+    rows = len(starts) - 1
+    seeds = np.random.permutation(rows)[:clusters]
+    centres = np.zeros((features, clusters), dtype=np.float32)
+    for cluster in range(clusters):
+        for entry in range(starts[seeds[cluster]], starts[seeds[cluster] + 1]):
+            centres[columns[entry], cluster] = values[entry]
+    side = np.zeros(rows, dtype=np.int64)
+    near = np.empty(clusters, dtype=np.float32)
+    before = -np.inf
+    for _ in range(ROUNDS):
+        total = 0.0
+        for row in range(rows):
+            near[:] = 0
+            for entry in range(starts[row], starts[row + 1]):
+                value = values[entry]
+                line = centres[columns[entry]]
+                for cluster in range(clusters):
+                    near[cluster] += value * line[cluster]
+            best = 0
+            for cluster in range(1, clusters):
+                if near[cluster] > near[best]:
+                    best = cluster
+            side[row] = best
+            total += near[best]
+        if total / rows - before < GAIN:
+            break
+        before = total / rows
+        centres[:] = 0
+        for row in range(rows):
+            for entry in range(starts[row], starts[row + 1]):
+                centres[columns[entry], side[row]] += values[entry]
+        lengths = np.zeros(clusters, dtype=np.float32)
+        for feature in range(features):
+            for cluster in range(clusters):
+                lengths[cluster] += centres[feature, cluster] * centres[feature, cluster]
+        for cluster in range(clusters):
+            lengths[cluster] = 1 / np.sqrt(max(lengths[cluster], np.float32(1e-20)))
+        for feature in range(features):
+            for cluster in range(clusters):
+                centres[feature, cluster] *= lengths[cluster]
+    return side
+
+
+@njit(nogil=True, cache=True)
+def _halve(members, starts, columns, values, features, seed):  # type: ignore[no-untyped-def]
+    """Put the members in an order whose first half is one cluster: balanced spherical 2-means."""
+    np.random.seed(seed)
+    number = len(members)
+    if number < 3:
+        return
+    first = np.random.randint(number)
+    second = np.random.randint(number - 1)
+    second += second >= first
+    # One centre is enough: a member's side depends on the difference of the two cosines alone.
+    centre = np.zeros(features, dtype=np.float32)
+    _add(centre, members[first], starts, columns, values, np.float32(1.0))
+    _add(centre, members[second], starts, columns, values, np.float32(-1.0))
+    lean = np.empty(number, dtype=np.float32)
+    half = (number + 1) // 2
+    before = -np.inf
+    ranks = np.arange(number)
+    for _ in range(ROUNDS):
+        for position in range(number):
+            total = np.float32(0.0)
+            label = members[position]
+            for entry in range(starts[label], starts[label + 1]):
+                total += values[entry] * centre[columns[entry]]
+            lean[position] = total
+        ranks = np.argsort(-lean)
+        # New centres, and the mean cosine to one's own: the length of each sum is the sum of the cosines.
+        left = np.zeros(features, dtype=np.float32)
+        right = np.zeros(features, dtype=np.float32)
+        for position in range(number):
+            side = left if position < half else right
+            _add(side, members[ranks[position]], starts, columns, values, np.float32(1.0))
+        left_length = np.sqrt(np.sum(left * left))
+        right_length = np.sqrt(np.sum(right * right))
+        now = (left_length + right_length) / number
+        if now - before < GAIN:
+            break
+        before = now
+        centre = left / max(left_length, np.float32(1e-12)) - right / max(right_length, np.float32(1e-12))
+    members[:] = members[ranks]
+
+
+@njit(nogil=True, cache=True)
+def _add(vector, label, starts, columns, values, sign):  # type: ignore[no-untyped-def]
+    for entry in range(starts[label], starts[label + 1]):
+        vector[columns[entry]] += sign * values[entry]

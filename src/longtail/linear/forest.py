@@ -1,0 +1,77 @@
+"""The scorer that all label trees leave behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+
+from longtail.arrays import Floats, Ints
+from longtail.data.dataset import Rows
+from longtail.linear.beam import Forest, search
+from longtail.linear.text import Features
+from longtail.seams import State
+
+
+@dataclass(frozen=True, eq=False)
+class ForestScorer:
+    """Features and trees. Scores are the mean over trees of the product of chances down to the label."""
+
+    features: Features
+    forest: Forest
+    beam: int
+    kind: ClassVar[str] = "forest.v1"
+
+    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        return search(self.forest, self.features.of(rows), k, self.beam)
+
+    def state(self) -> State:
+        words = self.features.state()
+        trees = {field.name: getattr(self.forest, field.name) for field in fields(Forest)}
+        numbers = {name: trees.pop(name) for name in ("labels", "chances")}
+        tensors = {**words.tensors, **{f"forest.{name}": value for name, value in trees.items()}}
+        return State({**words.settings, **numbers, "beam": self.beam}, tensors)
+
+    @classmethod
+    def restore(cls, state: State) -> ForestScorer:
+        names = [field.name for field in fields(Forest) if field.name not in ("labels", "chances")]
+        trees = {name: state.tensors[f"forest.{name}"] for name in names}
+        forest = Forest(**trees, labels=state.settings["labels"], chances=state.settings["chances"])
+        features = Features.restore(state)
+        _check(forest, features.columns)
+        return cls(features, forest, state.settings["beam"])
+
+
+def _check(forest: Forest, columns: int) -> None:
+    """The search trusts its arrays, so arrays that lead outside each other are refused."""
+    nodes, chunks = len(forest.node_leaf), len(forest.chunk_children) - 1
+    ladders = (
+        (forest.node_chunks, nodes + 1, chunks),
+        (forest.chunk_children, chunks + 1, len(forest.child)),
+        (forest.chunk_features, chunks + 1, len(forest.features)),
+        (forest.starts, len(forest.features) + 1, len(forest.weights)),
+    )
+    sound = all(
+        len(steps) == length and steps[0] == 0 and steps[-1] == end and (np.diff(steps) >= 0).all()
+        for steps, length, end in ladders
+    )
+    sound = sound and len(forest.bias) == len(forest.child) and len(forest.which) == len(forest.weights)
+    if sound:
+        owner = np.repeat(np.arange(nodes), np.diff(forest.chunk_children[forest.node_chunks]))
+        leaf = forest.node_leaf[owner] > 0
+        wide = np.repeat(np.diff(forest.chunk_children), np.diff(forest.starts[forest.chunk_features]))
+        sound = (
+            _within(forest.child[leaf], forest.labels)
+            and _within(forest.child[~leaf], nodes)
+            and bool((forest.child[~leaf] > owner[~leaf]).all())  # children come later, so the search ends
+            and _within(forest.features, columns)
+            and bool(((forest.which >= 0) & (forest.which < wide)).all())
+            and _within(forest.roots, nodes)
+        )
+    if not sound:
+        raise ValueError("the arrays of the trees do not fit each other")
+
+
+def _within(numbers: Ints, end: int) -> bool:
+    return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < end)

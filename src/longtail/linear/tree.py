@@ -1,0 +1,165 @@
+"""A tree over labels with a linear classifier for every child, and beam search down it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
+from longtail.linear.solve import fit_chances, fit_children, gather, node_targets
+from longtail.plan import Facts, Plan
+from longtail.progress import stage
+from longtail.threads import in_threads
+
+BLOCK = 64  # children trained side by side
+SURE = 30.0  # a score whose log chance is 0
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the classifiers of a node are trained."""
+
+    cost: float = 1.0  # C: weight of the loss against the length of the weights
+    limit: float = 0.1  # a classifier is done when no dual variable moves more in a pass
+    passes: int = 8
+    cut: float = 0.1  # smaller weights are dropped, the bias is not
+    cut_is_share: bool = False  # `cut` is a share of the classifier's largest weight
+    chances: bool = False  # log loss and relative targets (XReg) rather than squared hinge
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Classifiers of up to BLOCK children of one node, by feature: one walk over a row's features scores them all."""
+
+    level: int
+    parent: int
+    first: int  # first child
+    bias: Floats  # (children,)
+    features: Ints  # sorted
+    starts: Longs  # (features + 1,)
+    children: Ints  # counted from first
+    weights: Floats
+
+
+def fit_tree(rows: Matrix, targets: Matrix, order: Ints, levels: list[Longs], training: Training) -> list[Chunk]:
+    """Train every node on the rows that have a label in it. `order` and `levels` come from `cluster`."""
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    leaves = sparse.csr_array(
+        (targets.data.copy(), place[targets.indices].astype(np.int32), targets.indptr), targets.shape
+    )
+    leaves.sort_indices()
+    plain = (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))
+    chunks: list[Chunk] = []
+    tasks: list[tuple[int, int, int, int, int]] = []  # cost, level, parent, first child, last child
+    held: list[tuple[Matrix, Matrix]] = []  # targets over children (by row) and over parents (by parent)
+    bounds = [*levels, np.arange(len(order) + 1)]
+    for level in range(len(levels)):
+        parents, children = bounds[level], bounds[level + 1]
+        over_parents = _raised(leaves, parents).tocsc()
+        over_children = _raised(leaves, children)
+        held.append((over_children, over_parents))
+        starts = np.searchsorted(children, parents)  # children of a parent stand together
+        for parent in range(len(parents) - 1):
+            size = int(over_parents.indptr[parent + 1] - over_parents.indptr[parent])
+            if starts[parent + 1] - starts[parent] == 1:  # an only child is as likely as its parent
+                chunks.append(_only_child(level, parent, int(starts[parent])))
+                continue
+            for first in range(int(starts[parent]), int(starts[parent + 1]), BLOCK):
+                last = min(first + BLOCK, int(starts[parent + 1]))
+                tasks.append((size * (last - first), level, parent, first, last))
+    tasks.sort(reverse=True)  # the longest first, so that no thread is left with one at the end
+    trained: list[Chunk | None] = [None] * len(tasks)
+
+    with stage("training classifiers", total=len(tasks)) as advance:
+
+        def work(number: int) -> None:
+            _, level, parent, first, last = tasks[number]
+            over_children, over_parents = held[level]
+            mine = slice(over_parents.indptr[parent], over_parents.indptr[parent + 1])
+            members, importance = over_parents.indices[mine].astype(np.int64), over_parents.data[mine]
+            trained[number] = _fit_chunk(
+                plain, rows.shape[1], members, over_children, level, parent, first, last, training, importance
+            )
+            advance(1)
+
+        in_threads(work, range(len(tasks)))
+    return chunks + [chunk for chunk in trained if chunk is not None]
+
+
+def _only_child(level: int, parent: int, child: int) -> Chunk:
+    none = np.zeros(0, dtype=np.int32)
+    sure = np.full(1, SURE, dtype=np.float32)
+    return Chunk(level, parent, child, sure, none, np.zeros(1, np.int64), none, np.zeros(0, np.float32))
+
+
+def _raised(leaves: Matrix, bounds: Longs) -> Matrix:
+    """Targets over the nodes that these bounds cut: the largest target among a node's labels."""
+    node_of = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    columns = node_of[leaves.indices]  # sorted within a row, as the labels are
+    rows = np.repeat(np.arange(leaves.shape[0]), np.diff(leaves.indptr))
+    new = np.ones(len(columns), dtype=bool)
+    new[1:] = (columns[1:] != columns[:-1]) | (rows[1:] != rows[:-1])
+    begin = np.flatnonzero(new)
+    largest = np.maximum.reduceat(leaves.data, begin) if len(begin) else leaves.data
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows[begin], minlength=leaves.shape[0]))])
+    shape = (leaves.shape[0], len(bounds) - 1)
+    return sparse.csr_array((largest, columns[begin].astype(np.int32), starts.astype(np.int64)), shape)
+
+
+def _fit_chunk(
+    plain: tuple[AnyArray, AnyArray, AnyArray],
+    features: int,
+    rows: AnyArray,
+    targets: Matrix,
+    level: int,
+    parent: int,
+    first: int,
+    last: int,
+    training: Training,
+    importance: Floats,
+) -> Chunk:
+    """Train up to BLOCK children of a node on its rows; `importance` is each row's largest target in the node."""
+    place = np.full(features, -1, dtype=np.int32)
+    starts, columns, values, names = gather(rows, *plain, place)
+    told = node_targets(rows, targets.indptr, targets.indices, targets.data, first, last)
+    seed = training.seed + 1_000_003 * level + first
+    ends = (last - first, training.cost, training.limit, training.passes, seed)
+    if training.chances:
+        told[2][:] /= np.repeat(importance, np.diff(told[0]))  # the path's product is then the label's own target
+        weights = fit_chances(*(starts, columns, values, len(names), *told, importance, *ends))
+    else:
+        weights = fit_children(*(starts, columns, values, len(names), *told, *ends))
+    size = np.abs(weights[:-1])
+    least = training.cut * size.max(axis=0, initial=0) if training.cut_is_share else training.cut
+    kept = sparse.csr_array(np.where(size >= least, weights[:-1], 0)[np.argsort(names)])
+    held = np.flatnonzero(np.diff(kept.indptr))
+    bounds = np.concatenate([kept.indptr[held], [kept.nnz]]).astype(np.int64)
+    return Chunk(
+        level=level,
+        parent=parent,
+        first=first,
+        bias=weights[-1].copy(),
+        features=np.sort(names)[held],
+        starts=bounds,
+        children=kept.indices.astype(np.int32),
+        weights=kept.data.astype(np.float32),
+    )
+
+
+def plan_trees(facts: Facts, trees: int, leaf: int, passes: int, beam: int) -> Plan:
+    """Memory and time of label trees; the leaves cost most of both."""
+    kept = 2.2 * trees * facts.mean_terms  # weights that are left after the cut
+    work = trees * passes * facts.positives * facts.terms_per_row * min(leaf, facts.labels)
+    rows, groups, weights = 24 * facts.row_terms, 36 * facts.mean_terms, 12 * kept
+    visit = facts.reading_seconds / max(facts.rows, 1) + trees * beam * 4e-7 * facts.terms_per_row
+    return Plan(
+        train_bytes=int(110 * facts.terms + rows + groups + weights),
+        model_bytes=int(20 * facts.terms + 10 * kept + 60 * facts.labels),
+        train_seconds=facts.reading_seconds + 6e-10 * work + 0.5,
+        predict_seconds=1000 * (1e-4 + visit),
+        steps=(("word counts", int(rows)), ("label groups", int(groups)), ("weights", int(weights))),
+    )

@@ -1,0 +1,102 @@
+"""The solvers against scipy's minimisers in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy import sparse
+from scipy.optimize import minimize
+
+from longtail.linear.solve import _chance, fit_chances, fit_children, gather, node_targets
+
+
+def problem(seed: int, rows: int = 120, features: int = 30, children: int = 7) -> tuple[sparse.csr_array, np.ndarray]:
+    """Random rows and targets, hard and soft; the last row is empty and has no target."""
+    chance = np.random.default_rng(seed)
+    inputs = sparse.random_array((rows, features), density=0.2, rng=chance, format="csr", dtype=np.float32)
+    targets = (chance.random((rows, children)) < 0.2).astype(np.float32)
+    targets[chance.random((rows, children)) < 0.1] = 0.4
+    targets[-1] = 0
+    return inputs, targets
+
+
+def told(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    csr = sparse.csr_array(targets)
+    return csr.indptr.astype(np.int64), csr.indices.astype(np.int32).copy(), csr.data.copy()
+
+
+@pytest.mark.parametrize("children", [1, 2, 17])
+@pytest.mark.parametrize("cost", [0.3, 1.0])
+def test_squared_hinge_reaches_the_minimum(children: int, cost: float) -> None:
+    inputs, targets = problem(children, children=children)
+    starts = inputs.indptr.astype(np.int64)
+    weights = fit_children(starts, inputs.indices, inputs.data, 30, *told(targets), children, cost, 1e-6, 5000, 1)
+    design = np.c_[inputs.toarray(), np.ones(len(targets))].astype(np.float64)
+    for child in range(children):
+        yes = targets[:, child].astype(np.float64)
+
+        def loss(w: np.ndarray, yes: np.ndarray = yes) -> tuple[float, np.ndarray]:
+            score = design @ w
+            up, down = np.maximum(0, 1 - score), np.maximum(0, 1 + score)
+            value = 0.5 * w @ w + cost * (yes * up**2 + (1 - yes) * down**2).sum()
+            return value, w + cost * design.T @ (-2 * yes * up + 2 * (1 - yes) * down)
+
+        best = minimize(loss, np.zeros(31), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10})
+        assert np.abs(weights[:, child] - best.x).max() < 1e-4
+
+
+@pytest.mark.parametrize("children", [1, 7, 17])
+@pytest.mark.parametrize("cost", [1.0, 10.0])
+def test_log_loss_reaches_the_minimum(children: int, cost: float) -> None:
+    inputs, targets = problem(children, children=children)
+    importance = np.random.default_rng(3).uniform(0.2, 1, len(targets)).astype(np.float32)
+    starts = inputs.indptr.astype(np.int64)
+    weights = fit_chances(
+        starts, inputs.indices, inputs.data, 30, *told(targets), importance, children, cost, 1e-7, 5000, 1
+    )
+    design = np.c_[inputs.toarray(), np.ones(len(targets))].astype(np.float64)
+    for child in range(children):
+        yes = targets[:, child].astype(np.float64)
+
+        def loss(w: np.ndarray, yes: np.ndarray = yes) -> tuple[float, np.ndarray]:
+            score = design @ w
+            value = 0.5 * w @ w + cost * (importance * (np.logaddexp(0, score) - yes * score)).sum()
+            return value, w + cost * design.T @ (importance * (1 / (1 + np.exp(-score)) - yes))
+
+        best = minimize(loss, np.zeros(31), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10})
+        assert np.abs(weights[:, child] - best.x).max() < 1e-4
+
+
+def test_a_soft_target_of_one_is_a_yes_and_siblings_do_not_meet() -> None:
+    """A child trained alone gets the weights it gets beside others, up to the tolerance of the passes."""
+    inputs, targets = problem(5, children=20)
+    starts = inputs.indptr.astype(np.int64)
+    together = fit_children(starts, inputs.indices, inputs.data, 30, *told(targets), 20, 1.0, 1e-6, 5000, 1)
+    for child in (0, 19):
+        mine = told(targets[:, child : child + 1])
+        alone = fit_children(starts, inputs.indices, inputs.data, 30, *mine, 1, 1.0, 1e-6, 5000, 2)
+        assert np.abs(alone[:, 0] - together[:, child]).max() < 1e-4
+
+
+def test_the_fast_logistic_is_good_to_float32() -> None:
+    fast = njit(lambda value: _chance(np.float32(value)))
+    for value in np.linspace(-15, 15, 301):
+        assert abs(fast(value) - 1 / (1 + np.exp(-value))) < 3e-7
+
+
+def test_rows_and_targets_of_a_node() -> None:
+    inputs = sparse.csr_array(np.array([[0, 2, 0, 1], [3, 0, 0, 0], [0, 4, 0, 0], [0, 0, 0, 0]], dtype=np.float32))
+    place = np.full(4, -1, dtype=np.int32)
+    starts, columns, values, names = gather(
+        np.array([0, 2, 3]), inputs.indptr.astype(np.int64), inputs.indices.astype(np.int32), inputs.data, place
+    )
+    assert (starts.tolist(), columns.tolist(), values.tolist()) == ([0, 2, 3, 3], [0, 1, 0], [2, 1, 4])
+    assert names.tolist() == [1, 3]
+    assert (place == -1).all()
+    targets = sparse.csr_array(np.array([[1, 0.5, 0, 1], [0, 0, 1, 0], [0, 0.3, 1, 0]], dtype=np.float32))
+    indptr, indices = targets.indptr.astype(np.int64), targets.indices.astype(np.int32)
+    own = node_targets(np.array([0, 1, 2]), indptr, indices, targets.data, 1, 3)
+    assert own[0].tolist() == [0, 1, 2, 4]
+    assert own[1].tolist() == [0, 1, 0, 1]
+    assert own[2] == pytest.approx([0.5, 1, 0.3, 1])

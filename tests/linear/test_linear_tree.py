@@ -1,0 +1,147 @@
+"""Label trees: groups, targets of nodes, and the search against one that looks at everything."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from longtail.data import Corpus
+from longtail.linear.beam import Forest, make_forest, search
+from longtail.linear.cluster import companions, halve, label_vectors, merged, spread
+from longtail.linear.forest import ForestScorer
+from longtail.linear.text import Features, unit_rows
+from longtail.linear.tree import Chunk, Training, _raised, fit_tree
+
+
+def clouds(groups: int, each: int, seed: int = 0) -> sparse.csr_array:
+    """Vectors in groups that share features with their own group only."""
+    chance = np.random.default_rng(seed)
+    dense = np.zeros((groups * each, groups * 5), dtype=np.float32)
+    for row in range(groups * each):
+        group = row % groups
+        dense[row, group * 5 : group * 5 + 5] = chance.random(5) + 0.1
+    return unit_rows(sparse.csr_array(dense))
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3, 5, 8, 33, 100])
+def test_halves_are_balanced_and_keep_every_label(labels: int) -> None:
+    order, levels = halve(clouds(4, 25)[:labels], leaf=3, seed=1)
+    assert sorted(order.tolist()) == list(range(labels))
+    for bounds in levels:
+        sizes = np.diff(bounds)
+        assert bounds[0] == 0 and bounds[-1] == labels
+        assert sizes.max() - sizes.min() <= 1
+    assert np.diff(levels[-1]).max() <= 3
+    for upper, lower in pairwise(levels):
+        assert set(upper.tolist()) <= set(lower.tolist())
+
+
+def test_halves_keep_alike_labels_together() -> None:
+    order, levels = halve(clouds(2, 16), leaf=16, seed=0)
+    assert len(levels) == 2
+    assert len({label % 2 for label in order[:16].tolist()}) == 1
+
+
+def test_merged_levels_reach_further() -> None:
+    _, levels = halve(clouds(4, 25), leaf=3, seed=0)
+    assert [len(bounds) - 1 for bounds in levels] == [1, 2, 4, 8, 16, 32, 64]
+    assert [len(bounds) - 1 for bounds in merged(levels, 2)] == [1, 2, 4, 8, 16, 32, 64]
+    assert [len(bounds) - 1 for bounds in merged(levels, 8)] == [1, 8, 64]
+    assert [len(bounds) - 1 for bounds in merged(levels, 16)] == [1, 4, 64]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_clusters_keep_every_label_and_find_the_groups(depth: int) -> None:
+    order, levels = spread(clouds(4, 25), branches=8, depth=depth, seed=0)
+    assert sorted(order.tolist()) == list(range(100))
+    assert len(levels) == depth + 1
+    for begin, end in pairwise(levels[1]):
+        assert len({label % 4 for label in order[begin:end].tolist()}) == 1  # no cluster mixes two groups
+
+
+def test_companions_leave_the_label_itself_out() -> None:
+    targets = sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], dtype=np.float32))
+    found = companions(targets).toarray()
+    assert (np.diag(found) == 0).all()
+    assert found[1] == pytest.approx(np.array([2, 0, 1]) / np.sqrt(5))
+
+
+def test_a_node_has_the_largest_target_of_its_labels() -> None:
+    dense = np.array([[1, 0.2, 0, 0], [0, 0.3, 0.7, 0.1], [0, 0, 0, 0]], dtype=np.float32)
+    nodes = _raised(sparse.csr_array(dense), np.array([0, 2, 3, 4])).toarray()
+    assert nodes == pytest.approx(np.array([[1, 0, 0], [0.3, 0.7, 0.1], [0, 0, 0]]))
+
+
+def trained(
+    tiny: Corpus, chances: bool
+) -> tuple[Features, sparse.csr_array, list[Chunk], list[np.ndarray], np.ndarray]:
+    features, rows = Features.learn(tiny.train)
+    order, levels = halve(label_vectors(tiny.train.targets, rows), leaf=3, seed=0)
+    training = Training(cut=0.0, chances=chances)
+    return features, rows, fit_tree(rows, tiny.train.targets, order, levels, training), levels, order
+
+
+@pytest.mark.parametrize("chances", [False, True])
+def test_a_wide_beam_finds_what_a_look_at_everything_finds(tiny: Corpus, chances: bool) -> None:
+    features, _, chunks, levels, order = trained(tiny, chances)
+    test = features.of(tiny.test.rows)
+    forest = make_forest([(chunks, levels, order)], chances)
+    labels, scores = search(forest, test, k=10, beam=50)
+    # Every path, one node at a time, in float64.
+    dense = test.toarray().astype(np.float64)
+    bounds = [*levels, np.arange(11)]
+    logs = [np.zeros((len(dense), 1))]
+    for level in range(len(levels)):
+        below = np.full((len(dense), len(bounds[level + 1]) - 1), np.nan)
+        for chunk in chunks:
+            if chunk.level == level:
+                weights = np.zeros((dense.shape[1], len(chunk.bias)))
+                for place, feature in enumerate(chunk.features):
+                    for entry in range(chunk.starts[place], chunk.starts[place + 1]):
+                        weights[feature, chunk.children[entry]] = chunk.weights[entry]
+                score = dense @ weights + chunk.bias
+                log = -np.logaddexp(0, -score) if chances else -(np.maximum(0, 1 - score) ** 2)
+                span = slice(chunk.first, chunk.first + len(chunk.bias))
+                below[:, span] = logs[-1][:, [chunk.parent]] + log
+        logs.append(below)
+    assert not np.isnan(logs[-1]).any()
+    expected = np.empty((len(dense), 10))
+    expected[:, order] = np.exp(logs[-1])
+    found = np.take_along_axis(expected, labels, axis=1)
+    assert scores == pytest.approx(found, rel=1e-4, abs=1e-7)
+    assert scores == pytest.approx(np.sort(expected, axis=1)[:, ::-1], rel=1e-4, abs=1e-7)
+
+
+def test_training_does_not_depend_on_threads(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("LONGTAIL_THREADS", threads)
+        _, _, chunks, levels, order = trained(tiny, False)
+        found.append(make_forest([(chunks, levels, order)]))
+    for field in fields(Forest):
+        assert np.array_equal(getattr(found[0], field.name), getattr(found[1], field.name))
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("child", 0, 99),
+        ("child", -1, -1),
+        ("features", 0, 10**6),
+        ("which", 0, 50),
+        ("starts", 1, 10**6),
+        ("roots", 0, 9999),
+    ],
+)
+def test_trees_whose_arrays_lead_outside_are_refused(tiny: Corpus, name: str, place: int, value: int) -> None:
+    features, _, chunks, levels, order = trained(tiny, False)
+    scorer = ForestScorer(features, make_forest([(chunks, levels, order)]), 10)
+    assert ForestScorer.restore(scorer.state()).beam == 10
+    bent = getattr(scorer.forest, name).copy()
+    bent[place] = value
+    with pytest.raises(ValueError, match="do not fit"):
+        ForestScorer.restore(replace(scorer, forest=replace(scorer.forest, **{name: bent})).state())
