@@ -229,7 +229,7 @@ def test_stopped_in_the_middle_of_work(what: signal.Signals, code: int, command:
     terminal.process.send_signal(what)
     begin = time.monotonic()
     assert terminal.end() == code
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 25  # the work itself lasts 30 s
     assert b"Traceback" not in terminal.seen
     assert terminal.seen.count(HIDE) == terminal.seen.count(SHOW) == 1
     if what == signal.SIGINT:

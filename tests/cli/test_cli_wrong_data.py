@@ -193,7 +193,7 @@ def test_places_that_cannot_be_written_are_refused_before_training(what: str, da
     Path("file").write_text("mine")
     Path("folder").mkdir()
     if what == "file":
-        problem = "file/x: cannot be written, because"
+        problem = "file is not a folder; give another path"
         assert problem in call("train", data, "centroid", "--out", "file/x").error
         assert problem in call("compare", data, "centroid", "--report", "file/x").error
         assert problem in call("predict", model, "--out", "file/x", stdin="apple").error
