@@ -13,8 +13,12 @@ from longtail.grammar import Part, Setting, literal
 
 LEARNERS = {
     "bm25": "longtail.learners.bm25:Bm25",
+    "bonsai": "longtail.learners.bonsai:Bonsai",
     "centroid": "longtail.learners.centroid:Centroid",
+    "dismec": "longtail.learners.dismec:Dismec",
     "knn": "longtail.learners.knn:Knn",
+    "parabel": "longtail.learners.parabel:Parabel",
+    "xreg": "longtail.learners.xreg:Xreg",
 }
 TAIL_METHODS = {
     "rerank": "longtail.tail.rerank:Rerank",
