@@ -22,6 +22,7 @@ LEARNERS = {
 }
 TAIL_METHODS = {
     "rerank": "longtail.tail.rerank:Rerank",
+    "taug": "longtail.tail.taug:Taug",
 }
 
 

@@ -1,0 +1,278 @@
+"""Head and tail labels learned apart, the tail from more rows."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import Bools, Floats, Ints, Longs
+from longtail.data.dataset import Dataset, Rows
+from longtail.data.labels import LabelSet
+from longtail.errors import RecipeError
+from longtail.linear.noise import noisy_features, noisy_texts
+from longtail.linear.scale import Scale
+from longtail.plan import Facts, Plan
+from longtail.predictions import CANDIDATES, Predictions, ranked
+from longtail.progress import stage
+from longtail.seams import Learner, Scorer, State, TailMethod
+
+SCALE_ROWS = 2000  # held-out rows that a side's two weights are learned from
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What was learned about the head labels, or about the tail labels."""
+
+    scorer: Scorer  # over this side's labels only
+    labels: Longs  # (side's labels,) their rows in the whole label set, rising
+    scale: Scale
+
+    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        """The side's best labels by their rows in the whole label set, and their chances."""
+        found, scores = self.scorer.top(rows, min(k, len(self.labels)))
+        return np.where(found >= 0, self.labels[found], -1).astype(np.int32), self.scale.of(scores)
+
+
+@dataclass(frozen=True, eq=False)
+class TaugScorer:
+    """The sides' answers in one ranking. Scores lie in (0, 1): chances of being right."""
+
+    sides: dict[str, Side]  # "head" and "tail", or the one that has labels to learn
+    kind: ClassVar[str] = "taug.v1"
+
+    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        # More than k of each side, so that rounding at place k cannot change what stands before it.
+        found = [side.top(rows, max(k, CANDIDATES)) for side in self.sides.values()]
+        found.append((np.full((len(rows), k), -1, np.int32), np.zeros((len(rows), k), np.float32)))
+        labels, chances = ranked(*(np.concatenate(part, axis=1) for part in zip(*found, strict=True)))
+        return labels[:, :k], chances[:, :k]
+
+    def state(self) -> State:
+        return State(
+            {name: {"slope": side.scale.slope, "offset": side.scale.offset} for name, side in self.sides.items()},
+            {f"{name}.labels": side.labels for name, side in self.sides.items()},
+            {name: side.scorer for name, side in self.sides.items()},
+        )
+
+    @classmethod
+    def restore(cls, state: State) -> TaugScorer:
+        return cls(
+            {
+                name: Side(state.parts[name], state.tensors[f"{name}.labels"], Scale(**scale))
+                for name, scale in state.settings.items()
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Taug:
+    """Learn the frequent and the rare labels apart, and the rare ones from noisy copies of their rows too.
+
+    The head is the share of the labels with most training rows (of equals, the earlier ones); the learner is fitted
+    on the rows that have a head label, knowing only head labels, and again on the rows that have a tail label,
+    knowing only tail labels. Each tail row gets copies: on texts, words are dropped and trade places; on features,
+    values. A learner that counts words does not see places, so on texts `swap` matters only to one that reads order.
+
+    The paper does not say how the two answers become one. The tail's model has never seen a row without a tail
+    label, so its scores are too high for such rows and cannot stand beside the head's as they are. Here both models
+    answer for rows of valid, all of them, and each side gets its own logistic curve from the log of the score to the
+    chance that the label is right; the ranking is by that chance. Without valid rows, a side's scores are multiplied
+    by the share of training rows that it saw.
+
+    Controls: `copies=0` decouples only; `swap=0` only drops; `keep=1` only swaps; `head_share=0` only adds copies, and
+    `head_share=1` leaves the learner as it was.
+
+    Paper: Wei et al., RankNet + TAUG (2021), section 3.3.
+    Needs: nothing; goes on every learner.
+    Costs: 1 + copies times the rows and the training time of the tail, two predictions instead of one. Head and tail
+    are fitted one after the other, or with `parallel` at once, in the memory of both.
+    Prefer instead: `rerank`, where only the ranking has to move to the tail; it costs nothing and often does more.
+    Example: longtail compare wordnet "knn" "knn + taug(copies=0)" "knn + taug"
+    """
+
+    head_share: float = 0.1  # tau: share of the labels that are head
+    copies: int = 4  # n_aug: noisy copies of each tail row
+    keep: float = 0.8  # rho: chance that a word or value stays; the paper does not give its own
+    swap: float = 0.2  # share of the words or values that trade places, one pair at the least where above 0
+    seed: int = 0
+    parallel: bool = False  # fit head and tail at once
+
+    summary: ClassVar[str] = "head and tail labels learned apart, the tail with noisy copies of its rows"
+    needs: ClassVar[frozenset[str]] = frozenset()
+    data_needs: ClassVar[frozenset[str]] = frozenset()
+    scorer: ClassVar[type[Scorer]] = TaugScorer
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.head_share <= 1:
+            raise RecipeError(f"setting 'head_share' of taug lies between 0 and 1, got {self.head_share:g}")
+        if self.copies < 0:
+            raise RecipeError(f"setting 'copies' of taug is at least 0, got {self.copies}")
+        if not 0 < self.keep <= 1:
+            raise RecipeError(f"setting 'keep' of taug is above 0 and at most 1, got {self.keep:g}")
+        if not 0 <= self.swap <= 1:
+            raise RecipeError(f"setting 'swap' of taug lies between 0 and 1, got {self.swap:g}")
+        if self.seed < 0:
+            raise RecipeError(f"setting 'seed' of taug is at least 0, got {self.seed}")
+
+    def wrap(self, learner: Learner) -> Learner:
+        return cast(Learner, Decoupled(learner, self))  # what it offers depends on the learner, not on the class
+
+    def head(self, labels: LabelSet) -> Bools:
+        """Which labels are head: (labels,)."""
+        number = int(self.head_share * len(labels) + 1e-9)  # 0.29 x 100 is a little below 29 in floating point
+        chosen = np.zeros(len(labels), dtype=np.bool_)
+        chosen[np.argsort(-labels.counts, kind="stable")[:number]] = True
+        return chosen
+
+    def with_copies(self, data: Dataset) -> Dataset:
+        """The rows and their noisy copies, which keep the targets."""
+        chance = np.random.default_rng(self.seed)
+        texts: list[str] = []
+        features = []
+        for _ in range(self.copies):
+            if data.texts is not None:
+                texts += noisy_texts(data.texts, self.keep, self.swap, chance)
+            if data.features is not None:
+                features.append(noisy_features(data.features, self.keep, self.swap, chance))
+        if not self.copies:
+            return data
+        return data.with_rows(
+            texts=None if data.texts is None else texts,
+            features=None if data.features is None else sparse.vstack(features, format="csr"),
+            targets=sparse.vstack([data.targets] * self.copies, format="csr"),
+            origin="taug",
+        )
+
+
+@dataclass(frozen=True)
+class Decoupled:
+    """A learner fitted twice: on the head labels and on the tail labels."""
+
+    learner: Learner
+    method: Taug
+
+    summary: ClassVar[str] = Taug.summary
+    scorer: ClassVar[type[Scorer]] = TaugScorer
+
+    @property
+    def offers(self) -> frozenset[str]:
+        return self.learner.offers
+
+    @property
+    def data_needs(self) -> frozenset[str]:
+        return self.learner.data_needs
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> TaugScorer:
+        head = self.method.head(train.labels)
+        labels = {"head": np.flatnonzero(head), "tail": np.flatnonzero(~head)}
+        # A learner that reads label texts answers for labels without a row too; others have nothing to say of them.
+        zero_shot = "label_texts" in self.learner.data_needs
+        names = [
+            name
+            for name, own in labels.items()
+            if len(own) and (zero_shot or np.isin(own, train.targets.indices).any())
+        ]
+
+        def fit(name: str) -> Side:
+            with stage(f"learning {name} labels"):
+                return self._fit_side(name, labels[name], train, valid, parts)
+
+        if not self.method.parallel:
+            return TaugScorer({name: fit(name) for name in names})
+        with ThreadPoolExecutor(2) as pool:  # a copied context each, so that the stages inside are heard
+            sides = [pool.submit(copy_context().run, fit, name) for name in names]
+            return TaugScorer({name: side.result() for name, side in zip(names, sides, strict=True)})
+
+    def _fit_side(self, name: str, own: Longs, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Side:
+        labels = some_labels(train.labels, own)
+        rows = restricted(train, own, labels)
+        rows = rows.take(np.flatnonzero(np.diff(rows.targets.indptr)))
+        share = max(len(rows), 1) / len(train)
+        if name == "tail":
+            with stage("copying tail rows"):
+                rows = self.method.with_copies(rows)
+        held_out = restricted(valid, own, labels)
+        scorer = self.learner.fit(rows, held_out, parts)
+        with stage("learning the scale of the scores"):
+            return Side(scorer, own, scale_of(scorer, held_out, share))
+
+    def plan(self, facts: Facts) -> Plan:
+        sides = facts_of_sides(facts, self.method)
+        head, tail = (self.learner.plan(side) for side in sides)
+        # A copy holds its words again, or, of features, a value and a column for each.
+        copied = self.method.copies / (1 + self.method.copies) * sides[1].rows
+        copies = int(
+            copied * (60 + (facts.characters / max(facts.rows, 1) or 8 * facts.terms_per_row) * self.method.keep)
+        )
+        after = copies + tail.train_bytes
+        return Plan(
+            train_bytes=head.train_bytes + after
+            if self.method.parallel
+            else max(head.train_bytes, head.model_bytes + after),
+            model_bytes=head.model_bytes + tail.model_bytes,
+            train_seconds=head.train_seconds + tail.train_seconds,
+            predict_seconds=head.predict_seconds + tail.predict_seconds,
+            steps=(
+                *((f"{name} of head", size) for name, size in head.steps),
+                ("copies of tail rows", copies),
+                *((f"{name} of tail", size) for name, size in tail.steps),
+            ),
+        )
+
+
+def some_labels(labels: LabelSet, own: Longs) -> LabelSet:
+    """Only these labels, in their order, with the counts they have."""
+    return replace(
+        labels,
+        ids=tuple([labels.ids[row] for row in own]),
+        texts=tuple([labels.texts[row] for row in own]),
+        counts=labels.counts[own],
+        features=None if labels.features is None else labels.features[own],
+    )
+
+
+def restricted(data: Dataset, own: Longs, labels: LabelSet) -> Dataset:
+    """The same rows, knowing only these labels."""
+    excluded = None if data.excluded is None else data.excluded[:, own]
+    return replace(data, labels=labels, targets=data.targets[:, own], excluded=excluded)
+
+
+def scale_of(scorer: Scorer, held_out: Dataset, share: float) -> Scale:
+    """How a side's scores become chances, learned from its candidates for held-out rows."""
+    rows = np.linspace(0, len(held_out) - 1, min(len(held_out), SCALE_ROWS)).astype(np.int64)
+    sample = held_out.take(np.unique(rows))
+    found = Predictions(sample.labels, *scorer.top(sample.rows, min(CANDIDATES, len(sample.labels))))
+    found = found.without(sample.excluded)
+    filled = found.indices >= 0
+    return Scale.fit(found.scores[filled], found.hits(sample.targets)[filled], share)
+
+
+def facts_of_sides(facts: Facts, method: Taug) -> tuple[Facts, Facts]:
+    """Sizes of the head and of the tail, on the assumption that the n-th label has 1/n of the first one's rows."""
+    number = int(method.head_share * facts.labels + 1e-9)
+    counts = facts.positives / np.arange(1, facts.labels + 1) / max((1 / np.arange(1, facts.labels + 1)).sum(), 1)
+    growth = np.log(max(facts.terms / max(facts.terms_per_row, 1), 1)) / np.log(max(facts.rows, 2))
+    words = counts**growth  # different words of a label's rows, up to a factor
+    sides = []
+    for part, copies in ((slice(0, number), 0), (slice(number, None), method.copies)):
+        positives = counts[part].sum()
+        rows = facts.rows * -np.expm1(-positives / max(facts.rows, 1))  # those with at least one of the labels
+        length = (1 + copies * method.keep) / (1 + copies)  # of a row, copies and originals together
+        sides.append(
+            replace(
+                facts,
+                rows=int(rows * (1 + copies)),
+                labels=len(counts[part]),
+                positives=int(positives * (1 + copies)),
+                terms_per_row=facts.terms_per_row * length,
+                shared_terms=facts.shared_terms * length**2,
+                mean_terms=int(facts.mean_terms * words[part].sum() / max(words.sum(), 1e-9)) + 1,
+                characters=int(facts.characters * rows / max(facts.rows, 1) * (1 + copies) * length),
+            )
+        )
+    return sides[0], sides[1]

@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from longtail.catalogue import LEARNERS
+from longtail.data import Corpus, Dataset, LabelSet
+from longtail.errors import RecipeError
+from longtail.linear.noise import noisy_features, noisy_texts
+from longtail.linear.scale import LEAST_SLOPE, Scale
+from longtail.plan import Facts
+from longtail.predictions import Predictions
+from longtail.progress import listening
+from longtail.recipe import Recipe
+from longtail.store import load
+from longtail.tail.taug import Decoupled, Side, Taug, TaugScorer, facts_of_sides, restricted, some_labels
+
+
+def toy(wanted: list[list[int]], labels: int, texts: list[str] | None = None) -> Dataset:
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in wanted])])
+    targets = sparse.csr_array(
+        (np.ones(starts[-1], np.float32), np.array([label for row in wanted for label in row], np.int32), starts),
+        (len(wanted), labels),
+    )
+    names = LabelSet(ids=tuple(f"L{row}" for row in range(labels)))
+    words = texts or [" ".join(f"word{label}" for label in row) or "nothing" for row in wanted]
+    data = Dataset(labels=names, targets=targets, ids=tuple(map(str, range(len(wanted)))), texts=words)
+    return data.over(names.counted(targets))
+
+
+def sides_of(recipe: str, data: Dataset, valid: Dataset | None = None) -> dict[str, Side]:
+    scorer = Recipe.parse(recipe).fit(data, data.take([]) if valid is None else valid).scorer
+    assert isinstance(scorer, TaugScorer)
+    return scorer.sides
+
+
+# --- the split ---
+
+
+@pytest.mark.parametrize(
+    ("share", "head"),
+    [(0, []), (0.2, [3]), (0.4, [1, 3]), (0.5, [1, 3]), (0.6, [0, 1, 3]), (0.8, [0, 1, 2, 3]), (1, [0, 1, 2, 3, 4])],
+)
+def test_the_head_is_the_floor_of_the_share_and_equals_stand_in_order(share: float, head: list[int]) -> None:
+    labels = LabelSet(ids=tuple("abcde"), counts=np.array([2, 5, 2, 9, 2]))
+    assert np.flatnonzero(Taug(head_share=share).head(labels)).tolist() == head
+
+
+def test_the_floor_does_not_stumble_over_floating_point() -> None:
+    labels = LabelSet(ids=tuple(map(str, range(100))))
+    for hundredths in range(101):
+        assert Taug(head_share=hundredths / 100).head(labels).sum() == hundredths
+
+
+def test_a_row_with_head_and_tail_labels_is_in_both_parts_with_its_own_targets() -> None:
+    data = toy([[0], [0, 2], [1], [0, 1]], labels=3)  # counts 3, 2, 1
+    sides = sides_of("knn + taug(head_share=0.34, copies=0)", data)
+    assert sides["head"].labels.tolist() == [0]
+    assert sides["tail"].labels.tolist() == [1, 2]
+    # knn keeps its training rows, so its targets show what each side was given.
+    assert sides["head"].scorer.targets.todense().tolist() == [[1], [1], [1]]  # rows 0, 1, 3
+    assert sides["tail"].scorer.targets.todense().tolist() == [[0, 1], [1, 0], [1, 0]]  # rows 1, 2, 3
+
+
+def test_parts_keep_counts_and_excluded_pairs() -> None:
+    data = toy([[0], [0, 2], [1]], labels=3)
+    banned = sparse.csr_array(np.array([[0, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=bool))
+    data = Dataset(labels=data.labels, targets=data.targets, ids=data.ids, texts=data.texts, excluded=banned)
+    own = np.array([0, 2])
+    labels = some_labels(data.labels, own)
+    part = restricted(data, own, labels)
+    assert (labels.ids, labels.counts.tolist(), labels.train_rows) == (("L0", "L2"), [2, 1], 3)
+    assert part.excluded is not None
+    assert part.excluded.todense().tolist() == [[False, False], [False, False], [True, True]]
+    assert part.texts == data.texts
+
+
+# --- the copies ---
+
+texts = st.lists(st.lists(st.sampled_from(["a", "b", "c,", "d"]), max_size=8).map(" ".join), max_size=6)
+rates = st.sampled_from([0.0, 0.1, 0.5, 1.0])
+
+
+@given(texts, st.sampled_from([1e-6, 0.3, 0.9, 1.0]), rates, st.integers(0, 9))
+def test_copies_hold_only_words_of_their_row_and_at_least_one(
+    rows: list[str], keep: float, swap: float, seed: int
+) -> None:
+    copies = noisy_texts(rows, keep, swap, np.random.default_rng(seed))
+    assert len(copies) == len(rows)
+    for row, copy in zip(rows, copies, strict=True):
+        assert Counter(copy.split()) <= Counter(row.split())
+        assert bool(copy) == bool(row)
+        if keep == 1:
+            assert Counter(copy.split()) == Counter(row.split())
+        if keep == 1 and swap == 0:
+            assert copy == row
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1e-6, 0.5, 1.0]), rates)
+def test_feature_copies_keep_columns_and_values(seed: int, keep: float, swap: float) -> None:
+    chance = np.random.default_rng(seed)
+    features = sparse.random_array((5, 7), density=0.5, rng=chance, dtype=np.float32, format="csr")
+    copy = noisy_features(features, keep, swap, chance)
+    for row in range(5):
+        old, new = features[[row]], copy[[row]]
+        assert set(new.indices) <= set(old.indices)
+        assert (new.nnz > 0) == (old.nnz > 0)
+        assert Counter(new.data.tolist()) <= Counter(old.data.tolist())
+        if keep == 1:
+            assert sorted(new.data) == sorted(old.data)
+            assert new.indices.tolist() == old.indices.tolist()
+
+
+def test_one_pair_is_swapped_at_the_least_and_about_the_share_is_kept() -> None:
+    chance = np.random.default_rng(0)
+    assert noisy_texts(["a b"] * 20, 1, 1e-9, chance) == ["b a"] * 20
+    assert noisy_texts(["alone", ""], 0.5, 1, chance) == ["alone", ""]
+    long = " ".join(map(str, range(10_000)))
+    (dropped,) = noisy_texts([long], 0.7, 0, chance)
+    assert len(dropped.split()) == pytest.approx(7000, abs=200)
+    assert [int(word) for word in dropped.split()] == sorted(map(int, dropped.split()))  # dropping moves nothing
+    (swapped,) = noisy_texts([long], 1, 0.2, chance)
+    moved = sum(int(word) != place for place, word in enumerate(swapped.split()))
+    assert moved == pytest.approx(2000 * 0.9, abs=100)  # some places are drawn twice
+
+
+def test_the_copies_of_a_row_stand_apart_from_blocks_of_rows() -> None:
+    """More rows than are held as words at a time: every copy still is of its own row."""
+    rows = [f"row{number} of many" for number in range(3000)]
+    copies = noisy_texts(rows, 0.9, 0.5, np.random.default_rng(1))
+    assert all(set(copy.split()) <= set(row.split()) for row, copy in zip(rows, copies, strict=True))
+
+
+def test_copies_are_marked_keep_targets_and_follow_the_seed(tiny: Corpus, numbers: Corpus) -> None:
+    for data in (tiny.train, numbers.train):
+        more = Taug(copies=3).with_copies(data)
+        rows = len(data)
+        assert len(more) == 4 * rows
+        assert more.origins is not None
+        assert [more.origin_names[origin] for origin in more.origins[[0, rows - 1, rows, -1]]] == [
+            "given",
+            "given",
+            "taug",
+            "taug",
+        ]
+        for copy in range(4):
+            part = more.targets[copy * rows : (copy + 1) * rows]
+            assert (part != data.targets).nnz == 0
+        assert np.array_equal(more.labels.counts, data.labels.counts)
+        again, other = Taug(copies=3).with_copies(data), Taug(copies=3, seed=1).with_copies(data)
+        if data.texts is not None:
+            assert again.texts == more.texts
+            assert other.texts != more.texts
+        else:
+            assert (again.features != more.features).nnz == 0
+            assert (other.features != more.features).nnz > 0
+    assert Taug(copies=0).with_copies(tiny.train) is tiny.train
+
+
+def test_rows_with_texts_and_features_get_copies_of_both(tiny: Corpus, numbers: Corpus) -> None:
+    train = tiny.train
+    both = Dataset(
+        labels=train.labels,
+        targets=train.targets,
+        ids=train.ids,
+        texts=train.texts,
+        features=numbers.train.features,
+    )
+    more = Taug(copies=2).with_copies(both)
+    assert more.texts is not None and more.features is not None
+    assert len(more.texts) == more.features.shape[0] == 3 * len(train)
+
+
+def test_only_the_tail_gets_copies() -> None:
+    data = toy([[0], [0, 2], [1], [0, 1]], labels=3)
+    sides = sides_of("knn + taug(head_share=0.34, copies=2)", data)
+    assert sides["head"].scorer.targets.shape == (3, 1)
+    assert sides["tail"].scorer.targets.shape == (9, 2)
+
+
+# --- one scale ---
+
+
+def drawn(slope: float, offset: float, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, and hits whose log odds are slope x ln score + offset."""
+    chance = np.random.default_rng(seed)
+    scores = chance.uniform(0.01, 1, rows).astype(np.float32)
+    odds = np.exp(slope * np.log(scores) + offset)
+    return scores, chance.random(rows) < odds / (1 + odds)
+
+
+def test_an_inflated_side_comes_back() -> None:
+    honest, right = drawn(1.5, 0.5, 40_000, seed=0)
+    _, other = drawn(1.5, 0.5, 40_000, seed=1)
+    inflated = honest**0.25 * np.float32(3)  # the same order, all of it far too high
+    first, second = Scale.fit(honest, right, 1.0), Scale.fit(inflated, right, 1.0)
+    assert first.slope == pytest.approx(1.5, abs=0.1)
+    assert first.offset == pytest.approx(0.5, abs=0.1)
+    assert second.of(inflated) == pytest.approx(first.of(honest), abs=0.02)
+    assert first.of(honest).mean() == pytest.approx(right.mean(), abs=0.01)
+    assert Scale.fit(honest, other, 1.0).of(honest).mean() == pytest.approx(other.mean(), abs=0.01)
+
+
+def test_without_held_out_rows_the_odds_are_score_times_share() -> None:
+    nothing = np.zeros(0, np.float32)
+    scale = Scale.fit(nothing, nothing.astype(bool), 0.25)
+    assert scale.of(np.array([0.5, 0], np.float32)) == pytest.approx([0.125 / 1.125, 0])
+
+
+@given(st.lists(st.tuples(st.floats(2.0**-20, 2.0**20, width=32), st.booleans()), max_size=40), st.floats(0.01, 1))
+def test_a_scale_never_turns_the_order_round(pairs: list[tuple[float, bool]], share: float) -> None:
+    scores = np.array([score for score, _ in pairs], np.float32)
+    scale = Scale.fit(scores, np.array([hit for _, hit in pairs], bool), share)
+    assert scale.slope >= LEAST_SLOPE
+    chances = scale.of(np.sort(scores))
+    assert (np.diff(chances) >= 0).all()
+    assert ((chances > 0) & (chances <= 1)).all()
+
+
+def test_scores_that_mislead_get_the_smallest_slope_and_the_right_mean() -> None:
+    scores = np.linspace(0.1, 1, 1000, dtype=np.float32)
+    scale = Scale.fit(scores, scores < 0.3, 1.0)
+    assert scale.slope == LEAST_SLOPE
+    assert scale.of(scores).mean() == pytest.approx((scores < 0.3).mean(), abs=0.01)
+
+
+def common_and_rare(rows: int, seed: int) -> Dataset:
+    """Label 0 or 1 by the row's word, and in one row of twenty also a rare label (2 to 9) that no word tells of."""
+    chance = np.random.default_rng(seed)
+    wanted, texts = [], []
+    for row in range(rows):
+        word = int(chance.integers(2))
+        rare = [int(chance.integers(2, 10))] if row % 20 == 0 else []
+        wanted.append([word, *rare])
+        texts.append(f"{['apple', 'bridge'][word]} {chance.integers(20)}")
+    return toy(wanted, 10, texts)
+
+
+def test_the_tail_does_not_shout_down_the_head() -> None:
+    """The tail's model has seen rare labels in every row it knows; only the scale tells it that they are rare."""
+    train, valid, test = common_and_rare(1000, 0), common_and_rare(400, 1), common_and_rare(200, 2)
+    valid, test = valid.over(train.labels), test.over(train.labels)
+    sides = sides_of("knn(neighbours=3) + taug(head_share=0.2, copies=0)", train, valid)
+    assert sides["head"].labels.tolist() == [0, 1]
+    _, loud = sides["tail"].scorer.top(test.rows, 1)
+    assert loud.mean() > 0.3  # as it comes, a rare label has a third of the votes or more
+    labels, chances = sides["tail"].top(test.rows, 1)
+    hits = Predictions(train.labels, labels, chances).hits(test.targets)
+    assert hits.mean() < 0.05
+    assert chances.mean() < 0.05
+    first = TaugScorer(sides).top(test.rows, 1)[0]
+    assert (first < 2).all()
+
+
+# --- the two answers as one ---
+
+
+@pytest.mark.parametrize("recipe", ["centroid", "knn(neighbours=5)", "bm25"])
+def test_each_label_comes_from_its_own_side(recipe: str, tiny: Corpus) -> None:
+    sides = sides_of(f"{recipe} + taug(head_share=0.4)", tiny.train, tiny.valid)
+    assert sorted([*sides["head"].labels, *sides["tail"].labels]) == list(range(10))
+    found = {name: side.top(tiny.test.rows, 10) for name, side in sides.items()}
+    for name, (labels, _) in found.items():
+        assert set(labels[labels >= 0].tolist()) <= set(sides[name].labels.tolist())
+        assert (labels >= 0).any()
+    labels, chances = TaugScorer(sides).top(tiny.test.rows, 5)
+    for row in range(len(labels)):  # the slow way: every answer of both sides in one sorted list
+        pairs = [
+            (-score, label)
+            for own, scores in found.values()
+            for label, score in zip(own[row].tolist(), scores[row].tolist(), strict=True)
+            if label >= 0
+        ]
+        best = sorted(pairs)[:5]
+        assert labels[row][labels[row] >= 0].tolist() == [label for _, label in best]
+        assert chances[row][labels[row] >= 0].tolist() == [-score for score, _ in best]
+
+
+@pytest.mark.parametrize("recipe", ["centroid", "knn(neighbours=5)", "bm25"])
+def test_all_labels_in_the_head_is_the_learner_as_it_was(recipe: str, tiny: Corpus) -> None:
+    plain = Recipe.parse(recipe).fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=10)
+    same = Recipe.parse(f"{recipe} + taug(head_share=1)").fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=10)
+    assert np.array_equal(plain.indices, same.indices)
+
+
+def test_a_side_without_rows_is_left_out_unless_labels_are_read() -> None:
+    data = toy([[0], [1], [0]], labels=3)  # the last label has no row
+    named = data.over(LabelSet(ids=data.labels.ids, texts=("word0", "word1", "word2"), counts=data.labels.counts))
+    assert set(sides_of("centroid + taug(head_share=0.67)", named)) == {"head"}
+    assert set(sides_of("bm25 + taug(head_share=0.67)", named)) == {"head", "tail"}
+    assert set(sides_of("knn + taug(head_share=0)", named)) == {"tail"}
+    model = Recipe.parse("centroid + taug(head_share=0.67)").fit(named, named.take([]))
+    assert model.predict(["word1"], k=3).indices.tolist() == [[1, -1, -1]]
+    model = Recipe.parse("bm25 + taug(head_share=0.67)").fit(named, named.take([]))
+    assert model.predict(["word2"], k=1).indices.tolist() == [[2]]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_single_head_label_is_enough(learner: str, tiny: Corpus) -> None:
+    model = Recipe.parse(f"{learner} + taug(copies=1)").fit(tiny.train, tiny.valid)
+    predictions = model.predict(tiny.test.rows, k=2)
+    assert predictions.hits(tiny.test.targets)[:, 0].mean() > 0.8
+
+
+def test_works_on_features_and_without_held_out_rows(numbers: Corpus) -> None:
+    for valid in (numbers.valid, numbers.valid.take([])):
+        model = Recipe.parse("centroid + taug(head_share=0.3)").fit(numbers.train, valid)
+        assert model.predict(numbers.test.rows, k=2).hits(numbers.test.targets)[:, 0].mean() > 0.9
+
+
+# --- settings, saving, planning ---
+
+
+def test_the_controls_are_settings(tiny: Corpus) -> None:
+    recipe = "knn(neighbours=5) + taug(head_share=0.3"
+    rows = len(sides_of(f"{recipe}, copies=0)", tiny.train)["tail"].scorer.targets.indptr) - 1
+    for settings, copies in (("copies=2, swap=0", 2), ("copies=1, keep=1", 1), ("copies=3", 3)):
+        assert sides_of(f"{recipe}, {settings})", tiny.train)["tail"].scorer.targets.shape[0] == rows * (1 + copies)
+    swapped = Taug(keep=1, copies=1).with_copies(tiny.train)
+    dropped = Taug(swap=0, copies=1).with_copies(tiny.train)
+    assert swapped.texts is not None and dropped.texts is not None
+    old = [text.split() for text in swapped.texts[: len(tiny.train)]]
+    assert [sorted(text.split()) for text in swapped.texts[len(tiny.train) :]] == [sorted(words) for words in old]
+    places = [
+        [words.index(word) for word in copy.split()] for words, copy in zip(old, dropped.texts[len(old) :], strict=True)
+    ]
+    assert all(row == sorted(row) for row in places)
+    assert sum(map(len, places)) < sum(map(len, old))
+
+
+@pytest.mark.parametrize(
+    "settings", ["head_share=1.1", "head_share=-0.1", "copies=-1", "keep=0", "keep=1.5", "swap=-1", "swap=2", "seed=-1"]
+)
+def test_settings_out_of_range_are_told_before_training(settings: str) -> None:
+    with pytest.raises(RecipeError, match=f"setting '{settings.split('=')[0]}' of taug"):
+        Recipe.parse(f"knn + taug({settings})")
+
+
+def test_at_once_is_the_same_model_and_its_stages_are_heard(tiny: Corpus) -> None:
+    class Ear:
+        def __init__(self) -> None:
+            self.names: list[str] = []
+
+        def start(self, name: str, total: int | None) -> int:
+            self.names.append(name)
+            return 0
+
+        def advance(self, handle: int, amount: int) -> None: ...
+
+        def finish(self, handle: int) -> None: ...
+
+    ear = Ear()
+    with listening(ear):
+        both = Recipe.parse("centroid + taug(parallel=true)").fit(tiny.train, tiny.valid)
+    assert {"learning head labels", "learning tail labels", "averaging rows"} <= set(ear.names)
+    apart = Recipe.parse("centroid + taug").fit(tiny.train, tiny.valid)
+    first, second = both.predict(tiny.test.rows), apart.predict(tiny.test.rows)
+    assert np.array_equal(first.indices, second.indices)
+    assert np.array_equal(first.scores, second.scores)
+
+
+def test_goes_with_rerank_and_on_itself_and_is_saved(tiny: Corpus, tmp_path: Path) -> None:
+    recipe = "knn(neighbours=5) + taug(head_share=0.5) + taug(head_share=0.5, copies=1) + rerank"
+    model = Recipe.parse(recipe).fit(tiny.train, tiny.valid)
+    before = model.predict(tiny.test.rows)
+    after = load(model.save(tmp_path / "model")).predict(tiny.test.rows)
+    assert np.array_equal(before.indices, after.indices)
+    assert np.array_equal(before.scores, after.scores)
+
+
+def test_offers_what_the_learner_offers() -> None:
+    learner = Recipe.parse("centroid").learner
+    wrapped = Taug().wrap(learner)
+    assert isinstance(wrapped, Decoupled)
+    assert wrapped.offers == learner.offers
+    assert wrapped.data_needs == learner.data_needs
+
+
+def test_plans_add_up(tiny: Corpus) -> None:
+    facts = Facts.of(tiny.train)
+    plain = Recipe.parse("centroid").learner
+    plans = {
+        name: method.wrap(plain).plan(facts)
+        for name, method in {
+            "apart": Taug(copies=0),
+            "copies": Taug(copies=4),
+            "at once": Taug(copies=4, parallel=True),
+        }.items()
+    }
+    assert plans["apart"].train_seconds < plans["copies"].train_seconds
+    assert plans["apart"].train_bytes < plans["copies"].train_bytes < plans["at once"].train_bytes
+    assert plans["copies"].model_bytes == plans["at once"].model_bytes
+    head, tail = facts_of_sides(facts, Taug(copies=0))
+    assert (head.labels, tail.labels) == (1, 9)
+    assert abs(head.positives + tail.positives - facts.positives) <= 2
+    assert facts_of_sides(facts, Taug(copies=4))[1].rows == pytest.approx(5 * tail.rows, abs=5)
+    everything, nothing = facts_of_sides(facts, Taug(head_share=1))
+    assert (everything.labels, nothing.labels, nothing.rows) == (10, 0, 0)
