@@ -176,6 +176,19 @@ def test_check_of_clean_data() -> None:
     assert done.out.endswith("no warnings, no errors\n")
 
 
+def test_names_are_no_markup() -> None:
+    lines = ["[/b],labels,:cat:", *(f"word{row},{'ab'[row % 2]},x" for row in range(30))]
+    Path("d.csv").write_text("\n".join(lines))
+    Path("corpus.json").write_text("{}")
+    columns = ["--text-column", "[/b],:cat:"]
+    assert "[/b]+:cat:" in call("check", "d.csv", *columns).out
+    for words in (["plan", "d.csv", "knn"], ["compare", "d.csv", "knn"], ["train", "d.csv", "knn", "--out", "[/b]"]):
+        assert call(*words, *columns).code == 0
+    Path("train.csv").write_text("\n".join(lines))
+    Path("corpus.json").write_text('{"name": "[/b] and [bold]"}')
+    assert "[/b] and [bold]" in call("check", ".", *columns).out
+
+
 def test_methods_lists_the_catalogue() -> None:
     done = call("methods")
     assert (done.code, done.err) == (0, "")

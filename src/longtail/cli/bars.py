@@ -44,7 +44,7 @@ class Bars:
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
             _TimeLeft(),
@@ -63,7 +63,7 @@ class Bars:
         self.progress.stop()
 
     def start(self, name: str, total: int | None) -> int:
-        return self.progress.add_task(name.replace("[", r"\["), total=total)
+        return self.progress.add_task(name, total=total)
 
     def advance(self, handle: int, amount: int) -> None:
         self.progress.advance(TaskID(handle), amount)

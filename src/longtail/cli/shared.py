@@ -177,7 +177,8 @@ def console(*, errors: bool = False) -> Console:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # for `main`, as with everything else that is printed
 
-    return Screen(stderr=errors, highlight=False)
+    # Names from data are no markup: [/b] would be an error, :cat: a picture.
+    return Screen(stderr=errors, highlight=False, markup=False, emoji=False)
 
 
 def say(message: str) -> None:
