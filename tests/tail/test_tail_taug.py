@@ -1,19 +1,14 @@
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 
 from longtail.catalogue import LEARNERS
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import RecipeError
-from longtail.linear.noise import noisy_features, noisy_texts
-from longtail.linear.scale import LEAST_SLOPE, Scale
 from longtail.plan import Facts
 from longtail.predictions import Predictions
 from longtail.progress import listening
@@ -83,59 +78,6 @@ def test_parts_keep_counts_and_excluded_pairs() -> None:
 
 # --- the copies ---
 
-texts = st.lists(st.lists(st.sampled_from(["a", "b", "c,", "d"]), max_size=8).map(" ".join), max_size=6)
-rates = st.sampled_from([0.0, 0.1, 0.5, 1.0])
-
-
-@given(texts, st.sampled_from([1e-6, 0.3, 0.9, 1.0]), rates, st.integers(0, 9))
-def test_copies_hold_only_words_of_their_row_and_at_least_one(
-    rows: list[str], keep: float, swap: float, seed: int
-) -> None:
-    copies = noisy_texts(rows, keep, swap, np.random.default_rng(seed))
-    assert len(copies) == len(rows)
-    for row, copy in zip(rows, copies, strict=True):
-        assert Counter(copy.split()) <= Counter(row.split())
-        assert bool(copy) == bool(row)
-        if keep == 1:
-            assert Counter(copy.split()) == Counter(row.split())
-        if keep == 1 and swap == 0:
-            assert copy == row
-
-
-@given(st.integers(0, 10_000), st.sampled_from([1e-6, 0.5, 1.0]), rates)
-def test_feature_copies_keep_columns_and_values(seed: int, keep: float, swap: float) -> None:
-    chance = np.random.default_rng(seed)
-    features = sparse.random_array((5, 7), density=0.5, rng=chance, dtype=np.float32, format="csr")
-    copy = noisy_features(features, keep, swap, chance)
-    for row in range(5):
-        old, new = features[[row]], copy[[row]]
-        assert set(new.indices) <= set(old.indices)
-        assert (new.nnz > 0) == (old.nnz > 0)
-        assert Counter(new.data.tolist()) <= Counter(old.data.tolist())
-        if keep == 1:
-            assert sorted(new.data) == sorted(old.data)
-            assert new.indices.tolist() == old.indices.tolist()
-
-
-def test_one_pair_is_swapped_at_the_least_and_about_the_share_is_kept() -> None:
-    chance = np.random.default_rng(0)
-    assert noisy_texts(["a b"] * 20, 1, 1e-9, chance) == ["b a"] * 20
-    assert noisy_texts(["alone", ""], 0.5, 1, chance) == ["alone", ""]
-    long = " ".join(map(str, range(10_000)))
-    (dropped,) = noisy_texts([long], 0.7, 0, chance)
-    assert len(dropped.split()) == pytest.approx(7000, abs=200)
-    assert [int(word) for word in dropped.split()] == sorted(map(int, dropped.split()))  # dropping moves nothing
-    (swapped,) = noisy_texts([long], 1, 0.2, chance)
-    moved = sum(int(word) != place for place, word in enumerate(swapped.split()))
-    assert moved == pytest.approx(2000 * 0.9, abs=100)  # some places are drawn twice
-
-
-def test_the_copies_of_a_row_stand_apart_from_blocks_of_rows() -> None:
-    """More rows than are held as words at a time: every copy still is of its own row."""
-    rows = [f"row{number} of many" for number in range(3000)]
-    copies = noisy_texts(rows, 0.9, 0.5, np.random.default_rng(1))
-    assert all(set(copy.split()) <= set(row.split()) for row, copy in zip(rows, copies, strict=True))
-
 
 def test_copies_are_marked_keep_targets_and_follow_the_seed(tiny: Corpus, numbers: Corpus) -> None:
     for data in (tiny.train, numbers.train):
@@ -185,49 +127,6 @@ def test_only_the_tail_gets_copies() -> None:
 
 
 # --- one scale ---
-
-
-def drawn(slope: float, offset: float, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, and hits whose log odds are slope x ln score + offset."""
-    chance = np.random.default_rng(seed)
-    scores = chance.uniform(0.01, 1, rows).astype(np.float32)
-    odds = np.exp(slope * np.log(scores) + offset)
-    return scores, chance.random(rows) < odds / (1 + odds)
-
-
-def test_an_inflated_side_comes_back() -> None:
-    honest, right = drawn(1.5, 0.5, 40_000, seed=0)
-    _, other = drawn(1.5, 0.5, 40_000, seed=1)
-    inflated = honest**0.25 * np.float32(3)  # the same order, all of it far too high
-    first, second = Scale.fit(honest, right, 1.0), Scale.fit(inflated, right, 1.0)
-    assert first.slope == pytest.approx(1.5, abs=0.1)
-    assert first.offset == pytest.approx(0.5, abs=0.1)
-    assert second.of(inflated) == pytest.approx(first.of(honest), abs=0.02)
-    assert first.of(honest).mean() == pytest.approx(right.mean(), abs=0.01)
-    assert Scale.fit(honest, other, 1.0).of(honest).mean() == pytest.approx(other.mean(), abs=0.01)
-
-
-def test_without_held_out_rows_the_odds_are_score_times_share() -> None:
-    nothing = np.zeros(0, np.float32)
-    scale = Scale.fit(nothing, nothing.astype(bool), 0.25)
-    assert scale.of(np.array([0.5, 0], np.float32)) == pytest.approx([0.125 / 1.125, 0])
-
-
-@given(st.lists(st.tuples(st.floats(2.0**-20, 2.0**20, width=32), st.booleans()), max_size=40), st.floats(0.01, 1))
-def test_a_scale_never_turns_the_order_round(pairs: list[tuple[float, bool]], share: float) -> None:
-    scores = np.array([score for score, _ in pairs], np.float32)
-    scale = Scale.fit(scores, np.array([hit for _, hit in pairs], bool), share)
-    assert scale.slope >= LEAST_SLOPE
-    chances = scale.of(np.sort(scores))
-    assert (np.diff(chances) >= 0).all()
-    assert ((chances > 0) & (chances <= 1)).all()
-
-
-def test_scores_that_mislead_get_the_smallest_slope_and_the_right_mean() -> None:
-    scores = np.linspace(0.1, 1, 1000, dtype=np.float32)
-    scale = Scale.fit(scores, scores < 0.3, 1.0)
-    assert scale.slope == LEAST_SLOPE
-    assert scale.of(scores).mean() == pytest.approx((scores < 0.3).mean(), abs=0.01)
 
 
 def common_and_rare(rows: int, seed: int) -> Dataset:
