@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,17 @@ def test_the_tables_for_people(data: Path, model: Path) -> None:
     for word in ("PSnDCG", "macroF1", "percent of 60 rows; propensity with A=0.55, B=1.5", "points of P@5"):
         assert word in " ".join(done.out.split())
     assert "A=0.6, B=2.6" in " ".join(call("evaluate", model, data, "--propensity", "0.6,2.6").out.split())
+
+
+@pytest.mark.parametrize("columns", ["66", "80", "200"])
+def test_no_figure_is_cut_short(columns: str, data: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = call("evaluate", model, data, "--at", "1,2,3,4,5,6,7,8,9,10,20,1000000000")
+    tables = shown.out.partition("┃ bin")[0]
+    assert "…" not in tables
+    assert max(map(len, tables.splitlines())) <= int(columns)
+    assert re.findall(r"@(\d+)", tables) == ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "20", "1000000000"]
+    assert tables.count("│ nDCG ") == tables.count("┃ measure ")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def check(source: Source, json: Json = False) -> None:
     for name, share in found.bands.items():
         shares.add_row(name, f"{share['labels']:.1f}%", f"{share['positives']:.1f}%")
     screen.print(shares)
-    screen.print(zipf_text(corpus.labels))
+    screen.print(zipf_text(corpus.labels, width=min(60, max(screen.width - 12, 20))))
     for note in corpus.notes:
         typer.echo(f"note: {note}")
     for warning in found.warnings:

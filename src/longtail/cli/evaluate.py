@@ -99,13 +99,19 @@ def _show(measures: Measures, ks: tuple[int, ...]) -> None:
     from rich.table import Table
 
     screen = console()
-    table = Table(caption=f"percent of {measures.rows:,} rows; propensity with {measures.propensity}")
-    table.add_column("measure")
-    for k in ks:
-        table.add_column(f"@{k}", justify="right")
-    for name in dict.fromkeys(key.partition("@")[0] for key in measures.values):
-        table.add_row(name, *(f"{measures.values[f'{name}@{k}']:.2f}" for k in ks))
-    screen.print(table)
+    names = dict.fromkeys(key.partition("@")[0] for key in measures.values)
+    together = max(
+        (screen.width - 12) // (4 + max(6, len(str(ks[-1])))), 1
+    )  # columns that fit, never a figure cut short
+    for first in range(0, len(ks), together):
+        shown = ks[first : first + together]
+        table = Table(caption=f"percent of {measures.rows:,} rows; propensity with {measures.propensity}")
+        table.add_column("measure")
+        for k in shown:
+            table.add_column(f"@{k}", justify="right", no_wrap=True)
+        for name in names:
+            table.add_row(name, *(f"{measures.values[f'{name}@{k}']:.2f}" for k in shown))
+        screen.print(table)
     bins = Table(caption=f"points of P@{measures.bins_at} by label frequency")
     for column in ("bin", "training rows", "labels", "points", "recall", "labels found"):
         bins.add_column(column, justify="left" if column == "bin" else "right")

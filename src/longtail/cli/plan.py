@@ -59,9 +59,12 @@ def plan(
         return
     from rich.table import Table
 
-    table = Table(caption=f"the data itself not counted; {readable(free)} of memory are free")
-    for name in ("recipe", "memory", "model", "training", "1,000 predictions", "fits"):
-        table.add_column(name, justify="left" if name == "recipe" else "right")
+    table = Table(
+        caption=f"{readable(free)} of memory are free; the data itself is not counted; 1,000 rows: time to predict them"
+    )
+    table.add_column("recipe", overflow="fold")
+    for name in ("memory", "model", "training", "1,000 rows", "fits"):
+        table.add_column(name, justify="right", no_wrap=True)
     for recipe, planned in zip(parsed, plans, strict=True):
         table.add_row(
             str(recipe),
