@@ -1,106 +1,44 @@
-"""Texts to sparse vectors: words counted, or weighted by tf-idf."""
+"""Texts and feature files to sparse vectors of length 1."""
 
 from __future__ import annotations
 
-import re
-from array import array
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import count, islice
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix, pack_strings, unpack_strings
+from longtail.arrays import AnyArray, Floats, Matrix, pack_strings, unpack_strings
 from longtail.data.dataset import Dataset, Rows
-from longtail.errors import DataError
+from longtail.errors import DataError, RecipeError
+from longtail.linear.words import PLAIN
+from longtail.linear.words import Vocabulary as Vocabulary
+from longtail.linear.words import Words as Words
 from longtail.seams import State
-
-BLOCK = 8192  # texts whose repeated words are merged at a time
-_words = re.compile(r"\w+").findall
-
-
-class _Known(dict[str, int]):
-    """A vocabulary in which an unknown word is -1."""
-
-    def __missing__(self, word: str) -> int:
-        return -1
-
-
-@dataclass(frozen=True, eq=False)
-class Vocabulary:
-    """Words in a fixed order: runs of letters and digits, in lower case."""
-
-    words: tuple[str, ...]
-
-    @classmethod
-    def learn(cls, texts: Iterable[str]) -> tuple[Vocabulary, Matrix]:
-        """The words of these texts and how often each text holds each of them."""
-        places: defaultdict[str, int] = defaultdict(count().__next__)
-        counts = _count(texts, places)
-        vocabulary = cls(tuple(places))
-        return vocabulary, sparse.csr_array(counts, shape=(len(counts[2]) - 1, len(places)))
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        return _Known(zip(self.words, range(len(self.words)), strict=True))
-
-    def count(self, texts: Iterable[str]) -> Matrix:
-        """How often each text holds each known word: csr (texts, words)."""
-        counts = _count(texts, self.places)
-        return sparse.csr_array(counts, shape=(len(counts[2]) - 1, len(self.words)))
-
-
-def _count(texts: Iterable[str], places: dict[str, int]) -> tuple[Floats, Ints, Longs]:
-    """Counts of the words that have a place: data, columns and row starts of a csr matrix.
-
-    Repeats are merged block by block, so that a long text costs memory for its different words only.
-    """
-    look, rows = places.__getitem__, iter(texts)
-    blocks = []
-    while block := list(islice(rows, BLOCK)):
-        columns, starts = array("i"), array("q", [0])
-        for text in block:
-            columns.extend(map(look, _words(text.lower())))
-            starts.append(len(columns))
-        found, bounds = np.frombuffer(columns, dtype=np.int32), np.frombuffer(starts, dtype=np.int64)
-        if (found < 0).any():
-            known = found >= 0
-            found, bounds = found[known], np.concatenate([[0], np.cumsum(known)])[bounds]
-        merged = sparse.csr_array((np.ones(len(found), np.float32), found, bounds), shape=(len(block), len(places)))
-        merged.sum_duplicates()
-        blocks.append((merged.data, merged.indices, np.diff(merged.indptr)))
-    if not blocks:
-        return np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(1, np.int64)
-    data, columns_of, lengths = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    return data, columns_of.astype(np.int32, copy=False), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What the learners of this room see of a row: a sparse vector of length 1.
+    """What the learners of this room see of a row: a sparse vector of length 1, float32, columns rising.
 
     From texts: (1 + ln count) x idf, with idf = ln((1 + rows) / (1 + rows with the word)) + 1. From feature files:
     the values as they come.
     """
 
     vocabulary: Vocabulary | None  # None: the data comes with features
-    idf: Floats  # (words,)
+    idf: Floats  # (columns,), or none for feature files
     columns: int
 
     @classmethod
-    def learn(cls, train: Dataset) -> tuple[Features, Matrix]:
-        """From the training rows; returns their vectors too."""
+    def learn(cls, train: Dataset, words: Words = PLAIN) -> tuple[Features, Matrix]:
+        """From the training rows; returns their vectors too. `words` says how texts are read."""
         if train.texts is None:
             assert train.features is not None
             features = cls(None, np.zeros(0, np.float32), int(train.features.shape[1]))
             return features, unit_rows(train.features)
-        vocabulary, counts = Vocabulary.learn(train.texts)
-        holders = np.bincount(counts.indices, minlength=len(vocabulary.words))
+        vocabulary, counts = Vocabulary.learn(train.texts, words)
+        holders = np.bincount(counts.indices, minlength=vocabulary.columns)
         idf = (np.log((1 + len(train)) / (1 + holders)) + 1).astype(np.float32)
-        features = cls(vocabulary, idf, len(vocabulary.words))
+        features = cls(vocabulary, idf, vocabulary.columns)
         return features, features._weigh(counts)
 
     def of(self, rows: Rows) -> Matrix:
@@ -113,10 +51,13 @@ class Features:
             raise DataError("the model was trained on feature files and cannot read plain texts")
         if rows.features.shape[1] != self.columns:
             raise DataError(f"rows have {rows.features.shape[1]} features, the model was trained on {self.columns}")
-        return unit_rows(rows.features)
+        return unit_rows(_rising(rows.features))
 
     def _weigh(self, counts: Matrix) -> Matrix:
-        counts.data = (1 + np.log(counts.data)) * self.idf[counts.indices]
+        assert self.vocabulary is not None
+        if self.vocabulary.settings.sublinear:
+            counts.data = 1 + np.log(counts.data)
+        counts.data *= self.idf[counts.indices]
         return unit_rows(counts)
 
     def state(self) -> State:
@@ -124,15 +65,23 @@ class Features:
         if self.vocabulary is None:
             return State(settings, {})
         packed, offsets = pack_strings(self.vocabulary.words)
-        return State(settings, {"words": packed, "word_offsets": offsets, "idf": self.idf})
+        tensors: dict[str, AnyArray] = {"words": packed, "word_offsets": offsets, "idf": self.idf}
+        if len(self.vocabulary.pairs):
+            tensors["word_pairs"] = self.vocabulary.pairs
+        return State({**settings, "words": asdict(self.vocabulary.settings)}, tensors)
 
     @classmethod
     def restore(cls, state: State) -> Features:
-        columns = state.settings["columns"]
+        columns, tensors = state.settings["columns"], state.tensors
         if not state.settings["texts"]:
             return cls(None, np.zeros(0, np.float32), columns)
-        words = unpack_strings(state.tensors["words"], state.tensors["word_offsets"])
-        return cls(Vocabulary(tuple(words)), state.tensors["idf"], columns)
+        words = tuple(unpack_strings(tensors["words"], tensors["word_offsets"]))
+        pairs = tensors.get("word_pairs", np.zeros(0, dtype=np.int64))
+        vocabulary = Vocabulary(words, Words(**state.settings.get("words", {})), pairs)
+        idf = tensors["idf"]
+        if not len(idf) == vocabulary.columns == columns:
+            raise DataError(f"{len(idf)} word weights for {vocabulary.columns} columns; the saved features are damaged")
+        return cls(vocabulary, idf, columns)
 
 
 def unit_rows(matrix: Matrix) -> Matrix:
@@ -143,7 +92,35 @@ def unit_rows(matrix: Matrix) -> Matrix:
     lengths = np.sqrt(np.where(np.diff(matrix.indptr) > 0, squares, 1.0))
     lengths[lengths == 0] = 1.0
     scaled = matrix.data / np.repeat(lengths, np.diff(matrix.indptr)).astype(np.float32)
-    return sparse.csr_array((scaled.astype(np.float32), matrix.indices, matrix.indptr), shape=matrix.shape)
+    scaled = scaled.astype(np.float32, copy=False)
+    return sparse.csr_array((scaled, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _rising(matrix: Matrix) -> Matrix:
+    """The same matrix with columns rising in each row, none twice."""
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def joined(sparse_rows: Matrix, dense: AnyArray, weight: float) -> Matrix:
+    """Sparse vectors with dense ones behind them: csr (rows, columns + dense columns), rows of length 1.
+
+    `weight` is the dense part's share of a row's squared length, and so of the cosine of two rows: their dot product
+    is (1 - weight) x the cosine of the sparse parts + weight x that of the dense ones. A row with only one of the
+    parts gives it the whole length.
+    """
+    if not 0 <= weight <= 1:
+        raise RecipeError(f"the weight of dense vectors lies between 0 and 1, got {weight:g}")
+    if dense.ndim != 2 or len(dense) != sparse_rows.shape[0]:
+        raise DataError(f"dense vectors of shape {dense.shape} cannot be joined to {sparse_rows.shape[0]} sparse rows")
+    if not np.isfinite(dense).all():
+        row = int(np.flatnonzero(~np.isfinite(dense).all(axis=1))[0])
+        raise DataError(f"the dense vector of row {row} holds a value that is not a finite number")
+    behind = unit_rows(sparse.csr_array(dense.astype(np.float32, copy=False)))
+    parts = [unit_rows(_rising(sparse_rows)) * np.float32(np.sqrt(1 - weight)), behind * np.float32(np.sqrt(weight))]
+    return unit_rows(sparse.hstack(parts, format="csr"))
 
 
 def matrix_state(name: str, matrix: Matrix) -> dict[str, AnyArray]:
