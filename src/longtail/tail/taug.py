@@ -204,19 +204,21 @@ class Decoupled:
     def plan(self, facts: Facts) -> Plan:
         sides = facts_of_sides(facts, self.method)
         head, tail = (self.learner.plan(side) for side in sides)
-        # A copy holds its words again, or, of features, a value and a column for each.
-        copied = self.method.copies / (1 + self.method.copies) * sides[1].rows
-        copies = int(
-            copied * (60 + (facts.characters / max(facts.rows, 1) or 8 * facts.terms_per_row) * self.method.keep)
-        )
-        after = copies + tail.train_bytes
+        copied = sides[1].rows * self.method.copies / (1 + self.method.copies)
+        length = self.method.keep * facts.characters / max(facts.rows, 1)  # of a copied text
+        values = 0 if facts.characters else self.method.keep * facts.terms_per_row  # of a copied row of features
+        copies = int(copied * (150 + 1.5 * length + 8 * values))  # ids, targets; texts in one or two bytes a letter
+        asked = min(SCALE_ROWS, facts.rows // 20)  # held-out rows, where they are held out of train
+        scale = 160 * CANDIDATES * asked
+        first = max(head.train_bytes, head.model_bytes + scale)
+        second = copies + max(tail.train_bytes, tail.model_bytes + scale)
+        predicting = head.predict_seconds + tail.predict_seconds
+        copying = copied * (2e-6 + 4e-8 * length)
         return Plan(
-            train_bytes=head.train_bytes + after
-            if self.method.parallel
-            else max(head.train_bytes, head.model_bytes + after),
+            train_bytes=first + second if self.method.parallel else max(first, head.model_bytes + second),
             model_bytes=head.model_bytes + tail.model_bytes,
-            train_seconds=head.train_seconds + tail.train_seconds,
-            predict_seconds=head.predict_seconds + tail.predict_seconds,
+            train_seconds=head.train_seconds + copying + tail.train_seconds + predicting * asked / 1000,
+            predict_seconds=predicting,
             steps=(
                 *((f"{name} of head", size) for name, size in head.steps),
                 ("copies of tail rows", copies),
