@@ -20,10 +20,10 @@ Counts: TypeAlias = tuple[Ints, Floats, Longs]
 @cache
 def word_characters(only_ascii: bool) -> Bools:
     """For each code point, whether \\w matches it: the same answer as Python's, because Python gives it."""
-    size = 0x80 if only_ascii else 0x110000
-    found = re.findall(r"\w", "".join(map(chr, range(size))))
-    matches = np.zeros(size, dtype=np.bool_)
-    matches[np.frombuffer("".join(found).encode("utf-32-le"), dtype=np.uint32)] = True
+    matches = np.zeros(0x80 if only_ascii else 0x110000, dtype=np.bool_)
+    characters = np.arange(len(matches), dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    for run in re.finditer(r"\w+", characters):
+        matches[run.start() : run.end()] = True
     return matches
 
 
