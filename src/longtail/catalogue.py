@@ -16,11 +16,14 @@ LEARNERS = {
     "bonsai": "longtail.learners.bonsai:Bonsai",
     "centroid": "longtail.learners.centroid:Centroid",
     "dismec": "longtail.learners.dismec:Dismec",
+    "fastxml": "longtail.learners.fastxml:FastXml",
     "knn": "longtail.learners.knn:Knn",
     "parabel": "longtail.learners.parabel:Parabel",
+    "pfastrexml": "longtail.learners.pfastrexml:PfastreXml",
     "xreg": "longtail.learners.xreg:Xreg",
 }
 TAIL_METHODS = {
+    "centroid": "longtail.tail.centroid:CentroidTail",
     "rerank": "longtail.tail.rerank:Rerank",
     "taug": "longtail.tail.taug:Taug",
 }
@@ -47,7 +50,7 @@ def tail_class(name: str) -> type[Any]:
 def name_of(part: object) -> str:
     """The catalogue's name of a learner or tail method."""
     path = f"{type(part).__module__}:{type(part).__qualname__}"
-    for name, known in {**LEARNERS, **TAIL_METHODS}.items():
+    for name, known in (*LEARNERS.items(), *TAIL_METHODS.items()):  # a learner and a tail method may share a name
         if known == path:
             return name
     raise RecipeError(f"{type(part).__qualname__} is not in the catalogue")

@@ -57,7 +57,7 @@ class Model:
         predictions = Predictions(self.labels, *self.scorer.top(rows, min(wanted + spare, len(self.labels))))
         predictions = predictions.without(excluded).top(wanted)
         for reranker in self.rerankers:
-            predictions = reranker.rerank(predictions)
+            predictions = reranker.rerank(predictions, rows)
         return predictions.top(k)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:

@@ -89,7 +89,7 @@ class Recipe:
     def fit(self, train: Dataset, valid: Dataset) -> Model:
         """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows."""
         self.check(train)
-        learner = self.learner
+        learner, given = self.learner, train
         for method in self.tail:
             if isinstance(method, Wraps):
                 learner = method.wrap(learner)
@@ -101,7 +101,7 @@ class Recipe:
         model = Model(str(self), train.labels, scorer)
         for method in self.tail:
             if isinstance(method, Reranks):
-                reranker = method.fit_reranker(_HeldOut(model, valid))
+                reranker = method.fit_reranker(_HeldOut(model, given, valid))
                 model = model.with_reranker(reranker)
         return model
 
@@ -111,6 +111,7 @@ class _HeldOut:
     """Predictions of the model so far on the valid split, made when asked."""
 
     model: Model
+    train: Dataset  # as given, before any tail method added rows or entries
     rows: Dataset
 
     @property

@@ -96,7 +96,8 @@ class Reranker(Protocol):
 
     kind: ClassVar[str]
 
-    def rerank(self, predictions: Predictions) -> Predictions: ...
+    def rerank(self, predictions: Predictions, rows: Rows) -> Predictions:
+        """The candidates of these rows in a new order, with new scores; labels may leave, none may join."""
 
     def state(self) -> State: ...
 
@@ -109,6 +110,10 @@ class HeldOut(Protocol):
 
     @property
     def labels(self) -> LabelSet: ...
+
+    @property
+    def train(self) -> Dataset:
+        """The training rows as given, before any tail method added rows or entries."""
 
     def valid(self) -> tuple[Predictions, Dataset]: ...
 

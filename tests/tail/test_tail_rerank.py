@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from longtail.data import Corpus, LabelSet
+from longtail.data.dataset import Rows
 from longtail.metrics import inverse_propensity
 from longtail.predictions import Predictions
 from longtail.recipe import Recipe
@@ -30,7 +31,9 @@ def test_only_the_candidates_move_and_ties_stand_by_label() -> None:
     predictions = Predictions(
         labels, np.array([[0, 1, 2], [3, -1, -1]], np.int32), np.array([[1.0, 0.5, 0.1], [0.5, 0, 0]], np.float32)
     )
-    found = RerankWeights(np.array([1, 2, 100, 1], np.float32), candidates=2).rerank(predictions)
+    found = RerankWeights(np.array([1, 2, 100, 1], np.float32), candidates=2).rerank(
+        predictions, Rows(texts=("x", "y"))
+    )
     assert found.indices.tolist() == [[0, 1], [3, -1]]  # 1 and 0.5 x 2 tie; c was no candidate
     assert found.scores[0] == pytest.approx([1.0, 1.0])
 

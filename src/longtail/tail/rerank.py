@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from longtail.arrays import Floats
+from longtail.data.dataset import Rows
 from longtail.errors import RecipeError
 from longtail.metrics.propensity import inverse_propensity
 from longtail.predictions import CANDIDATES, Predictions
@@ -22,7 +23,7 @@ class RerankWeights:
     candidates: int
     kind: ClassVar[str] = "rerank.v1"
 
-    def rerank(self, predictions: Predictions) -> Predictions:
+    def rerank(self, predictions: Predictions, rows: Rows) -> Predictions:
         kept = predictions.top(self.candidates)
         factor = np.where(kept.indices >= 0, self.weights[kept.indices], np.float32(0))
         return Predictions(kept.labels, kept.indices, kept.scores * factor).sorted()

@@ -1,0 +1,89 @@
+"""Trees over rows, split by nDCG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from longtail.arrays import Floats, Ints
+from longtail.data.dataset import Dataset, Rows
+from longtail.errors import RecipeError
+from longtail.linear.instance_forest import Forest, grow_forest
+from longtail.linear.instance_tree import Growth, ideal_gains
+from longtail.linear.text import Features
+from longtail.plan import Facts, Plan
+from longtail.progress import stage
+from longtail.seams import Scorer, State, TailMethod
+
+
+@dataclass(frozen=True, eq=False)
+class FastXmlScorer:
+    """The trees. Scores lie in (0, 1]: the mean share of a label among the rows of the leaves that are reached."""
+
+    features: Features
+    forest: Forest
+    kind: ClassVar[str] = "fastxml.v1"
+
+    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        return self.forest.top(self.features.of(rows), k)
+
+    def state(self) -> State:
+        words = self.features.state()
+        return State(words.settings, {**words.tensors, **self.forest.state()})
+
+    @classmethod
+    def restore(cls, state: State) -> FastXmlScorer:
+        return cls(Features.restore(state), Forest.restore(state.tensors))
+
+
+@dataclass(frozen=True)
+class FastXml:
+    """Trees that sort training rows by their labels; a row gets the labels of the rows that fall into the same leaves.
+
+    A node sends its rows to two sides so that ranking each side's favourite labels first serves them best (nDCG), then
+    learns a sparse separator between the sides from the rows' words; rows follow the separator.
+
+    Paper: Prabhu and Varma, FastXML (KDD 2014).
+    Needs: texts or features. A soft target t is a gain of t in the splits and a share of t in the leaves.
+    Costs: trees x depth passes over the rows' words; a prediction walks one path a tree, whatever the number of labels.
+    Prefer instead: a tree over labels for precision; `pfastrexml` where rare labels matter.
+    Example: longtail train wordnet "fastxml(trees=20)" --out model
+    """
+
+    trees: int = 50
+    leaf: int = 10  # rows a leaf may hold
+    leaf_labels: int = 100  # labels a leaf keeps
+    cost: float = 1.0  # C: weight of the separators' loss against the length of their weights
+    seed: int = 0
+
+    summary: ClassVar[str] = "trees over rows, split so that each side's label ranking serves its rows (nDCG)"
+    offers: ClassVar[frozenset[str]] = frozenset({"soft_targets"})
+    data_needs: ClassVar[frozenset[str]] = frozenset()
+    scorer: ClassVar[type[Scorer]] = FastXmlScorer
+
+    def __post_init__(self) -> None:
+        if min(self.trees, self.leaf, self.leaf_labels) < 1 or self.cost <= 0:
+            raise RecipeError(
+                "fastxml takes trees, leaf and leaf_labels of at least 1 and cost above 0, "
+                f"got trees={self.trees}, leaf={self.leaf}, leaf_labels={self.leaf_labels}, cost={self.cost:g}"
+            )
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> FastXmlScorer:
+        with stage("counting words"):
+            features, vectors = Features.learn(train)
+        growth = Growth(leaf_rows=self.leaf, leaf_labels=self.leaf_labels, cost=self.cost)
+        with stage("growing trees", total=self.trees) as advance:
+            gains = ideal_gains(train.targets)
+            forest = grow_forest(vectors, train.targets, gains, growth, self.trees, self.seed, advance)
+        return FastXmlScorer(features, forest)
+
+    def plan(self, facts: Facts) -> Plan:
+        leaves = 1.3 * facts.rows / self.leaf * self.trees
+        model = 20 * facts.terms + 8 * facts.positives * self.trees * 0.6 + 200 * leaves
+        return Plan(
+            train_bytes=int(110 * facts.terms + 24 * facts.row_terms + 2 * model),
+            model_bytes=int(model),
+            train_seconds=facts.reading_seconds + 3e-7 * facts.row_terms * self.trees,
+            predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 1e-6 * self.trees),
+            steps=(("word counts", int(24 * facts.row_terms)), ("trees", int(model))),
+        )
