@@ -141,7 +141,7 @@ def test_toml_forms() -> None:
     [
         ("learner = ", "not valid TOML"),
         ("learners = 1", "unknown entry 'learners'"),
-        ('tail = ["rerank"]', "holds no recipe"),
+        ('tail = ["rerank"]', "tail methods without a learner"),
         ("[[recipe]]\ntail = []", "has no learner"),
         ("learner = 3", "3 is not a part"),
         ("", "holds no recipe"),

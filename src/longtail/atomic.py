@@ -28,18 +28,19 @@ def new_file(path: Path) -> Iterator[TextIO]:
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder that takes its name when the block ends well, in the place of one that stood there."""
+    path = path.resolve()  # a link stays a link; the folder it leads to is replaced
     temporary, aside = _beside(path, "writing"), _beside(path, "replaced")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
         yield temporary
         _flush_folder(temporary)
-        if path.exists():
-            path.rename(aside)
         try:
+            if path.exists():
+                path.rename(aside)
             temporary.rename(path)
-        except BaseException:
-            if aside.exists():
+        except BaseException:  # Ctrl-C too: what stood there comes back
+            if aside.exists() and not path.exists():
                 aside.rename(path)
             raise
         _flush_folder(path.parent)

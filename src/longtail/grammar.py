@@ -6,6 +6,7 @@ back as it was typed (white space aside).
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ _WORDS: dict[str, Value] = {
     "none": None,
     "None": None,
 }
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 
 
@@ -70,8 +73,14 @@ def literal(value: Value) -> str:
         return "[" + ", ".join(map(literal, value)) + "]"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        return f'"{escaped}"'
+        return '"' + _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
     return repr(value)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if len(match[1]) == 5:
+        return chr(int(match[1][1:], 16))
+    return _ESCAPES.get(match[1], match[0])
 
 
 def parse(text: str) -> tuple[Part, ...]:
@@ -146,23 +155,27 @@ class _Parser:
         _, text, start = self.tokens[self.next - 1]
         return Setting(name, value, self.text[begin : start + len(text)])
 
-    def value(self) -> Value:
+    def value(self, depth: int = 0) -> Value:
         kind, text, _ = self.tokens[self.next]
         if self.at("["):
+            if depth == 4:
+                self.fail("lists inside lists inside lists")
             self.next += 1
             items: list[Value] = []
             while not self.at("]"):
-                items.append(self.value())
+                items.append(self.value(depth + 1))
                 if not self.at("]"):
                     self.take("mark", "',' or ']' in the list", ",")
             self.next += 1
             return tuple(items)
         if kind == "number":
+            if len(text) > 40:
+                self.fail("a number of more than 40 characters")
             self.next += 1
             return float(text) if re.search(r"[.eE]", text) else int(text)
         if kind == "string":
             self.next += 1
-            return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text[1:-1], flags=re.DOTALL)
+            return _ESCAPE.sub(_unescaped, text[1:-1])
         if kind == "name" and text in _WORDS:
             self.next += 1
             return _WORDS[text]
@@ -195,6 +208,8 @@ def read_toml(text: str, path: str | Path | None = None) -> list[tuple[Part, ...
     unknown = set(content) - {"learner", "tail", "recipe", "recipes"}
     if unknown:
         raise DataError(f"unknown entry {sorted(unknown)[0]!r}; a recipe file has learner, tail, recipe, recipes", path)
+    if "tail" in content and "learner" not in content:
+        raise DataError("tail methods without a learner; write learner = { name = ... }", path)
     words, tables = content.get("recipes", []), content.get("recipe", [])
     if not isinstance(words, list) or not all(isinstance(line, str) for line in words):
         raise DataError('recipes must be a list of strings: recipes = ["...", ...]', path)
@@ -221,9 +236,14 @@ def _part(entry: object, path: str | Path | None) -> Part:
         return Part(entry)
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise DataError(f"{entry!r} is not a part; write {{ name = ..., setting = value }}", path)
-    settings = [
-        Setting(name, tuple(value) if isinstance(value, list) else value)
-        for name, value in entry.items()
-        if name != "name"
-    ]
+    settings = [Setting(name, _value(value, path)) for name, value in entry.items() if name != "name"]
     return Part(entry["name"], tuple(settings))
+
+
+def _value(value: Any, path: str | Path | None) -> Value:
+    """A TOML value as a recipe writes it."""
+    if isinstance(value, list):
+        return tuple(_value(item, path) for item in value)
+    if not isinstance(value, int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
+        raise DataError(f"{value!r} is no value of a setting; give a number, a string, true, false or a list", path)
+    return value

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import gc
 import os
-import resource
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,11 +23,40 @@ def resident_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Memory this process can still take: what the system has free, within the container's limit."""
+    """Memory this process can still take: what the system has free, within the limits of its containers."""
     free = _meminfo("MemAvailable") or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = _number("/sys/fs/cgroup/memory.max") or _number("/sys/fs/cgroup/memory/memory.limit_in_bytes")
-    used = _number("/sys/fs/cgroup/memory.current") or _number("/sys/fs/cgroup/memory/memory.usage_in_bytes")
-    return min(free, limit - (used or 0)) if limit else free
+    return min([free, *_room_in_groups()])
+
+
+def _room_in_groups() -> Iterator[int]:
+    """What each control group above this process still allows; cached files count as free."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, place = line.split(":", 2)
+        if controllers == "":
+            root, limit, usage = Path("/sys/fs/cgroup"), "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            root, limit, usage = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        group = root / place.lstrip("/")
+        for folder in (group, *group.parents):
+            allowed, used = _number(folder / limit), _number(folder / usage)
+            if allowed is not None and used is not None:
+                yield max(allowed - used + _cached(folder), 0)
+            if folder == root:
+                break
+
+
+def _cached(folder: Path) -> int:
+    try:
+        facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return 0
+    return int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
 
 
 class Peak:
@@ -78,6 +106,10 @@ def readable(number: float) -> str:
 
 
 def _lifetime_peak() -> int:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
@@ -92,9 +124,9 @@ def _meminfo(name: str) -> int | None:
     return None
 
 
-def _number(path: str) -> int | None:
+def _number(path: Path) -> int | None:
     try:
-        value = int(Path(path).read_text())
+        value = int(path.read_text())
     except (OSError, ValueError):  # no such file, or "max"
         return None
     return value if 0 < value < 2**60 else None

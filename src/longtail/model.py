@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
-from longtail.arrays import Matrix
+from longtail.arrays import Longs, Matrix
 from longtail.data.dataset import Rows
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError
-from longtail.predictions import CANDIDATES, Predictions
+from longtail.predictions import Predictions
 from longtail.progress import stage
 from longtail.seams import Reranker, Scorer
 
+SPARE = 64  # exclusions of a row that its chunk makes room for
 CHUNK = 8192  # rows predicted at a time, so that memory does not grow with the number of rows
 
 
@@ -40,19 +42,28 @@ class Model:
             rows = Rows(texts=tuple(rows))
         if k < 1:
             raise DataError(f"k counts labels a row and is at least 1, got {k}")
-        indices = np.full((len(rows), k), -1, dtype=np.int32)
-        scores = np.zeros((len(rows), k), dtype=np.float32)
+        if excluded is not None:
+            excluded = sparse.csr_array(excluded, dtype=np.bool_)
+            if excluded.shape != (len(rows), len(self.labels)):
+                raise DataError(
+                    f"excluded pairs are {excluded.shape[0]} x {excluded.shape[1]} for {len(rows)} rows and "
+                    f"{len(self.labels)} labels"
+                )
+        places = min(k, max(len(self.labels), 1))
+        indices = np.full((len(rows), places), -1, dtype=np.int32)
+        scores = np.zeros((len(rows), places), dtype=np.float32)
         with stage("predicting", total=len(rows)) as advance:
             for start in range(0, len(rows), CHUNK):
                 part = slice(start, min(start + CHUNK, len(rows)))
-                banned = None if excluded is None else excluded[part]
-                chunk = self._predict(rows[part], k, banned)
-                indices[part, : chunk.places], scores[part, : chunk.places] = chunk.indices, chunk.scores
+                for chosen in filter(len, _by_exclusions(excluded, part)):
+                    banned = None if excluded is None else excluded[chosen]
+                    found = self._predict(rows.take(chosen) if len(chosen) < len(rows) else rows, places, banned)
+                    indices[chosen, : found.places], scores[chosen, : found.places] = found.indices, found.scores
                 advance(part.stop - part.start)
         return Predictions(self.labels, indices, scores)
 
     def _predict(self, rows: Rows, k: int, excluded: Matrix | None) -> Predictions:
-        wanted = max(k, CANDIDATES) if self.rerankers else k
+        wanted = max([k, *(part.candidates for part in self.rerankers)])
         spare = int(np.diff(excluded.indptr).max(initial=0)) if excluded is not None else 0
         predictions = Predictions(self.labels, *self.scorer.top(rows, min(wanted + spare, len(self.labels))))
         predictions = predictions.without(excluded).top(wanted)
@@ -65,3 +76,16 @@ class Model:
         from longtail.store import save
 
         return save(self, path, overwrite=overwrite)
+
+
+def _by_exclusions(excluded: Matrix | None, part: slice) -> Iterator[Longs]:
+    """The rows of a part in groups: a row with many excluded labels goes alone, since a group asks for as many labels
+    more as its row with the most exclusions needs."""
+    rows = np.arange(part.start, part.stop)
+    if excluded is None:
+        yield rows
+        return
+    many = np.diff(excluded.indptr)[part] > SPARE
+    yield rows[~many]
+    for row in rows[many]:
+        yield np.array([row])

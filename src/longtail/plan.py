@@ -80,7 +80,7 @@ def _text_facts(texts: tuple[str, ...]) -> tuple[int, float, float]:
     if not holders:
         return 1, 0.0, 0.0
     # Heaps' law again: the vocabulary grows as rows^growth, seen between the last power of two and the whole sample.
-    growth = np.log(len(holders) / half) / np.log(sampled / half_rows) if sampled > half_rows else 0.7
+    growth = np.log(len(holders) / half) / np.log(sampled / half_rows) if half and sampled > half_rows else 0.7
     terms = len(holders) * (len(texts) / sampled) ** float(np.clip(growth, 0.2, 1.0))
     share = np.array(list(holders.values())) / sampled
     return int(terms), float(share.sum()), float((share**2).sum())

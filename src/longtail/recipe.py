@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
+
 from longtail import catalogue, grammar
+from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError, RecipeError
@@ -29,6 +33,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         # Building the parts checks names, settings and whether the parts go together: all before any data is read.
+        if not self.parts:
+            raise RecipeError("a recipe needs a learner")
         offers = self.learner.offers
         for part, method in zip(self.parts[1:], self.tail, strict=True):
             missing = sorted(method.needs - offers)
@@ -72,7 +78,15 @@ class Recipe:
 
     def plan(self, facts: Facts) -> Plan:
         """Memory and time this recipe will need on data of these sizes."""
-        return self.learner.plan(facts)
+        return self._wrapped().plan(facts)
+
+    def _wrapped(self) -> Learner:
+        """The learner inside the tail methods that fit it in parts."""
+        learner = self.learner
+        for method in self.tail:
+            if isinstance(method, Wraps):
+                learner = method.wrap(learner)
+        return learner
 
     def check(self, data: Dataset) -> None:
         """Whether the data has what the parts need."""
@@ -88,31 +102,36 @@ class Recipe:
 
     def fit(self, train: Dataset, valid: Dataset) -> Model:
         """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows."""
+        return self._fit(train, valid, len(self.tail))
+
+    def _fit(self, train: Dataset, valid: Dataset, methods: int) -> Model:
+        """The model whose re-rankers are those among the first `methods` tail methods."""
         self.check(train)
-        learner, given = self.learner, train
-        for method in self.tail:
-            if isinstance(method, Wraps):
-                learner = method.wrap(learner)
+        if valid.labels is not train.labels and valid.labels.ids != train.labels.ids:
+            raise DataError("train and valid are over different label sets; split one data set")
+        given = train
         for part, method in zip(self.parts[1:], self.tail, strict=True):
             if isinstance(method, Augments):
                 with stage(f"augmenting with {part.name}"):
                     train = method.augment(train)
-        scorer = learner.fit(train, valid, self.tail)
+        scorer = self._wrapped().fit(train, valid, self.tail)
         model = Model(str(self), train.labels, scorer)
-        for method in self.tail:
+        for place, method in enumerate(self.tail[:methods]):
             if isinstance(method, Reranks):
-                reranker = method.fit_reranker(_HeldOut(model, given, valid))
-                model = model.with_reranker(reranker)
+                # A fold's model is made like this one up to here: the same augmenting, the same earlier re-rankers.
+                fit_fold = partial(self._fit, valid=valid, methods=place)
+                model = model.with_reranker(method.fit_reranker(_HeldOut(model, given, valid, fit_fold)))
         return model
 
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """Predictions of the model so far on the valid split, made when asked."""
+    """Predictions on rows their model has not seen, made when asked."""
 
     model: Model
     train: Dataset  # as given, before any tail method added rows or entries
     rows: Dataset
+    fit_fold: Callable[[Dataset], Model]
 
     @property
     def labels(self) -> LabelSet:
@@ -120,6 +139,27 @@ class _HeldOut:
 
     def valid(self) -> tuple[Predictions, Dataset]:
         return self.model.predict(self.rows.rows, CANDIDATES, self.rows.excluded), self.rows
+
+    def folds(self, number: int, most: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
+        given = np.flatnonzero(self.train.origins == 0)
+        if not 2 <= number <= len(given):
+            raise DataError(f"{len(given)} training rows cannot be cut into {number} folds; give 2 to {len(given)}")
+        places = hashed([self.train.ids[row] for row in given], seed)
+        mixed = given[np.argsort(places, kind="stable")]  # folds of equal size: rows are dealt in order of their hash
+        wanted = mixed[:most]
+        indices = np.full((len(wanted), CANDIDATES), -1, dtype=np.int32)
+        scores = np.zeros((len(wanted), CANDIDATES), dtype=np.float32)
+        with stage("predicting out of fold", total=number) as advance:
+            for fold in range(number):
+                others = np.setdiff1d(np.arange(len(self.train)), mixed[fold::number])
+                unseen = self.train.take(wanted[fold::number])
+                if len(unseen):
+                    found = self.fit_fold(self.train.take(others)).predict(unseen.rows, CANDIDATES, unseen.excluded)
+                    indices[fold::number, : found.places] = found.indices
+                    scores[fold::number, : found.places] = found.scores
+                advance(1)
+        order = np.argsort(wanted)  # back in the order of the training rows
+        return Predictions(self.labels, indices[order], scores[order]), self.train.take(wanted[order])
 
 
 def _has(data: Dataset, need: str) -> bool:

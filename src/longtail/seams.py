@@ -96,6 +96,10 @@ class Reranker(Protocol):
 
     kind: ClassVar[str]
 
+    @property
+    def candidates(self) -> int:
+        """The least number of candidates it is given, where there are as many."""
+
     def rerank(self, predictions: Predictions, rows: Rows) -> Predictions:
         """The candidates of these rows in a new order, with new scores; labels may leave, none may join."""
 
@@ -115,7 +119,14 @@ class HeldOut(Protocol):
     def train(self) -> Dataset:
         """The training rows as given, before any tail method added rows or entries."""
 
-    def valid(self) -> tuple[Predictions, Dataset]: ...
+    def valid(self) -> tuple[Predictions, Dataset]:
+        """The model's own predictions for the valid split. The learner may have chosen or calibrated on it."""
+
+    def folds(self, number: int, most: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
+        """Predictions for the training rows as given, each by a model fitted on the rows of the other folds.
+
+        Costs `number` trainings. `most` caps how many rows are predicted; the models still learn from all others.
+        """
 
 
 @runtime_checkable
@@ -125,9 +136,6 @@ class Reranks(Protocol):
     reranker: ClassVar[type[Reranker]]
 
     def fit_reranker(self, held_out: HeldOut) -> Reranker: ...
-
-
-SEAMS: dict[str, type] = {"augment": Augments, "wrap": Wraps, "rerank": Reranks}
 
 
 def seams_of(part: type) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False) -> Path:
     path = Path(path)
     if path.exists() and not overwrite:
         raise ModelError(f"{path} exists; choose another name, or overwrite it (--overwrite)")
-    if path.exists() and not (path / MANIFEST).is_file():
-        raise ModelError(f"{path} exists and is not a model folder; it is left alone")
+    if path.exists() and not _is_model(path):
+        raise ModelError(f"{path} exists and is not a model folder, or holds other files too; it is left alone")
     files = {LABELS: _labels_to_bytes(model.labels)}
     scorer = _pack("scorer", model.scorer, files)
     rerankers = [_pack(f"reranker-{number}", part, files) for number, part in enumerate(model.rerankers)]
@@ -76,6 +77,8 @@ def load(path: str | Path) -> Model:
         raise ModelError(f"{path} is not a model folder; train one with: longtail train DATA RECIPE --out {path}")
     manifest = _read_manifest(path)
     try:
+        if not all(re.fullmatch(r"[\w-][\w.-]*", name) for name in manifest["files"]):
+            raise ModelError(f"{path}: the manifest names files outside the model folder")
         files = {name: _read(path / name, facts) for name, facts in manifest["files"].items()}
         labels = _labels_from_bytes(files[LABELS], manifest["labels"])
         kinds = _kinds()
@@ -85,9 +88,18 @@ def load(path: str | Path) -> Model:
             model = model.with_reranker(_unpack(f"reranker-{number}", entry, files, kinds))
     except ModelError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, SafetensorError, LongtailError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError, LongtailError) as error:
         raise ModelError(f"{path} holds a part this release cannot read ({error}); train the model again") from None
     return model
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a folder holds a model and nothing else: only then may it be replaced."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        return manifest["format"] == FORMAT and {file.name for file in path.iterdir()} <= {MANIFEST, *manifest["files"]}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def size_on_disk(path: str | Path) -> int:
@@ -101,8 +113,8 @@ def _checksum(raw: bytes) -> str:
 
 def _manifest_to_bytes(manifest: dict[str, Any]) -> bytes:
     body = {name: value for name, value in manifest.items() if name != "checksum"}
-    body["checksum"] = _checksum(json.dumps(body, ensure_ascii=False, sort_keys=True).encode())
-    return (json.dumps(body, ensure_ascii=False, indent=1) + "\n").encode()
+    body["checksum"] = _checksum(json.dumps(body, sort_keys=True).encode())
+    return (json.dumps(body, ensure_ascii=True, indent=1) + "\n").encode()
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

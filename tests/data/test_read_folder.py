@@ -227,7 +227,7 @@ def test_wrong_exclusions(tmp_path: Path, entry: dict[str, Any], message: str) -
         ('{"propensity": 0.5}', 'corpus.json: "propensity" must look like {"a": 0.55, "b": 1.5}, got 0.5'),
         ('{"propensity": {"a": 0.5}}', 'corpus.json: "propensity" must look like'),
         ('{"propensity": {"a": "x", "b": 1}}', 'corpus.json: "propensity" must look like'),
-        ('{"propensity": {"a": -1, "b": 1}}', "corpus.json: propensity constants need A > 0"),
+        ('{"propensity": {"a": -1, "b": 1}}', "corpus.json: propensity constants lie in 0 < A"),
         ('{"counted_on": "test"}', 'corpus.json: "counted_on" must be "train" or "train+valid"'),
     ],
 )

@@ -34,7 +34,7 @@ def test_the_file_is_train(name: str, tmp_path: Path) -> None:
     assert len(corpus.test) == 0
     assert corpus.labels.ids == corpus.labels.texts == ("cats", "dogs", "owls")
     assert corpus.labels.counts.tolist() == [3, 2, 1]
-    assert "Book about cats" in (corpus.train.texts or ())
+    assert "Book about cats" in (corpus.train.texts or ()) + (corpus.valid.texts or ())
     assert corpus.text_field == "title+text"
     assert any("held out as valid" in note for note in corpus.notes)
 

@@ -85,7 +85,7 @@ def test_the_text_option_names_columns(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", "id,title,text,labels", "1,T,body,x", "2,U,more,x")
     assert read(path, text="title+text")[0]["1"][0] == "T body"
     assert read(path, text="title")[0]["1"][0] == "T"
-    assert read(path)[0]["1"][0] == "body"
+    assert read(path)[0]["1"][0] == "T body"  # as in a folder of JSON lines
 
 
 def test_a_folder_of_tables(tmp_path: Path) -> None:
@@ -265,3 +265,11 @@ heavy = {{"pyarrow", "pandas", "numba", "torch"}} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_quotes_in_a_tsv_are_letters(tmp_path: Path) -> None:
+    path = table(
+        tmp_path / "a.tsv", "id\ttext\tlabels", '1\t"quoted" start\tx', '2\tan "open quote\tx', '3\t"all ""of"" it"\tx'
+    )
+    rows = read(path)[0]
+    assert [rows[name][0] for name in "123"] == ['"quoted" start', 'an "open quote', 'all "of" it']

@@ -84,7 +84,7 @@ def test_a_node_is_never_its_own_label(wordnet: Corpus) -> None:
 
 def test_the_split_is_the_seeded_hash(wordnet: Corpus) -> None:
     ids = [name for split in splits(wordnet) for name in split.ids]
-    test = held_out(ids, 0.2, seed=1)
+    test = held_out(ids, 0.2, 1)
     assert {name for name, chosen in zip(ids, test, strict=True) if chosen} == set(wordnet.test.ids)
 
 

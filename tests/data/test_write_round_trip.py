@@ -47,7 +47,7 @@ def corpora(draw: Any, kinds: tuple[str, ...], valid: bool = True) -> Corpus:
         ids=tuple(label_ids),
         texts=tuple(draw(st.lists(TEXT, min_size=number, max_size=number))),
         features=matrix(draw, number, width, VALUE, np.float32) if "features" in kind and draw(st.booleans()) else None,
-        propensity=Propensity(draw(st.floats(0.01, 3)), draw(st.floats(-0.5, 5))),
+        propensity=Propensity(draw(st.floats(0.01, 3)), draw(st.floats(0.001, 5))),
     )
     sizes = draw(st.integers(1, 5)), draw(st.integers(0, 3)) if valid else 0, draw(st.integers(0, 3))
     names = draw(st.lists(st.text(min_size=1, max_size=6), min_size=sum(sizes), max_size=sum(sizes), unique=True))
@@ -178,6 +178,11 @@ def test_nothing_is_overwritten_by_chance(corpus: Corpus, tmp_path: Path, writer
         writer(corpus, path, overwrite=True)
     with pytest.raises(DataError, match="is no data set that longtail wrote"):
         writer(corpus, next(path.iterdir()), overwrite=True)
+    (path / "corpus.json").write_text("{}")
+    (path / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match="is no data set that longtail wrote"):
+        writer(corpus, path, overwrite=True)
+    assert (path / "thesis.txt").read_text() == "years of work"
     assert sorted(p.name for p in path.parent.iterdir()) == ["data"]
 
 

@@ -364,7 +364,7 @@ def test_chances_are_calibrated_and_follow_a_known_truth() -> None:
     scores = chance.random((20000, 6)).astype(np.float32)
     truth = 1 / (1 + np.exp(-(4 * scores + 0.5 * np.log1p(counts)[indices] - 5)))
     hits = chance.random(truth.shape) < truth
-    fitted = Chance.fit(indices, scores, hits, counts)
+    fitted = Chance.fit(indices, scores, hits, indices >= 0, counts)
     assert fitted is not None
     assert np.abs(fitted.of(indices, scores) - truth).mean() < 0.01
     # At the optimum the slope of the penalised loss is zero: a reference in plain float64.
@@ -380,5 +380,5 @@ def test_chances_are_calibrated_and_follow_a_known_truth() -> None:
 def test_chances_need_hits_to_learn_from() -> None:
     indices = np.zeros((10, 2), np.int32)
     scores = np.ones((10, 2), np.float32)
-    assert Chance.fit(indices, scores, np.zeros((10, 2), bool), np.array([5])) is None
-    assert Chance.fit(indices, scores, np.ones((10, 2), bool), np.array([5])) is None
+    assert Chance.fit(indices, scores, np.zeros((10, 2), bool), indices >= 0, np.array([5])) is None
+    assert Chance.fit(indices, scores, np.ones((10, 2), bool), indices >= 0, np.array([5])) is None

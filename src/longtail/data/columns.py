@@ -54,7 +54,7 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
 
 
 def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
-    """All records of a CSV or TSV file, the header first; a quoted field may hold line ends."""
+    """All records of a CSV or TSV file, the header first; a quoted field of a CSV may hold line ends."""
     numbered = lines(path)
     first = next(numbered, (1, ""))[1]
     tab = table_kind(path) == ".tsv"
@@ -66,12 +66,14 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
             yield line + "\n"
 
     limit = csv.field_size_limit(2**31 - 1)  # whole books are texts too
-    reader = csv.reader(text(), delimiter=delimiter, strict=True)
+    # Tabs need no quotes, so a quote in a TSV is a letter, unless a pair of them holds the whole field.
+    plain = csv.reader(text(), delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    reader = plain if tab else csv.reader(text(), delimiter=delimiter, strict=True)
     begin = 1
     try:
         for record in reader:
             if record:
-                yield begin, record
+                yield begin, [_unquoted(field) for field in record] if tab else record
             begin = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
@@ -81,6 +83,12 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
         ) from None
     finally:
         csv.field_size_limit(limit)
+
+
+def _unquoted(field: str) -> str:
+    if len(field) >= 2 and field[0] == field[-1] == '"':
+        return field[1:-1].replace('""', '"')
+    return field
 
 
 def _parquet(path: Path) -> Any:

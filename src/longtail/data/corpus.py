@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from longtail.arrays import Bools
 from longtail.data.dataset import Dataset
@@ -40,7 +41,7 @@ class Corpus:
         return self.labels.propensity
 
 
-def held_out(ids: Sequence[str], share: float, seed: int = 0) -> Bools:
+def held_out(ids: Sequence[str], share: float, salt: int | str = 0) -> Bools:
     """Which rows to hold out: a seeded hash of each row's id falls below the share.
 
     A row keeps its side when other rows come, go or move. At least one row lands on each side where
@@ -48,18 +49,24 @@ def held_out(ids: Sequence[str], share: float, seed: int = 0) -> Bools:
     """
     if not 0 < share < 1:
         raise DataError(f"the share of rows to hold out lies between 0 and 1, got {share}")
-    prefix = hashlib.blake2b(f"longtail:{seed}:".encode(), digest_size=8)
-    places = np.empty(len(ids), dtype=np.uint64)
-    for row, name in enumerate(ids):
-        digest = prefix.copy()
-        digest.update(name.encode("utf-8", "surrogatepass"))
-        places[row] = int.from_bytes(digest.digest(), "little")
+    places = hashed(ids, salt)
     chosen: Bools = places < np.uint64(int(share * 2**64))
     if len(ids) > 1 and not chosen.any():
         chosen[int(places.argmin())] = True
     if len(ids) and chosen.all():
         chosen[int(places.argmax())] = False
     return chosen
+
+
+def hashed(ids: Sequence[str], salt: int | str = 0) -> npt.NDArray[np.uint64]:
+    """A salted hash of each id: chance that does not depend on the order or number of rows."""
+    prefix = hashlib.blake2b(f"longtail:{salt}:".encode(), digest_size=8)
+    places = np.empty(len(ids), dtype=np.uint64)
+    for row, name in enumerate(ids):
+        digest = prefix.copy()
+        digest.update(name.encode("utf-8", "surrogatepass"))
+        places[row] = int.from_bytes(digest.digest(), "little")
+    return places
 
 
 def make_corpus(
@@ -76,7 +83,7 @@ def make_corpus(
 ) -> Corpus:
     """Join the splits: count the labels on the given train rows, then hold out what was not given.
 
-    A missing valid split is always held out of train. A missing test split is held out only when
+    A missing valid split is held out of train, unless `valid_share` is 0. A missing test split is held out only when
     `test_share` says so, and then before counting: its rows are test rows, not training rows.
     """
     said = list(notes)
@@ -88,9 +95,13 @@ def make_corpus(
         said.append(f"no test split was given: {len(test)} rows ({test_share:.0%}) of train were held out as test")
     labels = train.labels.counted(train.targets)
     if valid is None:
-        away = held_out(train.ids, valid_share, seed)
+        # Another salt than any test split's: rows that were kept out of test are not a random half of that hash.
+        away = held_out(train.ids, valid_share, f"valid:{seed}") if valid_share else np.zeros(len(train), dtype=bool)
         train, valid = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
-        said.append(f"no valid split was given: {len(valid)} rows ({valid_share:.0%}) of train were held out as valid")
+        if valid_share:
+            said.append(
+                f"no valid split was given: {len(valid)} rows ({valid_share:.0%}) of train were held out as valid"
+            )
     nothing = train.take([])
     return Corpus(
         name=name,

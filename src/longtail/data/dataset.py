@@ -26,6 +26,14 @@ class Rows:
         if self.texts is None and self.features is None:
             raise DataError("rows need texts or features")
 
+        if self.texts is not None:
+            object.__setattr__(self, "texts", tuple(self.texts))
+            wrong = next((row for row, text in enumerate(self.texts or ()) if not isinstance(text, str)), None)
+            if wrong is not None:
+                raise DataError(f"text {wrong + 1} is not a string but {type(self.texts[wrong]).__name__}")
+            if self.features is not None and self.features.shape[0] != len(self.texts):
+                raise DataError(f"{len(self.texts)} texts and {self.features.shape[0]} rows of features do not match")
+
     def __len__(self) -> int:
         if self.texts is not None:
             return len(self.texts)
@@ -35,6 +43,11 @@ class Rows:
     def __getitem__(self, part: slice) -> Rows:
         texts = None if self.texts is None else self.texts[part]
         return Rows(texts=texts, features=None if self.features is None else self.features[part])
+
+    def take(self, rows: AnyArray) -> Rows:
+        """Only these rows, by number."""
+        texts = None if self.texts is None else tuple([self.texts[row] for row in rows.tolist()])
+        return Rows(texts=texts, features=None if self.features is None else self.features[rows])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,8 +113,9 @@ class Dataset:
         return Rows(texts=self.texts, features=self.features)
 
     def take(self, rows: AnyArray | Sequence[int]) -> Dataset:
-        """Only these rows, in this order."""
-        index = np.asarray(rows, dtype=np.int64)
+        """Only these rows, by number in this order or by a mask."""
+        given = np.asarray(rows)
+        index = np.flatnonzero(given) if given.dtype == bool else given.astype(np.int64)
         picked = index.tolist()
         assert self.origins is not None
         return replace(
@@ -124,7 +138,11 @@ class Dataset:
         ids: Sequence[str] | None = None,
     ) -> Dataset:
         """A new data set with these rows added at the end, marked with the origin."""
-        number = int(targets.shape[0])
+        number, width = targets.shape
+        if width != len(self.labels):
+            raise DataError(f"{origin} adds targets over {width} labels to data over {len(self.labels)}")
+        if features is not None and self.features is not None and features.shape[1] != self.features.shape[1]:
+            raise DataError(f"{origin} adds {features.shape[1]} features a row to data with {self.features.shape[1]}")
         if (texts is None) != (self.texts is None) or (features is None) != (self.features is None):
             raise DataError(f"{origin} must add the same kinds of input (texts, features) that the data has")
         names = self.origin_names if origin in self.origin_names else (*self.origin_names, origin)
@@ -134,7 +152,7 @@ class Dataset:
         return replace(
             self,
             ids=self.ids + new_ids,
-            texts=None if self.texts is None else self.texts + tuple(texts or ()),
+            texts=None if self.texts is None else self.texts + tuple(() if texts is None else texts),
             targets=sparse.vstack([self.targets, targets], format="csr"),
             features=None if features is None else sparse.vstack([self.features, features], format="csr"),
             excluded=None
@@ -165,6 +183,9 @@ def _frozen(matrix: Matrix, name: str, shape: tuple[int, int | None], dtype: typ
     if result.shape[0] != shape[0] or (shape[1] is not None and result.shape[1] != shape[1]):
         wanted = f"{shape[0]} x {'any' if shape[1] is None else shape[1]}"
         raise DataError(f"{name} are {result.shape[0]} x {result.shape[1]}, expected {wanted}")
+    if dtype is np.bool_ and not result.data.all():
+        result = result.copy()
+        result.eliminate_zeros()  # a stored False excludes nothing
     if not result.has_canonical_format:
         result = result.copy()
         result.sum_duplicates()

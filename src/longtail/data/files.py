@@ -45,7 +45,8 @@ def chunks(path: Path) -> Iterator[tuple[int, bytes]]:
             raise DataError("the compressed file has 0 bytes; copy or make it again", path)
         with path.open("rb") as raw, stage(f"reading {path.name.split('.')[0]}", total=size) as advance:
             stream = _unpacked(raw, path)
-            line, rest, told = 1, b"", 0
+            line, told = 1, 0
+            rest: list[bytes] = []  # the begun line; joined once, since a line may be longer than many chunks
             while piece := stream.read(CHUNK):
                 if not told:
                     piece = piece.removeprefix(b"\xef\xbb\xbf")  # a byte order mark is no part of the text
@@ -53,13 +54,13 @@ def chunks(path: Path) -> Iterator[tuple[int, bytes]]:
                 told = raw.tell()
                 cut = piece.rfind(b"\n") + 1
                 if cut:
-                    whole = rest + piece[:cut]
+                    whole = b"".join([*rest, piece[:cut]])
                     yield line, whole
-                    line, rest = line + whole.count(b"\n"), piece[cut:]
+                    line, rest = line + whole.count(b"\n"), [piece[cut:]]
                 else:
-                    rest += piece
-            if rest:
-                yield line, rest
+                    rest.append(piece)
+            if any(rest):
+                yield line, b"".join(rest)
     except FileNotFoundError:
         raise DataError("no such file; check the path", path) from None
     except EOFError:

@@ -101,7 +101,7 @@ def build(
         targets=_ancestors(parents, documents, label_nodes, depth),
         excluded=_self_pairs(documents, is_label),
     )
-    test = held_out(ids, test_share, seed + 1)  # seed itself is for valid: equal seeds would nest the two
+    test = held_out(ids, test_share, seed + 1)
     train_rows = rows.take(np.flatnonzero(~test))
     return make_corpus(
         name=hierarchy.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,11 +21,11 @@ class Propensity:
     b: float = 1.5
 
     def __post_init__(self) -> None:
-        if not (self.a > 0 and self.b > -1 and np.isfinite(self.a) and np.isfinite(self.b)):
-            raise DataError(f"propensity constants need A > 0 and B > -1, got A={self.a}, B={self.b}")
-        # (B + 1)^A, and B^-A for a label that training never saw, must stay numbers.
-        if self.a * math.log(max(self.b + 1, 1 / self.b if self.b > 0 else 0)) > 300:
-            raise DataError(f"no propensity can be computed with A={self.a:g}, B={self.b:g}; 0.55 and 1.5 are usual")
+        if not (0 < self.a <= 10 and 0.001 <= self.b <= 1000):  # B^-A stands for a label that training never saw
+            raise DataError(
+                f"propensity constants lie in 0 < A <= 10 and 0.001 <= B <= 1000, got A={self.a:g}, B={self.b:g}; "
+                "0.55 and 1.5 are usual"
+            )
 
     def __str__(self) -> str:
         return f"A={self.a:g}, B={self.b:g}"

@@ -109,8 +109,9 @@ def _choose(names: list[str], columns: Columns, text: str | None, path: Path) ->
         guess = _usual(names, TEXT_NAMES)
         if guess is None:
             raise _no_column("text", TEXT_NAMES, names, path)
-        texts = [guess]
-        notes.append(f"the text is column {guess!r}: pass --text-column to choose others")
+        # A title and a text are read as one, as in a folder of JSON lines.
+        texts = ["title", "text"] if guess == "text" and "title" in names else [guess]
+        notes.append(f"the text is column {' + '.join(texts)!r}: pass --text-column to choose others")
     labels = columns.labels
     if labels is None:
         labels = _usual(names, LABEL_NAMES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -188,13 +189,20 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
         os.fsync(raw.fileno())
 
 
+def _ours(name: str) -> bool:
+    """Whether one of the writers of this file makes files of this name."""
+    made = r"(train|valid|test|labels|exclude)\.jsonl\.gz|corpus\.json|(trn|tst)_X(_Y|_Xf)?\.txt|Yf?\.txt|lbl\.json\.gz"
+    return re.fullmatch(made + r"|filter_labels_(train|test)\.txt", name) is not None
+
+
 @contextmanager
 def _new_folder(path: Path, overwrite: bool) -> Iterator[Path]:
     """A folder beside `path` that takes its place when the block ends well, and vanishes otherwise."""
     if path.exists():
         if not overwrite:
             raise DataError("exists already; choose another path, or overwrite it on purpose", path)
-        if not path.is_dir() or (any(path.iterdir()) and not (path / "corpus.json").is_file()):
+        names = {file.name for file in path.iterdir()} if path.is_dir() else {""}
+        if names and ("corpus.json" not in names or not all(map(_ours, names))):
             raise DataError("is no data set that longtail wrote, so it is not replaced; choose another path", path)
     try:
         with new_folder(path) as folder:

@@ -50,6 +50,8 @@ class Bm25Scorer:
         if not state.settings["texts"]:
             return cls(None, index)
         words = unpack_strings(state.tensors["words"], state.tensors["word_offsets"])
+        if len(words) != index.shape[0]:
+            raise ValueError(f"an index of {index.shape[0]} words for {len(words)} words")
         return cls(Vocabulary(tuple(words)), index)
 
 

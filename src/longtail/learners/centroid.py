@@ -33,8 +33,13 @@ class CentroidScorer:
         if self.chance is None:
             return sparse_top(self.features.of(rows), self.index, k)
         near, cosines = sparse_top(self.features.of(rows), self.index, max(k, CANDIDATES))
-        labels, chances = ranked(near, self.chance.of(near, cosines))
-        return labels[:, :k], chances[:, :k]
+        chances = self.chance.of(near, cosines)
+        # The nearest are ranked among themselves and the others behind them, so that a longer list starts the same.
+        labels, scores = ranked(near[:, :CANDIDATES], chances[:, :CANDIDATES])
+        if k > CANDIDATES:
+            behind = ranked(near[:, CANDIDATES:], np.minimum(chances[:, CANDIDATES:], scores[:, -1:]))
+            labels, scores = np.hstack([labels, behind[0]]), np.hstack([scores, behind[1]])
+        return labels[:, :k], scores[:, :k]
 
     def state(self) -> State:
         words = self.features.state()
@@ -48,7 +53,12 @@ class CentroidScorer:
         tensors = state.tensors
         fitted = "chance.weights" in tensors
         chance = Chance(tensors["chance.weights"], tensors["chance.log_counts"]) if fitted else None
-        return cls(Features.restore(state), matrix_from("index", tensors), chance)
+        features, index = Features.restore(state), matrix_from("index", tensors)
+        if index.shape[0] != features.columns:
+            raise ValueError(f"an index of {index.shape[0]} words for {features.columns} columns")
+        if chance is not None and (chance.weights.shape != (5,) or chance.log_counts.shape != (index.shape[1],)):
+            raise ValueError("the weights of the chances do not fit the labels")
+        return cls(features, index, chance)
 
 
 @dataclass(frozen=True)
@@ -85,9 +95,11 @@ class Centroid:
         with stage("learning chances"):
             rows = np.linspace(0, len(valid) - 1, min(len(valid), CHANCE_ROWS)).astype(np.int64)
             sample = valid.take(np.unique(rows))
-            near = Predictions(valid.labels, *scorer.top(sample.rows, CANDIDATES)).without(sample.excluded)
-            hits = near.hits(sample.targets)
-            return replace(scorer, chance=Chance.fit(near.indices, near.scores, hits, valid.labels.counts))
+            near = Predictions(valid.labels, *scorer.top(sample.rows, CANDIDATES))
+            hits, counted = near.hits(sample.targets), near.indices >= 0
+            if sample.excluded is not None:
+                counted &= ~near.hits(sample.excluded)
+            return replace(scorer, chance=Chance.fit(near.indices, near.scores, hits, counted, valid.labels.counts))
 
     def plan(self, facts: Facts) -> Plan:
         products = facts.positives * facts.terms_per_row

@@ -34,7 +34,8 @@ class KnnScorer:
         found = near >= 0
         starts = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
         votes = sparse.csr_array((likeness[found], near[found], starts), shape=(len(rows), self.targets.shape[0]))
-        return sparse_top(votes, self.targets, k)
+        labels, scores = sparse_top(votes, self.targets, k)
+        return labels, np.minimum(scores, np.float32(1))  # sums of shares may pass 1 by a rounding
 
     def state(self) -> State:
         words = self.features.state()
@@ -48,7 +49,10 @@ class KnnScorer:
     @classmethod
     def restore(cls, state: State) -> KnnScorer:
         index, targets = matrix_from("index", state.tensors), matrix_from("targets", state.tensors)
-        return cls(Features.restore(state), index, targets, state.settings["neighbours"])
+        features, neighbours = Features.restore(state), state.settings["neighbours"]
+        if index.shape != (features.columns, targets.shape[0]) or not isinstance(neighbours, int) or neighbours < 1:
+            raise ValueError("the row index does not fit the words and the targets")
+        return cls(features, index, targets, neighbours)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Knn:
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> KnnScorer:
         with stage("counting words"):
             features, vectors = Features.learn(train)
-            return KnnScorer(features, vectors.T.tocsr(), train.targets, self.neighbours)
+            return KnnScorer(features, vectors.T.tocsr(), train.targets.copy(), self.neighbours)
 
     def plan(self, facts: Facts) -> Plan:
         met = facts.rows * facts.shared_terms  # entries of the index that a query meets

@@ -24,10 +24,9 @@ class Chance:
     log_counts: Floats  # (labels,)
 
     @classmethod
-    def fit(cls, indices: Ints, scores: Floats, hits: Bools, counts: Longs) -> Chance | None:
-        """From the candidates of held-out rows (rows, places); None when there are too few hits to learn from."""
-        kept = indices >= 0
-        if hits.sum() < LEAST_HITS or hits[kept].all():
+    def fit(cls, indices: Ints, scores: Floats, hits: Bools, kept: Bools, counts: Longs) -> Chance | None:
+        """From the kept candidates of held-out rows (rows, places); None when there are too few hits to learn from."""
+        if hits[kept].sum() < LEAST_HITS or hits[kept].all():
             return None
         log_counts = np.log1p(counts).astype(np.float32)
         inputs, right = _inputs(indices, scores, log_counts)[kept], hits[kept].astype(np.float64)

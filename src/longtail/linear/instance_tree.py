@@ -82,7 +82,7 @@ def plain(starts: AnyArray, columns: AnyArray, values: AnyArray) -> tuple[AnyArr
     return views[0], views[1], views[2]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _discounted(sums, discounts):  # type: ignore[no-untyped-def]
     """The discount of each label where labels are ranked by these sums; equal sums rank in order of the label."""
     found = np.empty(len(sums))
@@ -92,7 +92,7 @@ def _discounted(sums, discounts):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def split(starts, labels, gains, count, sides, discounts):  # type: ignore[no-untyped-def]
     """Move rows between two sides, from the `sides` given (+1 or -1), until the mean gain stops growing; returns it.
 
@@ -125,7 +125,7 @@ def split(starts, labels, gains, count, sides, discounts):  # type: ignore[no-un
         last = total
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _own_targets(rows, starts, columns, values, place):  # type: ignore[no-untyped-def]
     """Labels of these rows, numbered from 0 in their order, with gains. `place` (labels,) is scratch, -1 all over."""
     own_starts = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -154,7 +154,7 @@ def _own_targets(rows, starts, columns, values, place):  # type: ignore[no-untyp
     return own_starts, labels, gains, count
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _own_features(rows, starts, columns, values, sides, costs, pull, place):  # type: ignore[no-untyped-def]
     """The rows by feature: starts, members, values, and the features' names in order; only those that can matter.
 
@@ -207,7 +207,7 @@ def _own_features(rows, starts, columns, values, sides, costs, pull, place):  # 
     return own_starts, members, own_values, names
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _longer(array, needed):  # type: ignore[no-untyped-def]
     """The array with room for at least this many entries."""
     if needed <= len(array):
@@ -217,7 +217,7 @@ def _longer(array, needed):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _grow(  # type: ignore[no-untyped-def]
     seed, order, x_starts, x_columns, x_values, features, t_starts, t_columns, gains, discounts,
     leaf_rows, cost, rounds, passes, limit,
@@ -235,9 +235,12 @@ def _grow(  # type: ignore[no-untyped-def]
     label_place = np.full(len(discounts), -1, dtype=np.int32)
     place = np.empty(features, dtype=np.int32)
     pull = np.zeros((2, features))
-    todo = [(0, rows, -1, 0)]  # begin, end, parent, which child of it
-    while len(todo) > 0:
-        begin, end, parent, which = todo.pop()
+    todo = np.empty((rows + 2, 4), dtype=np.int64)  # begin, end, parent, which child of it; the last is taken first
+    todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3] = 0, rows, -1, 0
+    waiting = 1
+    while waiting > 0:
+        waiting -= 1
+        begin, end, parent, which = todo[waiting, 0], todo[waiting, 1], todo[waiting, 2], todo[waiting, 3]
         size, cut = end - begin, 0
         if size > leaf_rows:
             mine = order[begin:end].copy()
@@ -276,8 +279,11 @@ def _grow(  # type: ignore[no-untyped-def]
             biases[nodes] = bias
             starts[nodes + 1] = at
             nodes += 1
-            todo.append((begin + cut, end, code, 1))  # taken after the other child, so that leaves stand in order
-            todo.append((begin, begin + cut, code, 0))
+            for child in (1, 0):  # the lower rows are taken first, so that leaves stand in order
+                todo[waiting, 0] = begin + cut if child else begin
+                todo[waiting, 1] = end if child else begin + cut
+                todo[waiting, 2], todo[waiting, 3] = code, child
+                waiting += 1
         else:
             code = ~leaves
             leaves += 1

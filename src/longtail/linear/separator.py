@@ -19,7 +19,7 @@ SUFFICIENT = 0.01  # share of the promised decrease that a step must keep
 HALVINGS = 30
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _loss(margins, sides, costs):  # type: ignore[no-untyped-def]
     total = 0.0
     for row in range(len(margins)):
@@ -28,7 +28,7 @@ def _loss(margins, sides, costs):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def separate(starts, members, values, sides, costs, rounds, passes, limit):  # type: ignore[no-untyped-def]
     """Weights (features,) and bias. The rows come by feature: those of feature f are members[starts[f]:starts[f + 1]].
 

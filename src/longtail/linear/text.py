@@ -139,4 +139,6 @@ def matrix_from(name: str, tensors: dict[str, AnyArray]) -> Matrix:
     parts = tuple(tensors[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
     matrix = sparse.csr_array(parts, shape=(rows, columns))
     matrix.check_format(full_check=True)
+    if not np.isfinite(matrix.data).all():
+        raise ValueError(f"{name} holds numbers that are not finite")
     return matrix

@@ -135,18 +135,23 @@ def _fit_chunk(
         weights = fit_children(*(starts, columns, values, len(names), *told, *ends))
     size = np.abs(weights[:-1])
     least = training.cut * size.max(axis=0, initial=0) if training.cut_is_share else training.cut
-    kept = sparse.csr_array(np.where(size >= least, weights[:-1], 0)[np.argsort(names)])
-    held = np.flatnonzero(np.diff(kept.indptr))
-    bounds = np.concatenate([kept.indptr[held], [kept.nnz]]).astype(np.int64)
+    kept = sparse.csr_array(np.where(size >= least, weights[:-1], 0))
+    rows_of = np.argsort(names)
+    return chunk_of(level, parent, first, weights[-1], kept[rows_of], names[rows_of])
+
+
+def chunk_of(level: int, parent: int, first: int, bias: Floats, weights: Matrix, names: Ints | None = None) -> Chunk:
+    """Sparse weights (features, children) as a chunk; `names` are the features' numbers, rising."""
+    held = np.flatnonzero(np.diff(weights.indptr))
     return Chunk(
         level=level,
         parent=parent,
         first=first,
-        bias=weights[-1].copy(),
-        features=np.sort(names)[held],
-        starts=bounds,
-        children=kept.indices.astype(np.int32),
-        weights=kept.data.astype(np.float32),
+        bias=np.array(bias, dtype=np.float32),
+        features=(held if names is None else names[held]).astype(np.int32),
+        starts=np.concatenate([weights.indptr[held], [weights.nnz]]).astype(np.int64),
+        children=weights.indices.astype(np.int32),
+        weights=weights.data.astype(np.float32),
     )
 
 

@@ -51,7 +51,9 @@ def table_box(name: str, *parts: Safe, class_: str) -> Safe:
 def data_facts(corpus: Corpus, findings: Findings) -> Safe:
     labels = corpus.labels
     positives = int(labels.counts.sum())
-    unseen = int((labels.counts == 0).sum())
+    wanted = np.zeros(len(labels), dtype=bool)  # labels with a row in valid or test
+    wanted[corpus.valid.targets.indices] = wanted[corpus.test.targets.indices] = True
+    unseen = int((wanted & (labels.counts == 0)).sum())
     facts = [
         ("train rows", words.count(len(corpus.train))),
         ("valid rows", words.count(len(corpus.valid))),

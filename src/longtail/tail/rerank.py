@@ -24,16 +24,18 @@ class RerankWeights:
     kind: ClassVar[str] = "rerank.v1"
 
     def rerank(self, predictions: Predictions, rows: Rows) -> Predictions:
-        kept = predictions.top(self.candidates)
-        factor = np.where(kept.indices >= 0, self.weights[kept.indices], np.float32(0))
-        return Predictions(kept.labels, kept.indices, kept.scores * factor).sorted()
+        factor = np.where(predictions.indices >= 0, self.weights[predictions.indices], np.float32(0))
+        return Predictions(predictions.labels, predictions.indices, predictions.scores * factor).sorted()
 
     def state(self) -> State:
         return State({"candidates": self.candidates}, {"weights": self.weights})
 
     @classmethod
     def restore(cls, state: State) -> RerankWeights:
-        return cls(state.tensors["weights"], state.settings["candidates"])
+        weights, candidates = state.tensors["weights"], state.settings["candidates"]
+        if weights.ndim != 1 or not np.isfinite(weights).all() or not isinstance(candidates, int) or candidates < 1:
+            raise ValueError("the weights of rerank are not one finite number a label")
+        return cls(weights, candidates)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Rerank:
     Example: longtail compare wordnet "centroid" "centroid + rerank"
     """
 
-    candidates: int = CANDIDATES  # places of the learner's ranking that may move
+    candidates: int = CANDIDATES  # labels of the learner's ranking that may move; more if more are asked for
     strength: float = 1.0  # exponent on the inverse propensity; 0 changes nothing
 
     summary: ClassVar[str] = "score x inverse propensity over the top candidates"
@@ -58,6 +60,8 @@ class Rerank:
     def __post_init__(self) -> None:
         if self.candidates < 1:
             raise RecipeError(f"setting 'candidates' of rerank is at least 1, got {self.candidates}")
+        if not 0 <= self.strength <= 10:
+            raise RecipeError(f"setting 'strength' of rerank lies between 0 and 10, got {self.strength:g}")
 
     def fit_reranker(self, held_out: HeldOut) -> RerankWeights:
         weights = inverse_propensity(held_out.labels) ** self.strength

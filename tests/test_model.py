@@ -1,0 +1,76 @@
+"""Prediction: excluded pairs, long lists, and inputs that do not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from longtail.data import Corpus, Dataset, LabelSet, Rows
+from longtail.errors import DataError
+from longtail.model import SPARE, Model
+from longtail.recipe import Recipe
+
+
+@pytest.fixture(scope="module")
+def many() -> Dataset:
+    """400 labels, each with three rows of its own words and of shared ones."""
+    chance = np.random.default_rng(0)
+    labels = LabelSet(ids=tuple(map(str, range(400))), texts=tuple(f"word{label}" for label in range(400)))
+    owners = np.repeat(np.arange(400), 3)
+    texts = tuple(
+        " ".join([f"word{label}", *(f"shared{number}" for number in chance.integers(0, 25, 4))]) for label in owners
+    )
+    targets = sparse.csr_array((np.ones(1200, np.float32), (np.arange(1200), owners)), shape=(1200, 400))
+    data = Dataset(labels=labels, targets=targets, ids=tuple(map(str, range(1200))), texts=texts)
+    return data.over(labels.counted(targets))
+
+
+@pytest.fixture(scope="module", params=["centroid", "centroid(chances=false)", "knn", "bm25", "centroid + rerank"])
+def model(request: pytest.FixtureRequest, many: Dataset) -> Model:
+    valid = many.take(np.arange(0, 1200, 7))
+    return Recipe.parse(request.param).fit(many, valid)
+
+
+def test_a_longer_list_starts_the_same(model: Model, many: Dataset) -> None:
+    if model.rerankers:
+        pytest.skip("more candidates move when more are asked for")
+    rows = many.rows[:60]
+    short, long = model.predict(rows, k=5), model.predict(rows, k=300)
+    assert np.array_equal(short.indices, long.indices[:, :5])
+
+
+def test_exclusions_of_one_row_leave_the_others_alone(model: Model, many: Dataset) -> None:
+    rows = many.rows[:60]
+    free = model.predict(rows, k=5)
+    marks = np.zeros((60, 400), dtype=bool)
+    marks[0, : SPARE + 200] = True  # far more than a chunk makes room for
+    marks[1, free.indices[1, 0]] = True
+    held = model.predict(rows, k=5, excluded=sparse.coo_array(marks))
+    assert np.array_equal(held.indices[2:], free.indices[2:])
+    assert not ((held.indices[0] >= 0) & (held.indices[0] < SPARE + 200)).any()
+    if "bm25" not in model.recipe:  # which finds the row's own label and no other
+        assert (held.indices[0] >= 0).all()
+    assert free.indices[1, 0] not in held.indices[1]
+
+
+def test_excluded_pairs_must_fit(tiny: Corpus) -> None:
+    model = Recipe.parse("bm25").fit(tiny.train, tiny.valid)
+    with pytest.raises(DataError, match="excluded pairs are 2 x 10 for 1 rows and 10 labels"):
+        model.predict(["apple"], excluded=sparse.csr_array((2, 10), dtype=bool))
+
+
+def test_texts_must_be_texts(tiny: Corpus) -> None:
+    model = Recipe.parse("bm25").fit(tiny.train, tiny.valid)
+    with pytest.raises(DataError, match="text 2 is not a string but NoneType"):
+        model.predict(["apple", None])  # type: ignore[list-item]
+    with pytest.raises(DataError, match="do not match"):
+        Rows(texts=("a",), features=sparse.csr_array((2, 3)))
+
+
+def test_train_and_valid_share_their_labels(tiny: Corpus) -> None:
+    other = Dataset(
+        labels=LabelSet(ids=("x",)), targets=sparse.csr_array(np.ones((1, 1))), ids=("0",), texts=("apple",)
+    )
+    with pytest.raises(DataError, match="different label sets"):
+        Recipe.parse("bm25").fit(tiny.train, other)
