@@ -20,6 +20,7 @@ LEARNERS = {
     "knn": "longtail.learners.knn:Knn",
     "parabel": "longtail.learners.parabel:Parabel",
     "pfastrexml": "longtail.learners.pfastrexml:PfastreXml",
+    "proxml": "longtail.learners.proxml:Proxml",
     "xreg": "longtail.learners.xreg:Xreg",
 }
 TAIL_METHODS = {
