@@ -57,7 +57,7 @@ def ideal_gains(targets: Matrix) -> Floats:
 def grow(vectors: Matrix, targets: Matrix, gains: Floats, growth: Growth, seed: int) -> Tree:
     """A tree over the rows that have a label. `gains` are what the split counts for each entry of `targets`."""
     labelled = np.flatnonzero(np.diff(targets.indptr))
-    root, children, biases, starts, columns, values, bounds = _grow(
+    root, nodes, leaves, children, biases, starts, columns, values, bounds = _grow(
         seed,
         labelled,
         *plain(vectors.indptr, vectors.indices, vectors.data),
@@ -66,8 +66,12 @@ def grow(vectors: Matrix, targets: Matrix, gains: Floats, growth: Growth, seed: 
         1 / np.log2(np.arange(targets.shape[1]) + 2),
         *(growth.leaf_rows, growth.cost, growth.rounds, growth.passes, growth.limit),
     )
-    weights = sparse.csr_array((values, columns, starts), shape=(len(biases), vectors.shape[1]))
-    return Tree(int(root), children, biases, weights, labelled, bounds)
+    starts = starts[: nodes + 1].copy()  # the kernel returns arrays with room to spare
+    parts = values[: starts[-1]].copy(), columns[: starts[-1]].copy(), starts
+    weights = sparse.csr_array(parts, shape=(nodes, vectors.shape[1]))
+    return Tree(
+        int(root), children[:nodes].copy(), biases[:nodes].copy(), weights, labelled, bounds[: leaves + 1].copy()
+    )
 
 
 def plain(starts: AnyArray, columns: AnyArray, values: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -82,7 +86,7 @@ def plain(starts: AnyArray, columns: AnyArray, values: AnyArray) -> tuple[AnyArr
     return views[0], views[1], views[2]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True)
 def _discounted(sums, discounts):  # type: ignore[no-untyped-def]
     """The discount of each label where labels are ranked by these sums; equal sums rank in order of the label."""
     found = np.empty(len(sums))
@@ -92,7 +96,7 @@ def _discounted(sums, discounts):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True)
 def split(starts, labels, gains, count, sides, discounts):  # type: ignore[no-untyped-def]
     """Move rows between two sides, from the `sides` given (+1 or -1), until the mean gain stops growing; returns it.
 
@@ -125,7 +129,7 @@ def split(starts, labels, gains, count, sides, discounts):  # type: ignore[no-un
         last = total
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True)
 def _own_targets(rows, starts, columns, values, place):  # type: ignore[no-untyped-def]
     """Labels of these rows, numbered from 0 in their order, with gains. `place` (labels,) is scratch, -1 all over."""
     own_starts = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -154,7 +158,7 @@ def _own_targets(rows, starts, columns, values, place):  # type: ignore[no-untyp
     return own_starts, labels, gains, count
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True)
 def _own_features(rows, starts, columns, values, sides, costs, pull, place):  # type: ignore[no-untyped-def]
     """The rows by feature: starts, members, values, and the features' names in order; only those that can matter.
 
@@ -207,17 +211,18 @@ def _own_features(rows, starts, columns, values, sides, costs, pull, place):  # 
     return own_starts, members, own_values, names
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True)
 def _longer(array, needed):  # type: ignore[no-untyped-def]
     """The array with room for at least this many entries."""
     if needed <= len(array):
         return array
     result = np.empty(max(needed, 2 * len(array)), dtype=array.dtype)
-    result[: len(array)] = array
+    for place in range(len(array)):
+        result[place] = array[place]
     return result
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True)
 def _grow(  # type: ignore[no-untyped-def]
     seed, order, x_starts, x_columns, x_values, features, t_starts, t_columns, gains, discounts,
     leaf_rows, cost, rounds, passes, limit,
@@ -244,17 +249,24 @@ def _grow(  # type: ignore[no-untyped-def]
         size, cut = end - begin, 0
         if size > leaf_rows:
             mine = order[begin:end].copy()
-            sides = np.where(np.random.random(size) < 0.5, -1.0, 1.0)
+            sides = np.empty(size)
+            for number in range(size):
+                sides[number] = -1.0 if np.random.random() < 0.5 else 1.0
             own_starts, labels, own_gains, count = _own_targets(mine, t_starts, t_columns, gains, label_place)
             split(own_starts, labels, own_gains, count, sides, discounts)
-            above = (sides > 0).sum()
+            above = 0
+            for side in sides:
+                above += side > 0
             if 0 < above < size:
-                # Each side's losses weigh as much as the other's, however few its rows are.
-                costs = np.where(sides > 0, cost * size / max(above, 1), cost * size / max(size - above, 1))
+                costs = np.empty(size)  # each side's losses weigh as much as the other's, however few its rows are
+                for number in range(size):
+                    costs[number] = cost * size / (above if sides[number] > 0 else size - above)
                 held = _own_features(mine, x_starts, x_columns, x_values, sides, costs, pull, place)
                 weights, bias = separate(held[0], held[1], held[2], sides, costs, rounds, passes, limit)
                 # Rows are routed with the numbers that are kept, summed in the order prediction sums them.
-                margins = np.full(size, np.float64(np.float32(bias)))
+                margins = np.empty(size)
+                for number in range(size):
+                    margins[number] = np.float64(np.float32(bias))
                 at = starts[nodes]
                 for feature in range(len(weights)):
                     weight = np.float32(weights[feature])
@@ -264,7 +276,8 @@ def _grow(  # type: ignore[no-untyped-def]
                         at += 1
                         for entry in range(held[0][feature], held[0][feature + 1]):
                             margins[held[1][entry]] += np.float64(weight) * np.float64(held[2][entry])
-                cut = (margins <= 0).sum()
+                for margin in margins:
+                    cut += margin <= 0
                 if 0 < cut < size:
                     low, high = begin, begin + cut
                     for number in range(size):
@@ -292,8 +305,4 @@ def _grow(  # type: ignore[no-untyped-def]
             children[parent, which] = code
         else:
             root = code
-    at = starts[nodes]
-    return (
-        root, children[:nodes].copy(), biases[:nodes].copy(), starts[: nodes + 1].copy(),
-        columns[:at].copy(), values[:at].copy(), bounds[: leaves + 1].copy(),
-    )  # fmt: skip
+    return root, nodes, leaves, children, biases, starts, columns, values, bounds

@@ -19,7 +19,7 @@ SUFFICIENT = 0.01  # share of the promised decrease that a step must keep
 HALVINGS = 30
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True)
 def _loss(margins, sides, costs):  # type: ignore[no-untyped-def]
     total = 0.0
     for row in range(len(margins)):
@@ -28,7 +28,7 @@ def _loss(margins, sides, costs):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True)
 def separate(starts, members, values, sides, costs, rounds, passes, limit):  # type: ignore[no-untyped-def]
     """Weights (features,) and bias. The rows come by feature: those of feature f are members[starts[f]:starts[f + 1]].
 
@@ -153,7 +153,7 @@ def separate(starts, members, values, sides, costs, rounds, passes, limit):  # t
             break
         loss = reached
         bias += share * bias_step
-        margins[:] = slopes
+        margins, slopes = slopes, margins
         for position in range(alive):
             weights[live[position]] += share * step[live[position]]
     return weights, bias

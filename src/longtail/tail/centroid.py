@@ -26,9 +26,9 @@ class Nearness:
     kind: ClassVar[str] = "nearness.v1"
 
     def rerank(self, predictions: Predictions, rows: Rows) -> Predictions:
-        kept = predictions.top(self.candidates)
-        scores = self.means.blend(self.features.of(rows), kept.indices, kept.scores, self.share, self.gamma)
-        return Predictions(kept.labels, kept.indices, scores).sorted()
+        vectors, indices = self.features.of(rows), predictions.indices
+        scores = self.means.blend(vectors, indices, predictions.scores, self.share, self.gamma)
+        return Predictions(predictions.labels, indices, scores).sorted()
 
     def state(self) -> State:
         words = self.features.state()
@@ -38,6 +38,7 @@ class Nearness:
     @classmethod
     def restore(cls, state: State) -> Nearness:
         share, gamma, candidates = (state.settings[name] for name in ("share", "gamma", "candidates"))
+        CentroidTail(share, gamma, candidates)  # refuses settings that cannot be
         return cls(Features.restore(state), LabelMeans.restore(state.tensors), share, gamma, candidates)
 
 
@@ -58,7 +59,7 @@ class CentroidTail:
 
     share: float = 0.2  # 1 - alpha: the part of nearness in the product
     gamma: float = 30.0  # how fast nearness falls with the squared distance
-    candidates: int = CANDIDATES  # places of the learner's ranking that may move
+    candidates: int = CANDIDATES  # labels of the learner's ranking that may move; more if more are asked for
 
     summary: ClassVar[str] = "score x nearness of the row to the mean of the label's rows"
     needs: ClassVar[frozenset[str]] = frozenset()
