@@ -32,6 +32,7 @@ RECIPES += [
     for method in TAIL_METHODS
     if tail_class(method).needs <= learner_class(learner).offers
 ]
+JOINT = ("ranknet",)  # what they make of a candidate depends on the other candidates of its row
 SOFT = [name for name in LEARNERS if "soft_targets" in learner_class(name).offers]
 
 
@@ -102,7 +103,8 @@ def test_excluded_labels_leave_before_the_top_k(recipe: str, tiny: Corpus) -> No
     )
     predictions = model.predict(tiny.test.rows, k=2, excluded=banned)
     assert not (predictions.indices == first)[kept].any()
-    assert np.array_equal(predictions.indices, free.indices[:, 1:])
+    if not any(method in recipe for method in JOINT):
+        assert np.array_equal(predictions.indices, free.indices[:, 1:])
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -25,6 +25,7 @@ LEARNERS = {
 }
 TAIL_METHODS = {
     "centroid": "longtail.tail.centroid:CentroidTail",
+    "ranknet": "longtail.tail.ranknet:RankNet",
     "rerank": "longtail.tail.rerank:Rerank",
     "taug": "longtail.tail.taug:Taug",
 }

@@ -1,0 +1,150 @@
+"""RankNet: a small network that re-orders the learner's candidates so that rare right labels rise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from longtail.arrays import Doubles, Floats
+from longtail.data.dataset import Rows
+from longtail.errors import RecipeError
+from longtail.linear.ranknet_kernels import Blocks, Candidates, Loss, added, descend
+from longtail.metrics.propensity import inverse_propensity
+from longtail.predictions import CANDIDATES, Predictions
+from longtail.progress import stage
+from longtail.seams import HeldOut, Reranker, State
+
+LEAST = np.finfo(np.float32).smallest_subnormal  # scores stay above 0
+MOST = np.finfo(np.float32).max
+FLOOR = 0.05  # share of the out-of-fold scores below the one that counts as 0
+START = 0.05  # spread of W1 before training
+
+
+@dataclass(frozen=True, eq=False)
+class RankNetBlocks:
+    """The trained blocks. They work on logarithms, so what they add to a candidate multiplies its score."""
+
+    blocks: Blocks
+    floor: float  # logarithm of the score that counts as 0
+    candidates: int
+    kind: ClassVar[str] = "ranknet.v1"
+
+    def rerank(self, predictions: Predictions, rows: Rows) -> Predictions:
+        kept = predictions.top(self.candidates)
+        there = kept.indices >= 0
+        factor = np.exp(added(self.blocks, kept.indices, _inputs(kept, self.floor)).astype(np.float64))
+        scores = np.where(there, np.clip(kept.scores * factor, LEAST, MOST), 0).astype(np.float32)
+        return Predictions(kept.labels, kept.indices, scores).sorted()
+
+    def state(self) -> State:
+        return State({"floor": self.floor, "candidates": self.candidates}, dict(self.blocks._asdict()))
+
+    @classmethod
+    def restore(cls, state: State) -> RankNetBlocks:
+        blocks = Blocks(**{name: state.tensors[name] for name in Blocks._fields})
+        floor, candidates = state.settings["floor"], state.settings["candidates"]
+        number, labels, bottleneck = blocks.into.shape
+        shapes = [part.shape for part in blocks]
+        if shapes != [blocks.into.shape, blocks.into.shape, (number, bottleneck), (labels,)]:
+            raise ValueError("the weights of ranknet do not fit together")
+        if not all(part.dtype == np.float32 and np.isfinite(part).all() for part in blocks):
+            raise ValueError("the weights of ranknet are not finite numbers")
+        if not np.isfinite(floor) or not isinstance(candidates, int) or candidates < 1:
+            raise ValueError("ranknet has no floor or no candidates")
+        return cls(blocks, float(floor), candidates)
+
+
+@dataclass(frozen=True)
+class RankNet:
+    """Learn which candidates to raise: F = W2 sigmoid(W1 y) + y over the learner's best labels.
+
+    The loss puts the rarer of two right labels first, the more so the more their counts differ, and keeps right
+    labels a margin above the wrong candidates that stand highest. W2 starts at 0, so training starts at the learner's
+    own ranking. Each row of W2 is its own weights plus the label's log inverse propensity times one row that all
+    labels share: a label with two examples learns from the others how far to rise (`shared=false` leaves that out, as
+    in the paper). It learns from training rows that the learner did not see: the training set is cut into folds and
+    each is predicted by a model of the others. A label with one training row can never be right there, so it is not
+    used as a wrong candidate either; it would only learn to sink.
+
+    y is the logarithm of the score, so what the network adds acts as a factor, as inverse propensity does in `rerank`:
+    raw scores gave less of the tail for the same precision. Rows are re-ordered among the candidates; other labels
+    leave.
+
+    Paper: Wei et al., Improving Tail Label Prediction for Extreme Multi-label Learning, RankNet (2020).
+    Needs: nothing of the learner but that it can be trained again.
+    Costs: `folds` more trainings of the learner, then seconds; 8 x blocks x bottleneck bytes a label in the model.
+    Prefer instead: `rerank` when the learner is slow to train, or there are few rows.
+    Example: longtail compare wordnet "centroid" "centroid + rerank" "centroid + ranknet"
+    """
+
+    bottleneck: int = 64  # V
+    blocks: int = 1
+    margin_weight: float = 1.0  # lambda: the smaller, the more the tail rises and precision falls
+    margin: float = 1.0  # c, in logarithms of the score
+    negatives: int = 10  # wrong candidates a row, those that stand highest
+    shared: bool = True
+    epochs: int = 5
+    learning_rate: float = 0.02
+    folds: int = 3
+    rows: int = 500_000  # training rows it learns from, at most
+    candidates: int = CANDIDATES  # places of the learner's ranking that may move
+    seed: int = 0
+
+    summary: ClassVar[str] = "a network over the candidates' scores, trained out of fold, that raises rare right labels"
+    needs: ClassVar[frozenset[str]] = frozenset()
+    data_needs: ClassVar[frozenset[str]] = frozenset()
+    reranker: ClassVar[type[Reranker]] = RankNetBlocks
+
+    def __post_init__(self) -> None:
+        least = {"bottleneck": 1, "blocks": 1, "negatives": 1, "epochs": 0, "folds": 2, "rows": 1, "seed": 0}
+        least |= {"margin_weight": 0, "margin": 0, "learning_rate": 0, "candidates": 1}
+        for name, low in least.items():
+            if not low <= getattr(self, name) < np.inf:  # NaN fails too
+                raise RecipeError(f"setting '{name}' of ranknet is at least {low}, got {getattr(self, name)}")
+        if self.candidates > CANDIDATES:
+            raise RecipeError(f"setting 'candidates' of ranknet is at most {CANDIDATES}, got {self.candidates}")
+
+    def fit_reranker(self, held_out: HeldOut) -> RankNetBlocks:
+        chance = np.random.default_rng(self.seed)
+        labels = held_out.labels
+        shape = self.blocks, len(labels), self.bottleneck
+        rarity = np.log(inverse_propensity(labels)) if self.shared else np.zeros(len(labels))
+        blocks = Blocks(
+            into=(START * chance.standard_normal(shape)).astype(np.float32),
+            out=np.zeros(shape, dtype=np.float32),
+            shared=np.zeros((self.blocks, self.bottleneck), dtype=np.float32),
+            rarity=rarity.astype(np.float32),
+        )
+        if self.epochs == 0:
+            return RankNetBlocks(blocks, 0.0, self.candidates)
+        predictions, data = held_out.folds(self.folds, self.rows, self.seed)
+        predictions = predictions.top(self.candidates)
+        floor = _floor(predictions)
+        examples = np.bincount(held_out.train.targets.indices, minlength=len(labels))
+        candidates = Candidates(
+            indices=predictions.indices,
+            inputs=_inputs(predictions, floor),
+            hits=predictions.hits(data.targets),
+            usable=examples > 1,
+            counts=labels.counts.astype(np.float32),
+        )
+        loss = Loss(np.float32(self.margin), np.float32(self.margin_weight), self.negatives)
+        orders = (chance.permutation(len(data)) for _ in range(self.epochs))
+        with stage("learning to re-rank", total=self.epochs) as advance:
+            for _ in descend(blocks, loss, candidates, self.learning_rate, orders):
+                advance(1)
+        return RankNetBlocks(blocks, floor, self.candidates)
+
+
+def _floor(predictions: Predictions) -> float:
+    """The logarithm of a low score: from there on, most inputs are above 0 and the last candidates weigh little."""
+    scores = predictions.scores[predictions.indices >= 0]
+    return float(np.log(max(np.quantile(scores, FLOOR), LEAST))) if len(scores) else 0.0
+
+
+def _inputs(predictions: Predictions, floor: float) -> Floats:
+    there = predictions.indices >= 0
+    logs: Doubles = np.log(np.maximum(predictions.scores, LEAST, dtype=np.float64))
+    return np.where(there, logs - floor, 0).astype(np.float32)

@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from longtail.arrays import Doubles
+from longtail.data import Corpus, Dataset, LabelSet, Rows
+from longtail.errors import RecipeError
+from longtail.linear.ranknet_kernels import Blocks, added, backward, forward, hardest, parted, population_loss
+from longtail.metrics import inverse_propensity
+from longtail.predictions import Predictions
+from longtail.recipe import Recipe
+from longtail.seams import State
+from longtail.tail.ranknet import RankNet, RankNetBlocks
+
+NOTHING = Rows(texts=())
+
+
+def some_blocks(blocks: int, labels: int, bottleneck: int, seed: int) -> Blocks:
+    """Random weights in double precision, none of them 0."""
+    chance = np.random.default_rng(seed)
+    shape = blocks, labels, bottleneck
+    return Blocks(
+        chance.normal(0, 0.3, shape),
+        chance.normal(0, 0.5, shape),
+        chance.normal(0, 0.5, shape[::2]),
+        chance.random(labels),
+    )
+
+
+def slow_scores(blocks: Blocks, labels: list[int], inputs: Doubles) -> Doubles:
+    """F = (W2 + rarity x shared) sigmoid(W1 y) + y with the whole matrices and the whole vector y."""
+    y = np.zeros(len(blocks.rarity))
+    y[labels] = inputs
+    for into, out, shared in zip(blocks.into, blocks.out, blocks.shared, strict=True):
+        change = (out + np.outer(blocks.rarity, shared)) @ (1 / (1 + np.exp(-(into.T @ y))))
+        y[labels] += change[labels]
+    return y[labels]
+
+
+def slow_loss(
+    scores: Doubles, counts: Doubles, positives: list[int], negatives: list[int], margin: float, weight: float
+) -> float:
+    pairs = sum(
+        max(0.0, (counts[i] - counts[j]) / (counts[i] + counts[j]) * (scores[i] - scores[j]))
+        for i, j in permutations(positives, 2)
+    )
+    return pairs + weight * sum(max(0.0, scores[k] - scores[i] + margin) for i in positives for k in negatives)
+
+
+@dataclass
+class Row:
+    """One row with everything the loss needs, and the kernels' answer for it."""
+
+    blocks: Blocks
+    labels: list[int]
+    inputs: Doubles
+    counts: Doubles
+    positives: list[int]
+    negatives: list[int]
+
+    def loss(self, blocks: Blocks) -> float:
+        return slow_loss(
+            slow_scores(blocks, self.labels, self.inputs), self.counts, self.positives, self.negatives, 0.5, 0.7
+        )
+
+    def gradient(self) -> tuple[float, Blocks]:
+        number, (depth, _, bottleneck) = len(self.labels), self.blocks.into.shape
+        labels = np.array(self.labels, dtype=np.int32)
+        values, slopes = np.zeros((depth + 1, number)), np.zeros((depth + 1, number))
+        hidden, under = np.zeros((depth, bottleneck)), np.zeros((depth, bottleneck))
+        values[0] = self.inputs
+        forward(labels, number, *self.blocks, values, hidden)
+        places = np.array(self.positives), np.array(self.negatives)
+        loss = population_loss(values[-1], self.counts, *places, 0.5, 0.7, slopes[-1])
+        backward(labels, number, *self.blocks, hidden, slopes, under)
+        found = Blocks(*(np.zeros_like(part) for part in self.blocks))
+        for block in range(depth):
+            for place, label in enumerate(self.labels):
+                found.into[block, label] += values[block, place] * under[block]
+                found.out[block, label] += slopes[block + 1, place] * hidden[block]
+                found.shared[block] += slopes[block + 1, place] * self.blocks.rarity[label] * hidden[block]
+        return loss, found
+
+
+def some_row(depth: int, seed: int) -> Row:
+    chance = np.random.default_rng(seed)
+    labels = chance.permutation(9)[:6].tolist()
+    counts = chance.integers(1, 50, 6).astype(np.float64)
+    return Row(some_blocks(depth, 9, 4, seed), labels, chance.normal(1, 1, 6), counts, [0, 2, 5], [1, 4])
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_loss_and_gradient_match_a_slow_loss_and_its_differences(depth: int, seed: int) -> None:
+    row = some_row(depth, seed)
+    loss, found = row.gradient()
+    assert loss == pytest.approx(row.loss(row.blocks), rel=1e-12)
+    assert loss > 0
+    step = 1e-6
+    for name in ("into", "out", "shared"):
+        weights, slope = getattr(row.blocks, name), getattr(found, name)
+        for place in np.ndindex(weights.shape):
+            ends = []
+            for sign in (1, -1):
+                moved = weights.copy()
+                moved[place] += sign * step
+                ends.append(row.loss(row.blocks._replace(**{name: moved})))
+            assert slope[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-7), (name, place)
+
+
+def test_scores_match_a_slow_reference_and_leave_empty_places_alone() -> None:
+    chance = np.random.default_rng(1)
+    blocks = Blocks(*(part.astype(np.float32) for part in some_blocks(2, 12, 3, seed=5)))
+    indices = np.stack([chance.permutation(12)[:7] for _ in range(40)]).astype(np.int32)
+    indices[3, 2:] = -1
+    indices[4] = -1
+    inputs = np.where(indices >= 0, chance.normal(1, 1, indices.shape), 0).astype(np.float32)
+    found = added(blocks, indices, inputs)
+    for row in range(40):
+        there = indices[row] >= 0
+        expected = slow_scores(blocks, indices[row][there].tolist(), inputs[row][there].astype(np.float64))
+        assert found[row][there] == pytest.approx(expected - inputs[row][there], abs=1e-4)
+        assert (found[row][~there] == 0).all()
+
+
+def test_a_pair_of_positives_pulls_the_rarer_up_and_equal_counts_pull_nothing() -> None:
+    none, both = np.array([], dtype=np.int64), np.array([0, 1])
+    slopes = np.zeros(2)
+    loss = population_loss(np.array([2.0, 1.0]), np.array([30.0, 10.0]), both, none, 1.0, 1.0, slopes)
+    assert loss == pytest.approx(2 * 0.5 * 1.0)  # (30 - 10) / (30 + 10) x (2 - 1), both ways round
+    assert slopes.tolist() == [1.0, -1.0]  # descent lowers the common label and raises the rare one
+    for counts, scores in (([10.0, 10.0], [2.0, 1.0]), ([10.0, 30.0], [2.0, 1.0]), ([0.0, 0.0], [2.0, 1.0])):
+        slopes = np.zeros(2)
+        assert population_loss(np.array(scores), np.array(counts), both, none, 1.0, 1.0, slopes) == 0
+        assert (slopes == 0).all()
+
+
+def test_negatives_are_the_highest_usable_candidates_and_never_positives() -> None:
+    chance = np.random.default_rng(0)
+    for _ in range(50):
+        labels = np.append(chance.permutation(30)[:12], [-1, -1]).astype(np.int32)
+        hits, usable = chance.random(14) < 0.3, chance.random(30) < 0.8
+        right, wrong = np.empty(14, np.int64), np.empty(14, np.int64)
+        number, found, others = parted(labels, hits, usable, right, wrong)
+        assert number == 12
+        assert right[:found].tolist() == np.flatnonzero(hits[:12]).tolist()
+        assert wrong[:others].tolist() == [place for place in range(12) if not hits[place] and usable[labels[place]]]
+        scores = chance.normal(size=14)
+        wanted = min(3, others)
+        expected = sorted(wrong[:others].tolist(), key=lambda place: -scores[place])[:wanted]
+        hardest(wrong[:others], wanted, scores)
+        assert wrong[:wanted].tolist() == expected
+
+
+def test_no_training_leaves_the_ranking_exactly_as_it_was(tiny: Corpus) -> None:
+    for learner in ("centroid", "knn", "bm25"):
+        plain = Recipe.parse(learner).fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=10)
+        same = Recipe.parse(f"{learner} + ranknet(epochs=0)").fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=10)
+        assert np.array_equal(plain.indices, same.indices)
+        assert np.array_equal(plain.scores, same.scores)
+
+
+@dataclass
+class Given:
+    """Held-out predictions handed in by a test."""
+
+    predictions: Predictions
+    train: Dataset
+
+    @property
+    def labels(self) -> LabelSet:
+        return self.train.labels
+
+    def valid(self) -> tuple[Predictions, Dataset]:
+        raise AssertionError("nothing is learned from the valid split")
+
+    def folds(self, number: int, most: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
+        return self.predictions, self.train
+
+
+def two_right(rows: int = 60) -> Given:
+    """Labels: 0 common, 1 rare, 2 wrong wherever it is a candidate, 3 never a candidate, 4 has one training row."""
+    wanted = [[0, 1] if row % 3 == 0 else [0] for row in range(rows)]
+    wanted[-3:] = [[0, 2], [0, 2], [0, 3, 4]]
+    starts = np.cumsum([0] + [len(row) for row in wanted])
+    targets = sparse.csr_array((np.ones(starts[-1], np.float32), np.concatenate(wanted), starts), (rows, 5))
+    labels = LabelSet(ids=tuple("abcde")).counted(targets)
+    train = Dataset(labels=labels, targets=targets, ids=tuple(map(str, range(rows))), texts=("",) * rows)
+    indices = np.array([[0, 2, 1, 4] if 1 in row else [0, 2, 4, -1] for row in wanted], np.int32)
+    indices[-3:] = [0, -1, -1, -1]
+    scores = np.where(indices >= 0, np.array([0.5, 0.3, 0.25, 0.2], np.float32), 0).astype(np.float32)
+    return Given(Predictions(labels, indices, scores), train)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_rarer_of_two_right_labels_rises_and_the_wrong_one_sinks(shared: bool) -> None:
+    given = two_right()
+    fitted = RankNet(shared=shared, epochs=30).fit_reranker(given)
+    found = fitted.rerank(given.predictions, NOTHING)
+    assert given.predictions.indices[0, 0] == 0
+    assert found.indices[0].tolist()[:2] == [1, 0]
+    scores = dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
+    assert scores[2] < scores[0]
+
+
+def test_only_candidates_are_touched_and_a_label_that_cannot_be_right_never_sinks() -> None:
+    given = two_right()
+    fitted = RankNet(shared=False).fit_reranker(given)
+    start = RankNet(shared=False, epochs=0).fit_reranker(given)
+    moved = (fitted.blocks.out != 0).any(axis=(0, 2))
+    assert moved.tolist() == [True, True, True, False, False]
+    assert np.array_equal(fitted.blocks.into[:, 3], start.blocks.into[:, 3])
+
+
+def test_shared_weights_carry_what_is_learned_to_labels_without_examples() -> None:
+    given = two_right()
+    unseen = Predictions(given.labels, np.array([[0, 3]], np.int32), np.array([[0.5, 0.5]], np.float32))
+    fitted = RankNet(margin_weight=0).fit_reranker(given)
+    assert np.allclose(fitted.blocks.rarity, np.log(inverse_propensity(given.labels)))
+    assert not fitted.blocks.out[:, 3].any()
+    raised = fitted.rerank(unseen, NOTHING)
+    assert raised.indices[0].tolist() == [3, 0]  # rare labels rose in training, so this one rises too
+    assert raised.scores[0, 0] > 0.5
+    alone = RankNet(margin_weight=0, shared=False).fit_reranker(given).rerank(unseen, NOTHING)
+    assert alone.scores[0][alone.indices[0] == 3] == 0.5
+
+
+def test_the_same_seed_gives_the_same_weights_on_any_number_of_threads(
+    tiny: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states, answers = [], []
+    for threads, seed in (("1", 0), ("3", 0), ("1", 1)):
+        monkeypatch.setenv("LONGTAIL_THREADS", threads)
+        model = Recipe.parse(f"centroid + ranknet(seed={seed}, blocks=2)").fit(tiny.train, tiny.valid)
+        states.append(model.rerankers[0].state())
+        answers.append(model.predict(tiny.test.rows, k=10))
+    for name, weights in states[0].tensors.items():
+        assert np.array_equal(weights, states[1].tensors[name]), name
+    assert np.array_equal(answers[0].scores, answers[1].scores)
+    assert not np.array_equal(states[0].tensors["into"], states[2].tensors["into"])
+
+
+def test_scores_stay_above_zero_and_in_order_however_far_labels_move() -> None:
+    labels = LabelSet(ids=tuple("abc"))
+    ones = np.ones((1, 3, 1), np.float32)
+    pulls = np.array([-300, 0, 100], np.float32)[None, :, None]
+    far = RankNetBlocks(Blocks(ones * 0, pulls, np.zeros((1, 1), np.float32), np.zeros(3, np.float32)), 0.0, 100)
+    before = Predictions(labels, np.array([[0, 1, 2, -1]], np.int32), np.array([[0.9, 0.5, 1e-44, 0]], np.float32))
+    found = far.rerank(before, NOTHING)
+    assert found.indices.tolist() == [[1, 2, 0, -1]]
+    assert (found.scores[0, :3] > 0).all() and np.isfinite(found.scores).all()
+    assert (np.diff(found.scores) <= 0).all()
+    assert replace(far, candidates=2).rerank(before, NOTHING).indices.tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("name", ["bottleneck", "blocks", "negatives", "folds", "candidates", "margin", "epochs"])
+def test_settings_out_of_range_are_refused_with_their_name(name: str) -> None:
+    with pytest.raises(RecipeError, match=f"'{name}' of ranknet is at least"):
+        Recipe.parse(f"centroid + ranknet({name}=-1)")
+    with pytest.raises(RecipeError, match="at most 100"):
+        Recipe.parse("centroid + ranknet(candidates=101)")
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    state = RankNet(epochs=0).fit_reranker(two_right()).state()
+    assert isinstance(RankNetBlocks.restore(state), RankNetBlocks)
+    for name, weights in (("out", np.zeros((1, 4, 64), np.float32)), ("rarity", np.full(5, np.nan, np.float32))):
+        with pytest.raises(ValueError, match="weights of ranknet"):
+            RankNetBlocks.restore(State(state.settings, {**state.tensors, name: weights}))
