@@ -25,9 +25,10 @@ from safetensors.numpy import save as tensors_to_bytes
 
 from longtail import __version__
 from longtail.atomic import new_folder
-from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
+from longtail.catalogue import learner_class, tail_class
 from longtail.data.labels import LabelSet, Propensity
 from longtail.errors import LongtailError, ModelError
+from longtail.grammar import parse
 from longtail.model import Model
 from longtail.seams import Reranker, Scorer, State
 
@@ -81,7 +82,7 @@ def load(path: str | Path) -> Model:
             raise ModelError(f"{path}: the manifest names files outside the model folder")
         files = {name: _read(path / name, facts) for name, facts in manifest["files"].items()}
         labels = _labels_from_bytes(files[LABELS], manifest["labels"])
-        kinds = _kinds()
+        kinds = _kinds(manifest["recipe"])
         scorer = _unpack("scorer", manifest["scorer"], files, kinds)
         model = Model(manifest["recipe"], labels, scorer, text_field=manifest["text_field"])
         for number, entry in enumerate(manifest["rerankers"]):
@@ -193,8 +194,9 @@ def _unpack(name: str, entry: dict[str, Any], files: dict[str, bytes], kinds: di
     return kinds[entry["kind"]].restore(State(entry["settings"], tensors, inner))
 
 
-def _kinds() -> dict[str, Any]:
-    """The kinds of fitted parts that this release can restore. Looked up by name: a manifest never names code."""
-    parts = [learner_class(name) for name in LEARNERS] + [tail_class(name) for name in TAIL_METHODS]
+def _kinds(recipe: str) -> dict[str, Any]:
+    """The kinds of fitted parts that this recipe leaves behind. Looked up by name: a manifest never names code."""
+    learner, *tail = parse(recipe)
+    parts = [learner_class(learner.name), *(tail_class(part.name) for part in tail)]
     fitted = [getattr(part, role) for part in parts for role in ("scorer", "reranker") if hasattr(part, role)]
     return {kind.kind: kind for kind in fitted}
