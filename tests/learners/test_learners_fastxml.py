@@ -72,6 +72,14 @@ def test_the_propensity_variant_ranks_rare_labels_higher(tiny: Corpus) -> None:
     assert odds("pfastrexml(trees=10)") > 1.2 * odds("fastxml(trees=10)")
 
 
+def test_no_more_labels_than_the_tail_scorer_sees(tiny: Corpus) -> None:
+    scorer = Recipe.parse("pfastrexml(trees=3)").fit(tiny.train, tiny.valid).scorer
+    few, many = scorer.top(tiny.test.rows, 10), scorer.top(tiny.test.rows, 1005)
+    assert many[0].shape == many[1].shape == (len(tiny.test), 1005)
+    assert np.array_equal(few[0], many[0][:, :10])
+    assert (many[0][:, 10:] == -1).all() and not many[1][:, 10:].any()
+
+
 def test_seeds_make_different_trees(tiny: Corpus) -> None:
     def leaves(seed: int) -> sparse.csr_array:
         scorer = Recipe.parse(f"fastxml(trees=3, seed={seed})").fit(tiny.train, tiny.valid).scorer

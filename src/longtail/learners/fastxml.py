@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from longtail.arrays import Floats, Ints
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
@@ -25,7 +27,8 @@ class FastXmlScorer:
     kind: ClassVar[str] = "fastxml.v1"
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
-        return self.forest.top(self.features.of(rows), k)
+        labels, scores = self.forest.top(self.features.of(rows), k)
+        return labels, np.minimum(scores, np.float32(1))  # sums of shares may pass 1 by a rounding
 
     def state(self) -> State:
         words = self.features.state()
@@ -33,7 +36,10 @@ class FastXmlScorer:
 
     @classmethod
     def restore(cls, state: State) -> FastXmlScorer:
-        return cls(Features.restore(state), Forest.restore(state.tensors))
+        features, forest = Features.restore(state), Forest.restore(state.tensors)
+        if forest.weights.shape[1] != features.columns:
+            raise ValueError(f"trees over {forest.weights.shape[1]} features for {features.columns} columns")
+        return cls(features, forest)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,10 @@ class PfastreXmlScorer:
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
         vectors = self.features.of(rows)
-        near, scores = self.forest.top(vectors, min(max(k, CANDIDATES), self.forest.leaves.shape[1]))
+        near, scores = self.forest.top(vectors, CANDIDATES)
         labels, blended = ranked(near, self.means.blend(vectors, near, scores, self.share, self.gamma))
-        return labels[:, :k], blended[:, :k]
+        spare = ((0, 0), (0, max(k - CANDIDATES, 0)))  # no row gets more labels, however many are asked for
+        return np.pad(labels[:, :k], spare, constant_values=-1), np.pad(blended[:, :k], spare)
 
     def state(self) -> State:
         words = self.features.state()
@@ -49,8 +50,15 @@ class PfastreXmlScorer:
 
     @classmethod
     def restore(cls, state: State) -> PfastreXmlScorer:
-        forest, means = Forest.restore(state.tensors), LabelMeans.restore(state.tensors)
-        return cls(Features.restore(state), forest, means, state.settings["share"], state.settings["gamma"])
+        features, forest = Features.restore(state), Forest.restore(state.tensors)
+        means, share, gamma = LabelMeans.restore(state.tensors), state.settings["share"], state.settings["gamma"]
+        PfastreXml(share=share, gamma=gamma)  # refuses settings that cannot be
+        if forest.weights.shape[1] != features.columns or means.means.shape != (
+            forest.leaves.shape[1],
+            features.columns,
+        ):
+            raise ValueError(f"trees and means of other sizes than {features.columns} columns")
+        return cls(features, forest, means, share, gamma)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,10 @@ class Nearness:
     def restore(cls, state: State) -> Nearness:
         share, gamma, candidates = (state.settings[name] for name in ("share", "gamma", "candidates"))
         CentroidTail(share, gamma, candidates)  # refuses settings that cannot be
-        return cls(Features.restore(state), LabelMeans.restore(state.tensors), share, gamma, candidates)
+        features, means = Features.restore(state), LabelMeans.restore(state.tensors)
+        if means.means.shape[1] != features.columns:
+            raise ValueError(f"means over {means.means.shape[1]} features for {features.columns} columns")
+        return cls(features, means, share, gamma, candidates)
 
 
 @dataclass(frozen=True)
