@@ -5,47 +5,57 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from longtail.arrays import Bools, Floats
 from longtail.linear.scale import LEAST_SLOPE, Scale
 
+BEFORE = Scale.of_share(1.0)
 
-def drawn(slope: float, offset: float, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, and hits whose log odds are slope x ln score + offset."""
+
+def drawn(slope: float, rival: float, offset: float, rows: int, seed: int) -> tuple[Floats, Floats, Bools]:
+    """Scores, rivals, and hits whose log odds are slope x ln score + rival x r / (1 + r) + offset."""
     chance = np.random.default_rng(seed)
-    scores = chance.uniform(0.01, 1, rows).astype(np.float32)
-    odds = np.exp(slope * np.log(scores) + offset)
-    return scores, chance.random(rows) < odds / (1 + odds)
+    scores, rivals = chance.uniform(0.01, 1, (2, rows)).astype(np.float32)
+    odds = np.exp(slope * np.log(scores) + rival * rivals / (1 + rivals) + offset)
+    return scores, rivals, chance.random(rows) < odds / (1 + odds)
 
 
-def test_an_inflated_side_comes_back() -> None:
-    honest, right = drawn(1.5, 0.5, 40_000, seed=0)
-    _, other = drawn(1.5, 0.5, 40_000, seed=1)
+def test_the_weights_that_made_the_hits_are_found() -> None:
+    scale = BEFORE.fitted(*drawn(1.5, -2.0, 0.5, 100_000, seed=0))
+    assert (scale.slope, scale.rival, scale.offset) == pytest.approx((1.5, -2.0, 0.5), abs=0.12)
+
+
+def test_an_inflated_model_comes_back() -> None:
+    honest, rivals, right = drawn(1.5, -2.0, 0.5, 40_000, seed=0)
     inflated = honest**0.25 * np.float32(3)  # the same order, all of it far too high
-    first, second = Scale.fit(honest, right, 1.0), Scale.fit(inflated, right, 1.0)
-    assert first.slope == pytest.approx(1.5, abs=0.1)
-    assert first.offset == pytest.approx(0.5, abs=0.1)
-    assert second.of(inflated) == pytest.approx(first.of(honest), abs=0.02)
-    assert first.of(honest).mean() == pytest.approx(right.mean(), abs=0.01)
-    assert Scale.fit(honest, other, 1.0).of(honest).mean() == pytest.approx(other.mean(), abs=0.01)
+    first, second = BEFORE.fitted(honest, rivals, right), BEFORE.fitted(inflated, rivals, right)
+    assert second.of(inflated, rivals) == pytest.approx(first.of(honest, rivals), abs=0.02)
+    assert second.of(inflated, rivals).mean() == pytest.approx(right.mean(), abs=0.005)
 
 
 def test_without_held_out_rows_the_odds_are_score_times_share() -> None:
     nothing = np.zeros(0, np.float32)
-    scale = Scale.fit(nothing, nothing.astype(bool), 0.25)
-    assert scale.of(np.array([0.5, 0], np.float32)) == pytest.approx([0.125 / 1.125, 0])
+    scale = Scale.of_share(0.25).fitted(nothing, nothing, nothing.astype(bool))
+    assert scale == Scale.of_share(0.25)
+    assert scale.of(np.array([[0.5, 0]], np.float32), np.array([[7]], np.float32))[0] == pytest.approx([1 / 9, 0])
 
 
-@given(st.lists(st.tuples(st.floats(2.0**-20, 2.0**20, width=32), st.booleans()), max_size=40), st.floats(0.01, 1))
-def test_a_scale_never_turns_the_order_round(pairs: list[tuple[float, bool]], share: float) -> None:
-    scores = np.array([score for score, _ in pairs], np.float32)
-    scale = Scale.fit(scores, np.array([hit for _, hit in pairs], bool), share)
+@given(
+    st.lists(st.tuples(st.floats(2.0**-20, 2.0**20, width=32), st.floats(0, 2.0**20, width=32), st.booleans())),
+    st.floats(0.01, 1),
+)
+def test_a_scale_never_turns_the_order_of_a_row_round(pairs: list[tuple[float, float, bool]], share: float) -> None:
+    scores, rivals = (np.array([pair[part] for pair in pairs], np.float32) for part in (0, 1))
+    scale = Scale.of_share(share).fitted(scores, rivals, np.array([pair[2] for pair in pairs], bool))
     assert scale.slope >= LEAST_SLOPE
-    chances = scale.of(np.sort(scores))
-    assert (np.diff(chances) >= 0).all()
-    assert ((chances > 0) & (chances <= 1)).all()
+    for rival in (0, 1, 2.0**20):
+        chances = scale.of(np.sort(scores)[None], np.array([[rival]], np.float32))[0]
+        assert (np.diff(chances) >= 0).all()
+        assert ((chances > 0) & (chances <= 1)).all()
 
 
 def test_scores_that_mislead_get_the_smallest_slope_and_the_right_mean() -> None:
     scores = np.linspace(0.1, 1, 1000, dtype=np.float32)
-    scale = Scale.fit(scores, scores < 0.3, 1.0)
+    rivals = np.zeros_like(scores)
+    scale = BEFORE.fitted(scores, rivals, scores < 0.3)
     assert scale.slope == LEAST_SLOPE
-    assert scale.of(scores).mean() == pytest.approx((scores < 0.3).mean(), abs=0.01)
+    assert scale.of(scores, rivals).mean() == pytest.approx((scores < 0.3).mean(), abs=0.01)

@@ -147,14 +147,14 @@ def test_the_tail_does_not_shout_down_the_head() -> None:
     valid, test = valid.over(train.labels), test.over(train.labels)
     sides = sides_of("knn(neighbours=3) + taug(head_share=0.2, copies=0)", train, valid)
     assert sides["head"].labels.tolist() == [0, 1]
-    _, loud = sides["tail"].scorer.top(test.rows, 1)
+    joined = TaugScorer(sides)
+    places, loud, rivals = joined.answers(test.rows, 1)["tail"]
     assert loud.mean() > 0.3  # as it comes, a rare label has a third of the votes or more
-    labels, chances = sides["tail"].top(test.rows, 1)
-    hits = Predictions(train.labels, labels, chances).hits(test.targets)
+    chances = sides["tail"].scale.of(loud, rivals)
+    hits = Predictions(train.labels, sides["tail"].labels[places], chances).hits(test.targets)
     assert hits.mean() < 0.05
     assert chances.mean() < 0.05
-    first = TaugScorer(sides).top(test.rows, 1)[0]
-    assert (first < 2).all()
+    assert (joined.top(test.rows, 1)[0] < 2).all()
 
 
 # --- the two answers as one ---
@@ -164,11 +164,15 @@ def test_the_tail_does_not_shout_down_the_head() -> None:
 def test_each_label_comes_from_its_own_side(recipe: str, tiny: Corpus) -> None:
     sides = sides_of(f"{recipe} + taug(head_share=0.4)", tiny.train, tiny.valid)
     assert sorted([*sides["head"].labels, *sides["tail"].labels]) == list(range(10))
-    found = {name: side.top(tiny.test.rows, 10) for name, side in sides.items()}
-    for name, (labels, _) in found.items():
-        assert set(labels[labels >= 0].tolist()) <= set(sides[name].labels.tolist())
-        assert (labels >= 0).any()
-    labels, chances = TaugScorer(sides).top(tiny.test.rows, 5)
+    joined, found = TaugScorer(sides), {}
+    for name, (places, scores, rivals) in joined.answers(tiny.test.rows, 10).items():
+        other = sides["tail" if name == "head" else "head"]
+        assert np.array_equal(rivals, other.scorer.top(tiny.test.rows, 1)[1])
+        assert places.max() < len(sides[name].labels)  # a side knows no others
+        assert (places >= 0).any()
+        own = np.where(places >= 0, sides[name].labels[places], -1)
+        found[name] = own, sides[name].scale.of(scores, rivals)
+    labels, chances = joined.top(tiny.test.rows, 5)
     for row in range(len(labels)):  # the slow way: every answer of both sides in one sorted list
         pairs = [
             (-score, label)

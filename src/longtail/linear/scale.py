@@ -1,7 +1,8 @@
-"""Scores of different models on one scale: the chance of being right, learned on held-out rows."""
+"""Scores of models that know different labels on one scale: the chance of being right, learned on held-out rows."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,40 +14,56 @@ LEAST_SLOPE = 0.05  # a better score never means a smaller chance, whatever a ha
 
 @dataclass(frozen=True)
 class Scale:
-    """Log odds of being right = slope x ln score + offset. Keeps the order of the scores."""
+    """Log odds of being right = slope x ln score + rival x r / (1 + r) + offset.
+
+    r is the best score that another model gives to the same row, 0 where it has no answer: where that model is sure,
+    this one's answers are right more or less often. It is one number a row, so the order of a row's scores stays.
+    """
 
     slope: float
+    rival: float
     offset: float
 
     @classmethod
-    def fit(cls, scores: Floats, hits: Bools, share: float) -> Scale:
-        """From candidates of held-out rows (candidates,) and whether each is right.
+    def of_share(cls, share: float) -> Scale:
+        """Without held-out rows: a model that was trained on a share of the rows scores as if every row were one of
+        them, so the odds are score x share."""
+        return cls(1.0, 0.0, math.log(share))
 
-        A model that was trained on a share of the rows scores as if every row were one of them, so without any
-        held-out row the odds are score x share. Held-out rows move both weights away from there; a normal prior of
-        width 1 is what they have to overcome, which a few dozen hits do.
+    def fitted(self, scores: Floats, rivals: Floats, hits: Bools) -> Scale:
+        """From candidates of held-out rows (candidates,), the best rival of each and whether it is right.
+
+        This scale is what is believed before: a normal prior of width 1 around its weights, which a few dozen hits
+        overcome.
         """
         logs, right = np.log(scores.astype(np.float64)), hits.astype(np.float64)
-        expected = np.array([1.0, np.log(share)])
-        weights = _newton(np.stack([logs, np.ones_like(logs)], axis=1), right, np.zeros_like(logs), expected)
-        if weights[0] >= LEAST_SLOPE:
-            return cls(float(weights[0]), float(weights[1]))
-        offset = _newton(np.ones((len(logs), 1)), right, LEAST_SLOPE * logs, expected[1:])
-        return cls(LEAST_SLOPE, float(offset[0]))
+        inputs = np.stack([logs, _bounded(rivals), np.ones_like(logs)], axis=1)
+        believed = np.array([self.slope, self.rival, self.offset])
+        weights = _newton(inputs, right, np.zeros_like(logs), believed)
+        if weights[0] < LEAST_SLOPE:
+            weights[0] = LEAST_SLOPE
+            weights[1:] = _newton(inputs[:, 1:], right, LEAST_SLOPE * logs, believed[1:])
+        return Scale(*weights.tolist())
 
-    def of(self, scores: Floats) -> Floats:
-        """The chance of each score; 0 stays 0."""
+    def of(self, scores: Floats, rivals: Floats) -> Floats:
+        """The chance of each score (rows, places), given the best rival of each row (rows, 1); 0 stays 0."""
         logs = np.log(np.where(scores > 0, scores, 1), dtype=np.float64)
-        chance = _logistic(self.slope * logs + self.offset)
+        chance = _logistic(self.slope * logs + self.rival * _bounded(rivals) + self.offset)
         return np.where(scores > 0, chance, 0).astype(np.float32)
 
 
-def _newton(inputs: Doubles, right: Doubles, known: Doubles, expected: Doubles) -> Doubles:
-    """Weights of a logistic model with a normal prior around the expected ones; `known` is added to its log odds."""
-    weights = expected.copy()
-    for _ in range(50):
+def _bounded(rivals: Floats) -> Doubles:
+    """Scores without an upper end must not outweigh everything else."""
+    wide = rivals.astype(np.float64)
+    return wide / (1 + wide)
+
+
+def _newton(inputs: Doubles, right: Doubles, known: Doubles, believed: Doubles) -> Doubles:
+    """Weights of a logistic model with a normal prior around the believed ones; `known` is added to its log odds."""
+    weights = believed.copy()
+    for _ in range(100):
         chance = _logistic(inputs @ weights + known)
-        slope = inputs.T @ (chance - right) + weights - expected
+        slope = inputs.T @ (chance - right) + weights - believed
         curve = (inputs * (chance * (1 - chance))[:, None]).T @ inputs + np.eye(len(weights))
         step = np.linalg.solve(curve, slope)
         weights = weights - step / max(np.abs(step).max(), 1)  # at most 1 at a time: far from the end Newton overshoots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from longtail.predictions import CANDIDATES, Predictions, ranked
 from longtail.progress import stage
 from longtail.seams import Learner, Scorer, State, TailMethod
 
-SCALE_ROWS = 2000  # held-out rows that a side's two weights are learned from
+SCALE_ROWS = 2000  # held-out rows that a side's three weights are learned from
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +31,6 @@ class Side:
     scorer: Scorer  # over this side's labels only
     labels: Longs  # (side's labels,) their rows in the whole label set, rising
     scale: Scale
-
-    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
-        """The side's best labels by their rows in the whole label set, and their chances."""
-        found, scores = self.scorer.top(rows, min(k, len(self.labels)))
-        return np.where(found >= 0, self.labels[found], -1).astype(np.int32), self.scale.of(scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +42,25 @@ class TaugScorer:
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
         # More than k of each side, so that rounding at place k cannot change what stands before it.
-        found = [side.top(rows, max(k, CANDIDATES)) for side in self.sides.values()]
-        found.append((np.full((len(rows), k), -1, np.int32), np.zeros((len(rows), k), np.float32)))
-        labels, chances = ranked(*(np.concatenate(part, axis=1) for part in zip(*found, strict=True)))
-        return labels[:, :k], chances[:, :k]
+        found = self.answers(rows, max(k, CANDIDATES))
+        labels, chances = [np.full((len(rows), k), -1, np.int32)], [np.zeros((len(rows), k), np.float32)]
+        for name, (places, scores, rivals) in found.items():
+            side = self.sides[name]
+            labels.append(np.where(places >= 0, side.labels[places], -1).astype(np.int32))
+            chances.append(side.scale.of(scores, rivals))
+        best, sure = ranked(np.concatenate(labels, axis=1), np.concatenate(chances, axis=1))
+        return best[:, :k], sure[:, :k]
+
+    def answers(self, rows: Rows, k: int) -> dict[str, tuple[Ints, Floats, Floats]]:
+        """Each side's own labels and scores (rows, up to k), and the best score of the other side (rows, 1)."""
+        found = {name: side.scorer.top(rows, min(k, len(side.labels))) for name, side in self.sides.items()}
+        best = {name: scores.max(axis=1, keepdims=True, initial=0) for name, (_, scores) in found.items()}
+        best.setdefault("nobody", np.zeros((len(rows), 1), np.float32))
+        return {name: (*found[name], next(best[other] for other in best if other != name)) for name in found}
 
     def state(self) -> State:
         return State(
-            {name: {"slope": side.scale.slope, "offset": side.scale.offset} for name, side in self.sides.items()},
+            {name: asdict(side.scale) for name, side in self.sides.items()},
             {f"{name}.labels": side.labels for name, side in self.sides.items()},
             {name: side.scorer for name, side in self.sides.items()},
         )
@@ -76,13 +82,13 @@ class Taug:
     The head is the share of the labels with most training rows (of equals, the earlier ones); the learner is fitted
     on the rows that have a head label, knowing only head labels, and again on the rows that have a tail label,
     knowing only tail labels. Each tail row gets copies: on texts, words are dropped and trade places; on features,
-    values. A learner that counts words does not see places, so on texts `swap` matters only to one that reads order.
+    values. A learner that counts single words does not see places: on texts, `swap` matters to one that reads order.
 
     The paper does not say how the two answers become one. The tail's model has never seen a row without a tail
     label, so its scores are too high for such rows and cannot stand beside the head's as they are. Here both models
-    answer for rows of valid, all of them, and each side gets its own logistic curve from the log of the score to the
-    chance that the label is right; the ranking is by that chance. Without valid rows, a side's scores are multiplied
-    by the share of training rows that it saw.
+    answer for rows of valid, all of them, and each side gets its own logistic curve from the log of its score, and
+    the best score of the other side, to the chance that its label is right; the ranking is by that chance. Without
+    valid rows, the odds are the side's score times the share of training rows that it saw.
 
     Controls: `copies=0` decouples only; `swap=0` only drops; `keep=1` only swaps; `head_share=0` only adds copies, and
     `head_share=1` leaves the learner as it was.
@@ -182,24 +188,24 @@ class Decoupled:
             with stage(f"learning {name} labels"):
                 return self._fit_side(name, labels[name], train, valid, parts)
 
-        if not self.method.parallel:
-            return TaugScorer({name: fit(name) for name in names})
-        with ThreadPoolExecutor(2) as pool:  # a copied context each, so that the stages inside are heard
-            sides = [pool.submit(copy_context().run, fit, name) for name in names]
-            return TaugScorer({name: side.result() for name, side in zip(names, sides, strict=True)})
+        if self.method.parallel:
+            with ThreadPoolExecutor(2) as pool:  # a copied context each, so that the stages inside are heard
+                begun = {name: pool.submit(copy_context().run, fit, name) for name in names}
+                sides = {name: side.result() for name, side in begun.items()}
+        else:
+            sides = {name: fit(name) for name in names}
+        with stage("learning the scale of the scores"):
+            return on_one_scale(TaugScorer(sides), valid)
 
     def _fit_side(self, name: str, own: Longs, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Side:
         labels = some_labels(train.labels, own)
         rows = restricted(train, own, labels)
         rows = rows.take(np.flatnonzero(np.diff(rows.targets.indptr)))
-        share = max(len(rows), 1) / len(train)
+        scale = Scale.of_share(max(len(rows), 1) / len(train))
         if name == "tail":
             with stage("copying tail rows"):
                 rows = self.method.with_copies(rows)
-        held_out = restricted(valid, own, labels)
-        scorer = self.learner.fit(rows, held_out, parts)
-        with stage("learning the scale of the scores"):
-            return Side(scorer, own, scale_of(scorer, held_out, share))
+        return Side(self.learner.fit(rows, restricted(valid, own, labels), parts), own, scale)
 
     def plan(self, facts: Facts) -> Plan:
         sides = facts_of_sides(facts, self.method)
@@ -244,14 +250,19 @@ def restricted(data: Dataset, own: Longs, labels: LabelSet) -> Dataset:
     return replace(data, labels=labels, targets=data.targets[:, own], excluded=excluded)
 
 
-def scale_of(scorer: Scorer, held_out: Dataset, share: float) -> Scale:
-    """How a side's scores become chances, learned from its candidates for held-out rows."""
-    rows = np.linspace(0, len(held_out) - 1, min(len(held_out), SCALE_ROWS)).astype(np.int64)
-    sample = held_out.take(np.unique(rows))
-    found = Predictions(sample.labels, *scorer.top(sample.rows, min(CANDIDATES, len(sample.labels))))
-    found = found.without(sample.excluded)
-    filled = found.indices >= 0
-    return Scale.fit(found.scores[filled], found.hits(sample.targets)[filled], share)
+def on_one_scale(scorer: TaugScorer, valid: Dataset) -> TaugScorer:
+    """The same sides with scales learned from their candidates for held-out rows, with a label of theirs or without."""
+    rows = np.linspace(0, len(valid) - 1, min(len(valid), SCALE_ROWS)).astype(np.int64)
+    sample = valid.take(np.unique(rows))
+    sides = {}
+    for name, (places, scores, rivals) in scorer.answers(sample.rows, CANDIDATES).items():
+        side = scorer.sides[name]
+        found = Predictions(sample.labels, np.where(places >= 0, side.labels[places], -1).astype(np.int32), scores)
+        banned = np.zeros(places.shape, bool) if sample.excluded is None else found.hits(sample.excluded)
+        kept = (places >= 0) & ~banned
+        rival = np.broadcast_to(rivals, places.shape)[kept]
+        sides[name] = replace(side, scale=side.scale.fitted(scores[kept], rival, found.hits(sample.targets)[kept]))
+    return TaugScorer(sides)
 
 
 def facts_of_sides(facts: Facts, method: Taug) -> tuple[Facts, Facts]:
