@@ -13,6 +13,7 @@ from longtail.plan import Facts
 from longtail.predictions import Predictions
 from longtail.progress import listening
 from longtail.recipe import Recipe
+from longtail.seams import State
 from longtail.store import load
 from longtail.tail.taug import Decoupled, Side, Taug, TaugScorer, facts_of_sides, restricted, some_labels
 
@@ -277,6 +278,14 @@ def test_goes_with_rerank_and_on_itself_and_is_saved(tiny: Corpus, tmp_path: Pat
     assert np.array_equal(before.scores, after.scores)
 
 
+def test_a_side_whose_labels_are_not_rows_is_refused(tiny: Corpus) -> None:
+    state = Recipe.parse("knn + taug(head_share=0.3)").fit(tiny.train, tiny.valid).scorer.state()
+    assert isinstance(TaugScorer.restore(state), TaugScorer)
+    for wrong in ([2, 1, 0], [-1, 1, 2], [0, 0, 1]):
+        with pytest.raises(ValueError, match="labels of the head"):
+            TaugScorer.restore(State(state.settings, {**state.tensors, "head.labels": np.array(wrong)}, state.parts))
+
+
 def test_offers_what_the_learner_offers() -> None:
     learner = Recipe.parse("centroid").learner
     wrapped = Taug().wrap(learner)
@@ -287,6 +296,7 @@ def test_offers_what_the_learner_offers() -> None:
 
 def test_plans_add_up(tiny: Corpus) -> None:
     facts = Facts.of(tiny.train)
+    assert Recipe.parse("centroid + taug").plan(facts) == Taug().wrap(Recipe.parse("centroid").learner).plan(facts)
     plain = Recipe.parse("centroid").learner
     plans = {
         name: method.wrap(plain).plan(facts)

@@ -67,12 +67,13 @@ class TaugScorer:
 
     @classmethod
     def restore(cls, state: State) -> TaugScorer:
-        return cls(
-            {
-                name: Side(state.parts[name], state.tensors[f"{name}.labels"], Scale(**scale))
-                for name, scale in state.settings.items()
-            }
-        )
+        sides = {}
+        for name, scale in state.settings.items():
+            labels = state.tensors[f"{name}.labels"]
+            if labels.ndim != 1 or (np.diff(labels, prepend=-1) <= 0).any():
+                raise ValueError(f"the labels of the {name} are not rows of a label set in their order")
+            sides[name] = Side(state.parts[name], labels, Scale(**scale))
+        return cls(sides)
 
 
 @dataclass(frozen=True)
