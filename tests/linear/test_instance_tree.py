@@ -119,6 +119,23 @@ def test_every_row_is_in_the_one_leaf_that_the_separators_lead_to(seed: int) -> 
     assert hung.tolist() == list(range(-(len(tree.bounds) - 1), len(tree.biases)))
 
 
+def test_a_row_of_few_words_walks_like_any_other() -> None:
+    """Where a node holds many weights, the row's words are looked up in them; the margin is the same."""
+    chance = np.random.default_rng(0)
+    weights = np.where(chance.random((1, 400)) < 0.5, chance.normal(size=(1, 400)), 0).astype(np.float32)
+    bias = np.array([0.01], np.float32)
+    leaves = sparse.csr_array(np.eye(2, dtype=np.float32))
+    node = np.zeros(1, np.int32)
+    forest = Forest(node, np.array([[-1, -2]], np.int32), bias, sparse.csr_array(weights), leaves)
+    rows = np.zeros((200, 400), np.float32)
+    for row in range(200):
+        rows[row, chance.choice(400, 1 + row % 30, replace=False)] = chance.normal(size=1 + row % 30)
+    reached = forest.reached(sparse.csr_array(rows))[:, 0]
+    margins = rows.astype(np.float64) @ weights[0].astype(np.float64) + bias[0]
+    assert np.array_equal(reached, margins > 0)
+    assert 0.2 < reached.mean() < 0.8
+
+
 def test_rows_follow_the_separator_and_not_the_split() -> None:
     """Rows 0 to 5 are of label a and 6 to 11 of label b, but row 5 has the words of b's rows: it goes with them."""
     words = np.zeros((12, 2), np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numba import njit
@@ -65,14 +66,17 @@ class Forest:
             sparse.vstack([means for _, means in trees], format="csr"),
         )
 
+    @cached_property
+    def _held(self) -> tuple[AnyArray, AnyArray, AnyArray]:
+        return plain(self.weights.indptr, self.weights.indices, self.weights.data)
+
     def reached(self, vectors: Matrix) -> Ints:
-        """The leaf of each row in each tree: (rows, trees)."""
+        """The leaf of each row in each tree: (rows, trees). The columns of a row rise, as those of the weights do."""
         found = np.empty((vectors.shape[0], len(self.roots)), dtype=np.int32)
         asked = plain(vectors.indptr, vectors.indices, vectors.data)
-        held = plain(self.weights.indptr, self.weights.indices, self.weights.data)
 
         def work(begin: int, end: int) -> None:
-            _route(begin, end, *asked, vectors.shape[1], self.roots, self.children, self.biases, *held, found)
+            _route(begin, end, *asked, vectors.shape[1], self.roots, self.children, self.biases, *self._held, found)
 
         over_rows(work, vectors.shape[0])
         return found
@@ -129,15 +133,29 @@ def _route(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     dense = np.zeros(features, dtype=np.float32)
     for row in range(begin, end):
-        for entry in range(x_starts[row], x_starts[row + 1]):
+        first, last = x_starts[row], x_starts[row + 1]
+        for entry in range(first, last):
             dense[x_columns[entry]] = x_values[entry]
         for tree in range(len(roots)):
             node = roots[tree]
             while node >= 0:
                 margin = np.float64(biases[node])
-                for entry in range(starts[node], starts[node + 1]):
-                    margin += np.float64(values[entry]) * np.float64(dense[columns[entry]])
+                low, high = starts[node], starts[node + 1]
+                if high - low <= 16 * (last - first):
+                    for spot in range(low, high):
+                        margin += np.float64(values[spot]) * np.float64(dense[columns[spot]])
+                else:  # many weights, few words: look the words up; the sum runs over the same terms in the same order
+                    for entry in range(first, last):
+                        column, end_of = x_columns[entry], high
+                        while low < end_of:
+                            middle = (low + end_of) // 2
+                            if columns[middle] < column:
+                                low = middle + 1
+                            else:
+                                end_of = middle
+                        if low < high and columns[low] == column:
+                            margin += np.float64(values[low]) * np.float64(x_values[entry])
                 node = children[node, 1 if margin > 0 else 0]
             found[row, tree] = ~node
-        for entry in range(x_starts[row], x_starts[row + 1]):
+        for entry in range(first, last):
             dense[x_columns[entry]] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numba import njit
@@ -38,19 +39,25 @@ class LabelMeans:
 
     def distances(self, vectors: Matrix, indices: Ints) -> Doubles:
         """|mean|^2 + 1 - 2 mean.x of each candidate: the squared distance, for rows of length 1."""
-        squares = np.bincount(
-            np.repeat(np.arange(self.means.shape[0]), np.diff(self.means.indptr)),
-            self.means.data.astype(np.float64) ** 2,
-            minlength=self.means.shape[0],
-        )
         found = np.empty(indices.shape)
-        asked, held = _plain(vectors), _plain(self.means)
+        asked = _plain(vectors)
 
         def work(begin: int, end: int) -> None:
-            _distances(begin, end, *asked, vectors.shape[1], *held, squares, indices, found)
+            _distances(begin, end, *asked, vectors.shape[1], *self._held, self._squares, indices, found)
 
         over_rows(work, len(indices))
         return found
+
+    @cached_property
+    def _held(self) -> tuple[AnyArray, AnyArray, AnyArray]:
+        return _plain(self.means)
+
+    @cached_property
+    def _squares(self) -> Doubles:
+        """|mean|^2 of each label."""
+        rows = np.repeat(np.arange(self.means.shape[0]), np.diff(self.means.indptr))
+        squares: AnyArray = self.means.data.astype(np.float64) ** 2
+        return np.bincount(rows, squares, minlength=self.means.shape[0]).astype(np.float64)
 
     def state(self) -> dict[str, AnyArray]:
         return matrix_state("means", self.means)
