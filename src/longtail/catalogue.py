@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from importlib import import_module
@@ -103,6 +104,8 @@ def _fitting(part: str, setting: Setting, hint: Any) -> Any:
                 return None
         elif plain is float:
             if isinstance(value, int | float) and not isinstance(value, bool):
+                if not math.isfinite(value):
+                    break
                 return float(value)
         elif plain is int:
             if isinstance(value, int) and not isinstance(value, bool):
