@@ -44,6 +44,12 @@ def test_feature_copies_keep_columns_and_values(seed: int, keep: float, swap: fl
             assert new.indices.tolist() == old.indices.tolist()
 
 
+def test_features_trade_their_values_and_stay_where_they_are() -> None:
+    features = sparse.csr_array(np.array([[1, 0, 2], [0, 3, 0]], np.float32))
+    copy = noisy_features(features, 1, 0.1, np.random.default_rng(0))
+    assert copy.todense().tolist() == [[2, 0, 1], [0, 3, 0]]
+
+
 def test_one_pair_is_swapped_at_the_least_and_about_the_share_is_kept() -> None:
     chance = np.random.default_rng(0)
     assert noisy_texts(["a b"] * 20, 1, 1e-9, chance) == ["b a"] * 20

@@ -9,6 +9,7 @@ from scipy import sparse
 from longtail.catalogue import LEARNERS
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import RecipeError
+from longtail.linear.scale import Scale
 from longtail.plan import Facts
 from longtail.predictions import Predictions
 from longtail.progress import listening
@@ -128,6 +129,27 @@ def test_only_the_tail_gets_copies() -> None:
 
 
 # --- one scale ---
+
+
+def test_without_valid_rows_a_side_is_scaled_by_the_rows_it_saw() -> None:
+    sides = sides_of("knn + taug(head_share=0.34)", toy([[0], [0, 2], [1], [0, 1], [0]], labels=3))
+    assert sides["head"].scale == Scale.of_share(4 / 5)
+    assert sides["tail"].scale == Scale.of_share(3 / 5)
+
+
+@pytest.mark.parametrize("banned", [False, True])
+def test_chances_of_valid_candidates_are_right_as_often_as_they_say(banned: bool) -> None:
+    train, valid = common_and_rare(1000, 0), common_and_rare(400, 1)
+    # Banned: every odd tail label that is wrong for the row, half of what the tail would answer.
+    wrong = np.asarray(valid.targets.todense() == 0) & (np.arange(10) % 2 == 1) & (np.arange(10) > 1)
+    excluded = sparse.csr_array(wrong) if banned else None
+    valid = Dataset(labels=train.labels, targets=valid.targets, ids=valid.ids, texts=valid.texts, excluded=excluded)
+    sides = sides_of("knn(neighbours=20) + taug(head_share=0.2, copies=0)", train, valid)
+    for name, (places, scores, rivals) in TaugScorer(sides).answers(valid.rows, 10).items():
+        found = Predictions(train.labels, np.where(places >= 0, sides[name].labels[places], -1), scores)
+        kept = (places >= 0) & ~(found.hits(excluded) if banned else np.zeros(places.shape, bool))
+        chances, hits = sides[name].scale.of(scores, rivals)[kept], found.hits(valid.targets)[kept]
+        assert chances.mean() == pytest.approx(hits.mean(), rel=0.05)
 
 
 def common_and_rare(rows: int, seed: int) -> Dataset:
