@@ -27,7 +27,7 @@ from longtail.linear.tokens import (
 )
 from longtail.threads import thread_count
 
-BLOCK_CHARACTERS, BLOCK_TEXTS = 1 << 20, 8192  # what one thread takes at a time
+BLOCK_CHARACTERS, BLOCK_TEXTS = 1 << 17, 2048  # what one thread takes at a time: little memory, still few blocks
 MOST_BITS = 28
 LOW = 0xFFFFFFFF
 Item = TypeVar("Item")
@@ -82,14 +82,14 @@ class Vocabulary:
             vocabulary = cls((), settings)
             return vocabulary, vocabulary.count(texts)
         words, pairs = WordTable(), PairTable()
-        entries: list[_Entries] = []
+        entries: dict[int, _Entries] = {}  # of each block, taken out when it is arranged
         places: list[tuple[Ints, Ints]] = []  # of the words and pairs of each block in the tables
         for block in _each(lambda part: _Block.read(part, settings.pairs), list(_blocks(texts))):
             here = words.add(*block.words.all())
             places.append((here, pairs.add(_keys(block.pairs, here))))
-            entries.append(block.entries)
+            entries[len(entries)] = block.entries
         sizes = words.size, pairs.size
-        kept = _chosen(entries, places, *sizes, settings)
+        kept = _chosen(list(entries.values()), places, *sizes, settings)
         columns = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)  # (words and pairs found,)
         strings = unpack_strings(words.packed, words.offsets[: words.size + 1])
         vocabulary = cls(
@@ -100,10 +100,11 @@ class Vocabulary:
 
         def arranged(number: int) -> Counts:
             here, pairs_here = places[number]
-            return entries[number].as_columns(np.concatenate([columns[here], columns[pairs_here + sizes[0]]]))
+            return entries.pop(number).as_columns(np.concatenate([columns[here], columns[pairs_here + sizes[0]]]))
 
         del words, pairs, strings
-        return vocabulary, _stacked(_each(arranged, range(len(entries))), vocabulary.columns)
+        most = sum(len(entry.terms) for entry in entries.values())
+        return vocabulary, _stacked(_each(arranged, range(len(entries))), most, vocabulary.columns)
 
     @property
     def columns(self) -> int:
@@ -128,7 +129,8 @@ class Vocabulary:
             block = _Block.read(part, self.settings.pairs)
             return block.entries.as_columns(self._columns_of(block))
 
-        return _stacked(_each(counted, list(_blocks(texts))), self.columns)
+        parts = list(_each(counted, list(_blocks(texts))))
+        return _stacked(parts, sum(len(part[0]) for part in parts), self.columns)
 
     def _columns_of(self, block: _Block) -> Ints:
         """Columns of the words and pairs of a block, -1 for those unknown."""
@@ -233,14 +235,22 @@ def _chosen(entries: list[_Entries], places: list[tuple[Ints, Ints]], words: int
     return kept
 
 
-def _stacked(parts: Iterable[Counts], columns: int) -> Matrix:
-    """The rows of all parts: csr float32 (rows, columns)."""
-    empty: Counts = (np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.int64))
-    held, counts, lengths = (np.concatenate(pieces) for pieces in zip(empty, *parts, strict=True))
-    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    if starts[-1] < 2**31:
+def _stacked(parts: Iterable[Counts], most: int, columns: int) -> Matrix:
+    """The rows of all parts: csr float32 (rows, columns). There are at most so many entries.
+
+    Each part is copied as it comes and can then be freed: the parts and the whole never stand side by side.
+    """
+    held, counts, lengths = np.empty(most, np.int32), np.empty(most, np.float32), [np.zeros(1, np.int64)]
+    end = 0
+    for part_columns, part_counts, part_lengths in parts:
+        begin, end = end, end + len(part_columns)
+        held[begin:end], counts[begin:end] = part_columns, part_counts
+        lengths.append(part_lengths)
+    starts = np.cumsum(np.concatenate(lengths))
+    if end < 2**31:
         starts = starts.astype(np.int32)  # SciPy would widen the columns to the type of the starts
-    matrix = sparse.csr_array((counts, held, starts), shape=(len(lengths), columns))
+    if end < most:
+        held, counts = held[:end].copy(), counts[:end].copy()
+    matrix = sparse.csr_array((counts, held, starts), shape=(len(starts) - 1, columns))
     matrix.has_canonical_format = True
     return matrix
