@@ -31,9 +31,7 @@ def main() -> None:
             points = {part.name: f"{part.contribution:.1f}" for part in result.measures.bins}
             cells = " | ".join(points.get(name, "") for name in BINS)
             bins.append(f"| {corpus.name} | `{result.recipe}` | {cells} |")
-    print(
-        "\nPoints of P@5 by frequency bin, the most frequent labels first, each bin a fifth of the training positives:\n"
-    )
+    print("\nPoints of P@5 by frequency bin, the most frequent labels first, each a fifth of the training positives:\n")
     print(f"| data | recipe | {' | '.join(BINS)} |")
     print("| --- | --- " + "| --: " * len(BINS) + "|")
     print("\n".join(bins))

@@ -1,6 +1,6 @@
 """The picture of the README, taken from the demo's report.
 
-    make demo && .venv/bin/python docs/take_picture.py demo/report.html docs/report.png
+make demo && .venv/bin/python docs/take_picture.py demo/report.html docs/report.png
 """
 
 from __future__ import annotations
