@@ -13,7 +13,7 @@ from longtail.data.dataset import Dataset, Rows
 from longtail.errors import DataError, RecipeError
 from longtail.linear.text import Vocabulary, matrix_from, matrix_state
 from longtail.linear.top import sparse_top
-from longtail.plan import Facts, Plan
+from longtail.plan import WORKING_BYTES, Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, State, TailMethod
 
@@ -106,7 +106,7 @@ class Bm25:
         words = 0.5 * entries
         met = facts.terms_per_row * entries / max(words, 1)
         return Plan(
-            train_bytes=int(110 * words + 40 * entries),
+            train_bytes=int(WORKING_BYTES + 110 * words + 40 * entries),
             model_bytes=int(16 * words + 8 * entries + 60 * facts.labels),
             train_seconds=7e-7 * entries,
             predict_seconds=1000 * (1e-5 + facts.reading_seconds / max(facts.rows, 1) + 2e-9 * met),

@@ -13,7 +13,7 @@ from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
 from longtail.linear.text import Features, matrix_from, matrix_state
 from longtail.linear.top import sparse_top
-from longtail.plan import Facts, Plan
+from longtail.plan import WORKING_BYTES, Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, State, TailMethod
 
@@ -85,7 +85,7 @@ class Knn:
     def plan(self, facts: Facts) -> Plan:
         met = facts.rows * facts.shared_terms  # entries of the index that a query meets
         return Plan(
-            train_bytes=int(110 * facts.terms + 40 * facts.row_terms),
+            train_bytes=int(WORKING_BYTES + 110 * facts.terms + 40 * facts.row_terms),
             model_bytes=int(20 * facts.terms + 8 * facts.row_terms + 8 * facts.positives + 60 * facts.labels),
             train_seconds=facts.reading_seconds + 2e-8 * facts.row_terms,
             predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 2e-9 * met),
