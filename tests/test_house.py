@@ -27,9 +27,23 @@ ARROWS = {
     "metrics": {"data", "predictions", "threads", "errors", "arrays"},
     "plan": {"data", "memory", "arrays"},
     "seams": {"data", "plan", "predictions", "arrays"},
-    "linear": {"data", "seams", "threads", "errors", "arrays"},
-    "learners": {"linear", "data", "metrics", "plan", "seams", "predictions", "progress", "errors", "arrays"},
-    "tail": {"linear", "data", "metrics", "plan", "seams", "predictions", "progress", "errors", "arrays"},
+    "linear": {"data", "seams", "plan", "predictions", "progress", "threads", "errors", "arrays"},
+    "learners": {
+        "linear",
+        "data",
+        "metrics",
+        "plan",
+        "seams",
+        "predictions",
+        "progress",
+        "threads",
+        "errors",
+        "arrays",
+    },
+    "tail": {"linear", "data", "metrics", "plan", "seams", "predictions", "progress", "threads", "errors", "arrays"},
+    "grammar": {"errors"},
+    "catalogue": {"errors", "grammar"},
+    "model": {"seams", "data", "predictions", "progress", "errors", "arrays", "store"},
 }
 
 
