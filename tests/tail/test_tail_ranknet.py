@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from longtail.arrays import Doubles
 from longtail.data import Corpus, Dataset, LabelSet, Rows
 from longtail.errors import RecipeError
 from longtail.linear.ranknet_kernels import Blocks, added, backward, forward, hardest, parted, population_loss
-from longtail.metrics import inverse_propensity
+from longtail.metrics import evaluate, inverse_propensity
 from longtail.predictions import Predictions
 from longtail.recipe import Recipe
 from longtail.seams import State
-from longtail.tail.ranknet import RankNet, RankNetBlocks
+from longtail.tail.ranknet import STEPS, STRENGTHS, RankNet, RankNetBlocks
 
 NOTHING = Rows(texts=())
 
@@ -177,7 +177,7 @@ class Given:
         return self.train.labels
 
     def valid(self) -> tuple[Predictions, Dataset]:
-        raise AssertionError("nothing is learned from the valid split")
+        return self.predictions.top(0), self.train.take([])
 
     def folds(self, number: int, most: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
         return self.predictions, self.train
@@ -256,6 +256,31 @@ def test_scores_stay_above_zero_and_in_order_however_far_labels_move() -> None:
     assert (found.scores[0, :3] > 0).all() and np.isfinite(found.scores).all()
     assert (np.diff(found.scores) <= 0).all()
     assert replace(far, candidates=2).rerank(before, NOTHING).indices.tolist() == [[1, 0]]
+
+
+def test_the_valid_split_says_how_much_of_the_network_and_of_propensity_to_take() -> None:
+    given = two_right()
+    fitted = RankNet().fit_reranker(given)
+    assert (fitted.step, fitted.strength) == (1.0, 0.0)  # there was no valid row to ask
+    valid = given.predictions, given.train
+    found = fitted.balanced(*valid)
+
+    def worth(step: float, strength: float) -> float:
+        measures = evaluate(
+            replace(fitted, step=step, strength=strength).rerank(given.predictions, NOTHING), given.train
+        )
+        return measures["P@1"] + measures["PSP@1"]
+
+    values = {place: worth(*place) for place in product(STEPS, STRENGTHS)}
+    assert max(values.values()) > min(values.values())  # there is something to choose
+    assert values[found.step, found.strength] == pytest.approx(max(values.values()))
+
+
+def test_the_plain_form_is_left_as_trained(tiny: Corpus) -> None:
+    model = Recipe.parse("knn + ranknet(shared=false)").fit(tiny.train, tiny.valid)
+    plain = model.rerankers[0].state()
+    assert (plain.settings["step"], plain.settings["strength"]) == (1.0, 0.0)
+    assert not plain.tensors["rarity"].any()
 
 
 @pytest.mark.parametrize("name", ["bottleneck", "blocks", "negatives", "folds", "candidates", "margin", "epochs"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
 
 from longtail.arrays import Doubles, Floats
-from longtail.data.dataset import Rows
+from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
 from longtail.linear.ranknet_kernels import Blocks, Candidates, Loss, added, descend
 from longtail.metrics.propensity import inverse_propensity
@@ -19,6 +20,7 @@ from longtail.seams import HeldOut, Reranker, State
 LEAST = np.finfo(np.float32).smallest_subnormal  # scores stay above 0
 MOST = np.finfo(np.float32).max
 FLOOR = 0.05  # share of the out-of-fold scores below the one that counts as 0
+STEPS, STRENGTHS = (0.25, 0.5, 0.75, 1.0), (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)  # tried on the valid split
 START = 0.05  # spread of W1 before training
 
 
@@ -29,31 +31,60 @@ class RankNetBlocks:
     blocks: Blocks
     floor: float  # logarithm of the score that counts as 0
     candidates: int
+    step: float = 1.0  # how much of what the network adds is taken
+    strength: float = 0.0  # exponent on the inverse propensity
     kind: ClassVar[str] = "ranknet.v1"
 
     def rerank(self, predictions: Predictions, rows: Rows) -> Predictions:
         kept = predictions.top(self.candidates)
-        there = kept.indices >= 0
-        factor = np.exp(added(self.blocks, kept.indices, _inputs(kept, self.floor)).astype(np.float64))
-        scores = np.where(there, np.clip(kept.scores * factor, LEAST, MOST), 0).astype(np.float32)
-        return Predictions(kept.labels, kept.indices, scores).sorted()
+        return self._moved(kept, self._added(kept)).sorted()
+
+    def _added(self, kept: Predictions) -> Floats:
+        return added(self.blocks, kept.indices, _inputs(kept, self.floor))
+
+    def _moved(self, kept: Predictions, change: Floats) -> Predictions:
+        """The scores after the change, in the places they had."""
+        total = self.step * change.astype(np.float64) + self.strength * self.blocks.rarity[kept.indices]
+        scores = np.clip(kept.scores * np.exp(total), LEAST, MOST)
+        return Predictions(kept.labels, kept.indices, np.where(kept.indices >= 0, scores, 0).astype(np.float32))
+
+    def balanced(self, predictions: Predictions, data: Dataset) -> RankNetBlocks:
+        """The same blocks with the step and the strength that give most P@1 + PSP@1 on these rows."""
+        kept = predictions.top(self.candidates)
+        change, hits = self._added(kept), kept.hits(data.targets)
+        worth = inverse_propensity(data.labels)
+        rows = data.targets.nonzero()[0]
+        possible = np.zeros(len(data))
+        np.maximum.at(possible, rows, worth[data.targets.indices])  # the best first label of each row
+        best, most = self, -1.0
+        for step, strength in product(STEPS, STRENGTHS):
+            tried = replace(self, step=step, strength=strength)
+            first = tried._moved(kept, change).scores.argmax(axis=1)[:, None]
+            right = np.take_along_axis(hits, first, axis=1)[:, 0]
+            gain = worth[np.take_along_axis(kept.indices, first, axis=1)[right, 0]].sum()
+            value = right.mean() + gain / possible.sum()
+            if value > most:
+                best, most = tried, value
+        return best
 
     def state(self) -> State:
-        return State({"floor": self.floor, "candidates": self.candidates}, dict(self.blocks._asdict()))
+        names = ("floor", "candidates", "step", "strength")
+        return State({name: getattr(self, name) for name in names}, dict(self.blocks._asdict()))
 
     @classmethod
     def restore(cls, state: State) -> RankNetBlocks:
         blocks = Blocks(**{name: state.tensors[name] for name in Blocks._fields})
-        floor, candidates = state.settings["floor"], state.settings["candidates"]
+        candidates = state.settings["candidates"]
+        floor, step, strength = (float(state.settings[name]) for name in ("floor", "step", "strength"))
         number, labels, bottleneck = blocks.into.shape
         shapes = [part.shape for part in blocks]
         if shapes != [blocks.into.shape, blocks.into.shape, (number, bottleneck), (labels,)]:
             raise ValueError("the weights of ranknet do not fit together")
         if not all(part.dtype == np.float32 and np.isfinite(part).all() for part in blocks):
             raise ValueError("the weights of ranknet are not finite numbers")
-        if not np.isfinite(floor) or not isinstance(candidates, int) or candidates < 1:
-            raise ValueError("ranknet has no floor or no candidates")
-        return cls(blocks, float(floor), candidates)
+        if not np.isfinite([floor, step, strength]).all() or not isinstance(candidates, int) or candidates < 1:
+            raise ValueError("the settings of ranknet are not finite numbers")
+        return cls(blocks, floor, candidates, step, strength)
 
 
 @dataclass(frozen=True)
@@ -63,10 +94,13 @@ class RankNet:
     The loss puts the rarer of two right labels first, the more so the more their counts differ, and keeps right
     labels a margin above the wrong candidates that stand highest. W2 starts at 0, so training starts at the learner's
     own ranking. Each row of W2 is its own weights plus the label's log inverse propensity times one row that all
-    labels share: a label with two examples learns from the others how far to rise (`shared=false` leaves that out, as
-    in the paper). It learns from training rows that the learner did not see: the training set is cut into folds and
-    each is predicted by a model of the others. A label with one training row can never be right there, so it is not
-    used as a wrong candidate either; it would only learn to sink.
+    labels share: a label with two examples learns from the others how far to rise. At last the valid split says how
+    much of the network to take and how much inverse propensity to add, by P@1 + PSP@1: a learner whose scores are
+    good chances needs less of the first and more of the second. `shared=false` leaves out both, as in the paper.
+
+    It learns from training rows that the learner did not see: the training set is cut into folds and each is predicted
+    by a model of the others. A label with one training row can never be right there, so it is not used as a wrong
+    candidate either; it would only learn to sink.
 
     y is the logarithm of the score, so what the network adds acts as a factor, as inverse propensity does in `rerank`:
     raw scores gave less of the tail for the same precision. Rows are re-ordered among the candidates; other labels
@@ -81,7 +115,7 @@ class RankNet:
 
     bottleneck: int = 64  # V
     blocks: int = 1
-    margin_weight: float = 1.0  # lambda: the smaller, the more the tail rises and precision falls
+    margin_weight: float = 3.0  # lambda: the smaller, the more the tail rises and precision falls
     margin: float = 1.0  # c, in logarithms of the score
     negatives: int = 10  # wrong candidates a row, those that stand highest
     shared: bool = True
@@ -135,7 +169,9 @@ class RankNet:
         with stage("learning to re-rank", total=self.epochs) as advance:
             for _ in descend(blocks, loss, candidates, self.learning_rate, orders):
                 advance(1)
-        return RankNetBlocks(blocks, floor, self.candidates)
+        fitted = RankNetBlocks(blocks, floor, self.candidates)
+        valid, rows = held_out.valid()
+        return fitted.balanced(valid, rows) if self.shared and rows.targets.nnz else fitted
 
 
 def _floor(predictions: Predictions) -> float:
