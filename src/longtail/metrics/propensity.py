@@ -8,7 +8,6 @@ import numpy as np
 
 from longtail.arrays import Doubles
 from longtail.data.labels import LabelSet
-from longtail.errors import DataError
 
 
 def inverse_propensity(labels: LabelSet) -> Doubles:
@@ -22,11 +21,5 @@ def inverse_propensity(labels: LabelSet) -> Doubles:
     scale = max(0.0, math.log(max(1, labels.train_rows)) - 1.0) * (b + 1.0) ** a  # C
     if scale == 0.0 or len(labels) == 0:
         return np.ones(len(labels), dtype=np.float64)
-    shifted = labels.counts + b
-    if shifted.min() <= 0:
-        raise DataError(
-            f"propensity B={b:g} gives a label with {int(labels.counts.min())} training rows no finite "
-            "weight; use B > 0 (0.4, 1.5 and 2.6 are customary)"
-        )
-    weights: Doubles = 1.0 + scale * shifted**-a
+    weights: Doubles = 1.0 + scale * (labels.counts + b) ** -a
     return weights
