@@ -9,7 +9,7 @@ from scipy import sparse
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
 from longtail.linear.solve import fit_chances, fit_children, gather, node_targets
-from longtail.plan import Facts, Plan
+from longtail.plan import WORKING_BYTES, Facts, Plan
 from longtail.progress import stage
 from longtail.threads import in_threads
 
@@ -156,15 +156,16 @@ def chunk_of(level: int, parent: int, first: int, bias: Floats, weights: Matrix,
 
 
 def plan_trees(facts: Facts, trees: int, leaf: int, passes: int, beam: int) -> Plan:
-    """Memory and time of label trees; the leaves cost most of both."""
-    kept = 2.2 * trees * facts.mean_terms  # weights that are left after the cut
-    work = trees * passes * facts.positives * facts.terms_per_row * min(leaf, facts.labels)
-    rows, groups, weights = 24 * facts.row_terms, 36 * facts.mean_terms, 12 * kept
-    visit = facts.reading_seconds / max(facts.rows, 1) + trees * beam * 4e-7 * facts.terms_per_row
+    """Memory and time of label trees; the leaves cost most of both. The numbers are fitted to measured runs."""
+    labels = max(facts.labels, 1)
+    kept = 24 * trees * labels * (facts.mean_terms / labels) ** 0.48  # weights that are left after the cut
+    visits = trees * passes * facts.positives * min(leaf, facts.labels)  # of a row by a classifier
+    rows, groups, weights = 24 * facts.row_terms, 36 * facts.mean_terms, 18 * kept
+    search = facts.reading_seconds / max(facts.rows, 1) + trees * beam * 1e-7 * facts.terms_per_row
     return Plan(
-        train_bytes=int(110 * facts.terms + rows + groups + weights),
+        train_bytes=int(WORKING_BYTES + 110 * facts.terms + rows + groups + weights),
         model_bytes=int(20 * facts.terms + 10 * kept + 60 * facts.labels),
-        train_seconds=facts.reading_seconds + 6e-10 * work + 0.5,
-        predict_seconds=1000 * (1e-4 + visit),
+        train_seconds=facts.reading_seconds + visits * (5e-9 + 1.2e-10 * facts.terms_per_row) + 0.5,
+        predict_seconds=1000 * (1e-4 + search),
         steps=(("word counts", int(rows)), ("label groups", int(groups)), ("weights", int(weights))),
     )
