@@ -6,11 +6,18 @@ import os
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from scipy import sparse
 
 from longtail.data import Corpus, Dataset, LabelSet, make_corpus
 
 WORDS = ("apple", "bridge", "castle", "dragon", "engine", "forest", "guitar", "harbour", "island", "jungle")
+
+
+# The same examples every time, so that a change fails for what it changes. `--hypothesis-profile=hunt` looks further.
+settings.register_profile("house", derandomize=True)
+settings.register_profile("hunt", derandomize=False, max_examples=1000)
+settings.load_profile("house")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -40,7 +40,8 @@ def test_ticks_are_even_and_hold_the_range(one: float, other: float, about: int)
     low, high = sorted((one, other))
     marks = ticks(low, high, about)
     steps = [second - first for first, second in itertools.pairwise(marks)]
-    assert marks[0] <= low + 1e-6 * max(1, abs(low)) and marks[-1] >= high - 1e-6 * max(1, abs(high))
+    slack = 1e-6 * max(1, abs(low), abs(high))
+    assert marks[0] <= low + slack and marks[-1] >= high - slack
     assert 1 <= len(steps) <= 2 * about + 2
     assert max(steps) - min(steps) < 1e-6 * max(map(abs, marks)) + 1e-9
 
@@ -66,8 +67,8 @@ def test_names_beside_dots_lie_on_nothing(dots: list[tuple[float, float]]) -> No
         left = label.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[label.anchor] * len(name) * 6.6
         box = Box(left, label.y - 12, left + len(name) * 6.6, label.y + 3)
         assert box.outside(frame) < 1
-        assert not any(Box(x - 6, y - 6, x + 6, y + 6).overlap(box) for x, y in dots)
-        assert not any(box.overlap(other) for other in boxes)
+        assert not any(Box(x - 6, y - 6, x + 6, y + 6).overlap(box) > 1e-6 for x, y in dots)
+        assert not any(box.overlap(other) > 1e-6 for other in boxes)
         boxes.append(box)
 
 
