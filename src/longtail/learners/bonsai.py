@@ -7,14 +7,13 @@ from typing import ClassVar, Literal
 
 from scipy import sparse
 
-from longtail.arrays import Matrix
+from longtail.arrays import Ints, Longs, Matrix
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
-from longtail.linear.beam import make_forest
 from longtail.linear.cluster import companions, label_vectors, spread
-from longtail.linear.forest import ForestScorer
+from longtail.linear.forest import ForestScorer, fit_forest
 from longtail.linear.text import Features
-from longtail.linear.tree import Training, fit_tree, plan_trees
+from longtail.linear.tree import Training, plan_trees
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
@@ -54,13 +53,12 @@ class Bonsai:
         with stage("counting words"):
             features, rows = Features.learn(train)
         vectors = self._vectors(train, rows)
-        trees = []
-        for number in range(self.trees):
-            with stage("grouping labels"):
-                order, levels = spread(vectors, self.branches, self._depth(len(train.labels)), self.seed + number)
-            training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed + number)
-            trees.append((fit_tree(rows, train.targets, order, levels, training), levels, order))
-        return ForestScorer(features, make_forest(trees), self.beam)
+        training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed)
+
+        def group(seed: int) -> tuple[Ints, list[Longs]]:
+            return spread(vectors, self.branches, self._depth(len(train.labels)), seed)
+
+        return fit_forest(features, rows, train.targets, group, training, self.trees, self.beam)
 
     def _depth(self, labels: int) -> int:
         return self.depth or (1 if labels <= 10 * self.branches**2 else 2)

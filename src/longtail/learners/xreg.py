@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from longtail.arrays import Ints, Longs
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
-from longtail.linear.beam import make_forest
 from longtail.linear.cluster import halve, label_vectors, merged
-from longtail.linear.forest import ForestScorer
+from longtail.linear.forest import ForestScorer, fit_forest
 from longtail.linear.text import Features
-from longtail.linear.tree import Training, fit_tree, plan_trees
+from longtail.linear.tree import Training, plan_trees
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
@@ -53,22 +53,21 @@ class Xreg:
         with stage("counting words"):
             features, rows = Features.learn(train)
         vectors = label_vectors(train.targets, rows)
-        trees = []
-        for number in range(self.trees):
-            with stage("grouping labels"):
-                order, levels = halve(vectors, self.leaf, self.seed + number)
-                levels = merged(levels, self.branches)
-            training = Training(
-                cost=self.cost,
-                limit=0.01,
-                passes=self.passes,
-                cut=self.cut,
-                cut_is_share=True,
-                chances=True,
-                seed=self.seed + number,
-            )
-            trees.append((fit_tree(rows, train.targets, order, levels, training), levels, order))
-        return ForestScorer(features, make_forest(trees, chances=True), self.beam)
+        training = Training(
+            cost=self.cost,
+            limit=0.01,
+            passes=self.passes,
+            cut=self.cut,
+            cut_is_share=True,
+            chances=True,
+            seed=self.seed,
+        )
+
+        def group(seed: int) -> tuple[Ints, list[Longs]]:
+            order, levels = halve(vectors, self.leaf, seed)
+            return order, merged(levels, self.branches)
+
+        return fit_forest(features, rows, train.targets, group, training, self.trees, self.beam)
 
     def plan(self, facts: Facts) -> Plan:
         return plan_trees(facts, self.trees, self.leaf, 3 * self.passes, self.beam)

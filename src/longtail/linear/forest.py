@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import numpy as np
 
-from longtail.arrays import Floats, Ints
+from longtail.arrays import Floats, Ints, Longs, Matrix
 from longtail.data.dataset import Rows
-from longtail.linear.beam import Forest, search
+from longtail.linear.beam import Forest, make_forest, search
 from longtail.linear.text import Features
+from longtail.linear.tree import Training, fit_tree
+from longtail.progress import stage
 from longtail.seams import State
 
 
@@ -41,6 +44,24 @@ class ForestScorer:
         features = Features.restore(state)
         _check(forest, features.columns)
         return cls(features, forest, state.settings["beam"])
+
+
+def fit_forest(
+    features: Features,
+    rows: Matrix,
+    targets: Matrix,
+    group: Callable[[int], tuple[Ints, list[Longs]]],
+    training: Training,
+    trees: int,
+    beam: int,
+) -> ForestScorer:
+    """Several trees whose groups and training start from different seeds; `group` makes a tree's groups of a seed."""
+    grown = []
+    for seed in range(training.seed, training.seed + trees):
+        with stage("grouping labels"):
+            order, levels = group(seed)
+        grown.append((fit_tree(rows, targets, order, levels, replace(training, seed=seed)), levels, order))
+    return ForestScorer(features, make_forest(grown, training.chances), beam)
 
 
 def _check(forest: Forest, columns: int) -> None:
