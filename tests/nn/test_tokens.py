@@ -1,0 +1,202 @@
+"""Tokens: what a text becomes, batches, the cache, and texts no tokenizer likes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("torch")
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from longtail.errors import DataError, ModelError
+from longtail.nn import tokens as room
+from longtail.nn.tokenizers import TextTokenizer, learn_words
+from longtail.nn.tokens import Tokens, tokenise
+from longtail.progress import listening
+
+
+def wordpiece() -> TextTokenizer:
+    """A tokenizer as BERT's: pieces of words between [CLS] and [SEP]."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "red", "ant", "##s", "h", "##ill", "big"]
+    tokenizer = Tokenizer(
+        models.WordPiece(
+            {piece: row for row, piece in enumerate(pieces)}, unk_token="[UNK]", max_input_chars_per_word=100
+        )
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return TextTokenizer(tokenizer.to_str())
+
+
+def test_pieces_of_words() -> None:
+    tokenizer = wordpiece()
+    assert tokenizer.encode(["Red ants", "hill, big", ""], 16) == [[2, 4, 5, 6, 3], [2, 7, 8, 1, 9, 3], [2, 3]]
+    assert (tokenizer.pad, tokenizer.unknown, tokenizer.size, tokenizer.closed) == (0, 1, 10, True)
+    assert tokenizer.encode(["red ants hill"], 4) == [[2, 4, 5, 3]]  # a cut keeps [SEP]
+
+
+def test_padding_and_truncation_of_the_definition_are_not_used() -> None:
+    tokenizer = Tokenizer.from_str(wordpiece().definition)
+    tokenizer.enable_padding(pad_id=7, length=20)
+    tokenizer.enable_truncation(3)
+    stored = TextTokenizer(tokenizer.to_str())
+    assert stored.encode(["big red ants"], 16) == [[2, 9, 4, 5, 6, 3]]
+    assert stored.pad == 7
+
+
+def test_learned_words_stand_in_order_of_frequency_then_letters() -> None:
+    tokenizer = learn_words(["Ant hill, ant", "red hill", "Blue"], most=3)
+    assert tokenizer.encode(["ANT hill blue red", "hill_ant"], 9) == [[2, 3, 4, 1], [1]]
+    assert tokenizer.size == 5 and not tokenizer.closed
+    assert learn_words(["Ant hill, ant", "red hill", "Blue"], most=3) == tokenizer
+    assert tokenizer.encode(["", "...", "é"], 9) == [[1], [1], [1]]  # never without a token
+
+
+def test_halves_of_surrogate_pairs_are_read_as_the_replacement_character() -> None:
+    tokenizer = learn_words(["a b", "x \ud800 y", "\ud83d\ude00"])
+    broken, sound = ["a\ud800 b", "fine b"], ["a\ufffd b", "fine b"]
+    assert tokenizer.encode(broken, 9) == tokenizer.encode(sound, 9) == [[2, 3], [1, 3]]
+    assert wordpiece().encode(["red\udfff", "ant"], 9)[1] == [2, 5, 3]
+
+
+def test_a_very_long_text_is_cut_and_gives_what_reading_all_of_it_gives() -> None:
+    tokenizer = wordpiece()
+    for text in (
+        "red ants " * 12_000,
+        "x" * 100_000,
+        " " * 50_000 + "red" + " " * 50_000 + "hill",
+        "red" * 30_000 + " ant",
+    ):
+        whole = Tokenizer.from_str(tokenizer.definition)
+        whole.enable_truncation(8)
+        assert tokenizer.encode([text], 8) == [whole.encode(text).ids]
+
+
+@given(st.lists(st.sampled_from(["red", "ants", "hill", "é", " ", "   " * 20, "x" * 130, "big,"]), max_size=60))
+def test_reading_the_first_part_changes_nothing(words: list[str]) -> None:
+    tokenizer, text = wordpiece(), " ".join(words)
+    whole = Tokenizer.from_str(tokenizer.definition)
+    whole.enable_truncation(4)
+    assert tokenizer.encode([text], 4) == [whole.encode(text).ids]
+
+
+def test_a_limit_without_room_is_refused() -> None:
+    with pytest.raises(DataError, match="cut at 2 tokens, special tokens take 2"):
+        tokenise(["red"], wordpiece(), 2)
+    with pytest.raises(DataError, match="cut at 0"):
+        tokenise(["red"], learn_words(["red"]), 0)
+
+
+def test_a_folder_without_a_tokenizer_or_with_a_broken_one(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no tokenizer\.json in .*save_pretrained"):
+        TextTokenizer.from_folder(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(DataError, match=r"tokenizer\.json: not a tokenizer definition"):
+        TextTokenizer.from_folder(tmp_path)
+    with pytest.raises(ModelError, match="not a tokenizer definition"):
+        TextTokenizer.from_bytes(b"\xff\xfe")
+    tokenizer = wordpiece()
+    (tmp_path / "tokenizer.json").write_bytes(tokenizer.to_bytes())
+    assert TextTokenizer.from_folder(tmp_path) == tokenizer
+    assert TextTokenizer.from_folder(tmp_path).hash == tokenizer.hash != learn_words(["red"]).hash
+
+
+def test_batches_are_padded_to_their_own_longest() -> None:
+    tokens = tokenise(["red ants", "", "big red ants hill"], wordpiece(), 16)
+    assert len(tokens) == 3 and tokens.lengths.tolist() == [5, 2, 8] and tokens.ids.dtype == np.uint16
+    ids, mask = tokens.batch(np.array([1, 0]), 16)
+    assert ids.tolist() == [[2, 3, 0, 0, 0, 0, 0, 0], [2, 4, 5, 6, 3, 0, 0, 0]]
+    assert mask.tolist() == [[True] * 2 + [False] * 6, [True] * 5 + [False] * 3]
+    assert tokens.batch(np.array([0]), 16, multiple=1)[0].tolist() == [[2, 4, 5, 6, 3]]
+    assert tokens.batch(np.array([2, 0]), 4, multiple=1)[0].tolist() == [[2, 9, 4, 3], [2, 4, 5, 3]]
+    assert tokens.batch(np.array([], dtype=np.int64), 4)[0].shape == (0, 8)
+
+
+def test_a_large_vocabulary_takes_32_bits() -> None:
+    tokens = tokenise(["w69999 w0"], learn_words([f"w{number}" for number in range(70_000)]), 4)
+    assert tokens.ids.dtype == np.uint32 and int(tokens.ids.max()) >= 2**16
+
+
+def test_no_texts() -> None:
+    tokens = tokenise([], wordpiece(), 8)
+    assert len(tokens) == 0 and tokens.lengths.tolist() == []
+
+
+def test_tokens_refuse_offsets_that_do_not_fit() -> None:
+    with pytest.raises(DataError, match="begin with 0"):
+        Tokens(np.zeros(3, np.uint16), np.array([0, 2], np.int64))
+    with pytest.raises(DataError, match="at least one token"):
+        Tokens(np.zeros(2, np.uint16), np.array([0, 0, 2], np.int64))
+
+
+class Stages:
+    """Which stages began."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def start(self, name: str, total: int | None) -> int:
+        self.names.append(name)
+        return 0
+
+    def advance(self, handle: int, amount: int) -> None: ...
+
+    def finish(self, handle: int) -> None: ...
+
+
+def test_the_cache_answers_only_the_same_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "CHUNK", 2)
+    texts, tokenizer, stages = ["red ants", "", "big\ud800 hill", "ant"], wordpiece(), Stages()
+    plain = tokenise(texts, tokenizer, 8)
+    with listening(stages):
+        for _ in range(2):
+            cached = tokenise(texts, tokenizer, 8, tmp_path)
+            assert isinstance(cached.ids, np.memmap)
+            np.testing.assert_array_equal(cached.ids, plain.ids)
+            np.testing.assert_array_equal(cached.offsets, plain.offsets)
+            assert (cached.pad, cached.closed) == (plain.pad, plain.closed)
+        assert len(stages.names) == 1
+        tokenise(texts, tokenizer, 7, tmp_path)
+        tokenise(texts, learn_words(["red"]), 8, tmp_path)
+        tokenise(["red antsb", "", "ig\ud800 hill", "ant"], tokenizer, 8, tmp_path)
+        assert len(stages.names) == 4
+        assert len(tokenise([], tokenizer, 8, tmp_path)) == 0
+
+
+@pytest.mark.parametrize("damage", ["ids.bin", "offsets.npy", "tokens.json"])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: str) -> None:
+    texts, tokenizer = ["red ants", "big hill"], wordpiece()
+    plain = tokenise(texts, tokenizer, 8)
+    tokenise(texts, tokenizer, 8, tmp_path)
+    (folder,) = tmp_path.iterdir()
+    (folder / damage).write_bytes((folder / damage).read_bytes()[:-3])
+    np.testing.assert_array_equal(tokenise(texts, tokenizer, 8, tmp_path).ids, plain.ids)
+
+
+def test_an_interrupted_run_leaves_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: TextTokenizer, texts: list[str], longest: int) -> list[list[int]]:
+        raise KeyboardInterrupt
+
+    tokenizer = wordpiece()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TextTokenizer, "encode", stop)
+        tokenise(["red"], tokenizer, 8, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert tokenise(["red"], tokenizer, 8, tmp_path).ids.tolist() == [2, 4, 3]
+
+
+@given(st.lists(st.text(alphabet=st.characters(codec=None), max_size=30), max_size=20), st.integers(3, 12))
+def test_every_text_gets_its_tokens(texts: list[str], longest: int) -> None:
+    tokenizer = wordpiece()
+    tokens = tokenise(texts, tokenizer, longest)
+    assert len(tokens) == len(texts)
+    for row, run in enumerate(tokenizer.encode(texts, longest)):
+        assert tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]].tolist() == run
+    if texts:
+        ids, mask = tokens.batch(np.arange(len(texts)), longest)
+        assert mask.sum(1).tolist() == tokens.lengths.tolist() and ids.shape[1] % 8 == 0
