@@ -1,0 +1,188 @@
+"""How an epoch is cut into batches: the order of the rows, a positive for each, and who else is positive in the pool.
+
+Rows are what the loss is taken over and items are what they choose from: documents and labels, or the other way
+round. All is planned on the host, some batches at a time and without a loop over rows, and sent to the device in one
+piece, so that a training step never waits for an answer of the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longtail.arrays import Doubles, Floats, Longs, Matrix
+
+BLOCK = 64  # batches planned together
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Which items are positives of which rows, and how much."""
+
+    targets: Matrix  # csr float32 (rows, items), entries in (0, 1]
+
+    @cached_property
+    def rows(self) -> Longs:
+        """The rows that have a positive; the others cannot be learned from."""
+        return np.flatnonzero(np.diff(self.targets.indptr)).astype(np.int64)
+
+    @cached_property
+    def _sums(self) -> Doubles | None:
+        """Running sums of the targets, where they differ from each other."""
+        data = self.targets.data
+        if len(data) == 0 or data.min() == data.max():
+            return None
+        return np.concatenate([[0.0], np.cumsum(data, dtype=np.float64)])
+
+    @cached_property
+    def weights(self) -> Floats | None:
+        """The largest target of each row, where it is not 1 for all: a row of soft targets only counts for less."""
+        targets, rows = self.targets, self.rows
+        most = np.ones(targets.shape[0], dtype=np.float32)
+        if len(rows):
+            most[rows] = np.maximum.reduceat(targets.data, targets.indptr[rows])
+        return None if most.min(initial=1) == 1 else most
+
+    def draw(self, rows: Longs, chance: np.random.Generator) -> Longs:
+        """One positive of each row, drawn in proportion to its target."""
+        begins, ends = self.targets.indptr[rows].astype(np.int64), self.targets.indptr[rows + 1].astype(np.int64)
+        luck = chance.random(len(rows))
+        if self._sums is None:
+            entries = begins + (luck * (ends - begins)).astype(np.int64)
+        else:
+            low, high = self._sums[begins], self._sums[ends]
+            entries = np.searchsorted(self._sums, low + luck * (high - low), side="right") - 1
+        entries = np.clip(entries, begins, ends - 1)  # a product may be rounded up to the end
+        drawn: Longs = self.targets.indices[entries].astype(np.int64)
+        return drawn
+
+
+def random_order(rows: Longs, chance: np.random.Generator) -> Longs:
+    return chance.permutation(rows)
+
+
+def clustered_order(rows: Longs, clusters: Longs, chance: np.random.Generator) -> Longs:
+    """Cluster after cluster in random order, the rows of each in random order too. `clusters` (rows,) is each one's."""
+    place = chance.permutation(int(clusters.max(initial=-1)) + 1)[clusters]
+    mixed = chance.permutation(len(rows))
+    return rows[mixed[np.argsort(place[mixed], kind="stable")]]
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """How large the clusters are that batches are made of: random at first, then larger and larger."""
+
+    start: float = 0.2  # share of the epochs with random batches
+    smallest: int = 4
+    largest: int = 256
+    until: float = 0.7  # share of the epochs after which the size is the largest
+    refresh: int = 5  # epochs between two clusterings
+
+    def size(self, epoch: int, epochs: int) -> int:
+        """Rows of a cluster in this epoch (from 0); 1 means a random order."""
+        done = epoch / max(epochs, 1)
+        if done < self.start or epoch == 0:  # before the first epoch there is nothing to cluster
+            return 1
+        doublings = max(int(np.log2(self.largest / self.smallest)), 0)
+        part = min((done - self.start) / max(self.until - self.start, 1e-9), 1.0)
+        return min(self.smallest << int(part * doublings + 1e-9), self.largest)
+
+    def is_time(self, epoch: int, epochs: int) -> bool:
+        """Whether to cluster anew before this epoch: at the first that needs it, at a new size, and each few epochs."""
+        size = self.size(epoch, epochs)
+        if size == 1:
+            return False
+        first = next(number for number in range(epoch + 1) if self.size(number, epochs) > 1)
+        return size != self.size(epoch - 1, epochs) or (epoch - first) % self.refresh == 0
+
+
+@dataclass(frozen=True, eq=False)
+class PairBatch:
+    """Some rows, one positive of each, and the items they choose from. The tensors stand on the device."""
+
+    rows: Longs  # (rows,)
+    pool: Longs  # (pool,) distinct items
+    row_tensor: Tensor  # (rows,)
+    pool_tensor: Tensor  # (pool,)
+    chosen: Tensor  # (rows,) place of each row's drawn positive in the pool
+    marks: Tensor  # (known positives,) row x pool + column
+    weights: Tensor | None = None  # (rows,)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def positive(self) -> Tensor:
+        """Every known positive: (rows, pool) bool."""
+        mask = torch.zeros(len(self.rows) * len(self.pool), dtype=torch.bool, device=self.marks.device)
+        return mask.index_fill_(0, self.marks, True).view(len(self.rows), len(self.pool))
+
+
+def paired(
+    pairs: Pairs,
+    order: Longs,  # the rows of the epoch
+    drawn: Longs,  # the positive of each
+    size: int,
+    device: torch.device,
+    begin: int = 0,
+    negatives: Longs | None = None,  # (all rows, some) more items for the pool, -1 = none
+) -> Iterator[PairBatch]:
+    """Consecutive batches of `size` rows from batch number `begin` on; the pool is the drawn positives, and the
+    negatives of the rows where there are any."""
+    for first in range(begin * size, len(order), BLOCK * size):
+        yield from _block(pairs, order[first : first + BLOCK * size], drawn[first : first + BLOCK * size], size, device,
+                          negatives)  # fmt: skip
+
+
+def _block(
+    pairs: Pairs, rows: Longs, drawn: Longs, size: int, device: torch.device, negatives: Longs | None
+) -> Iterator[PairBatch]:
+    targets, items = pairs.targets, np.int64(pairs.targets.shape[1])
+    batch_of = np.arange(len(rows), dtype=np.int64) // size
+    number = int(batch_of[-1]) + 1
+    keys = batch_of * items + drawn  # an item of a batch as one number
+    held = keys
+    if negatives is not None:
+        more = negatives[rows]
+        held = np.concatenate([keys, (batch_of[:, None] * items + more)[more >= 0]])
+    pool_keys = np.unique(held)
+    pool_cuts = np.searchsorted(pool_keys, np.arange(number + 1) * items)
+    chosen = np.searchsorted(pool_keys, keys) - pool_cuts[batch_of]
+
+    begins, counts = targets.indptr[rows].astype(np.int64), np.diff(targets.indptr)[rows].astype(np.int64)
+    where = np.repeat(np.arange(len(rows)), counts)  # the row of each known positive
+    entries = np.arange(len(where)) + np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    wanted = batch_of[where] * items + targets.indices[entries]
+    found = np.searchsorted(pool_keys, wanted)
+    kept = found < len(pool_keys)
+    kept[kept] = pool_keys[found[kept]] == wanted[kept]
+    where, found = where[kept], found[kept]
+    width = np.diff(pool_cuts)[batch_of[where]]
+    marks = (where % size) * width + found - pool_cuts[batch_of[where]]
+    mark_cuts = np.searchsorted(where, np.arange(number + 1) * size)
+
+    pool = pool_keys % items
+    weights = None if pairs.weights is None else _sent(pairs.weights[rows], device)
+    on_device = [_sent(array, device) for array in (rows, pool, chosen, marks)]
+    for batch in range(number):
+        here = slice(batch * size, min((batch + 1) * size, len(rows)))
+        items_here = slice(pool_cuts[batch], pool_cuts[batch + 1])
+        yield PairBatch(
+            rows=rows[here],
+            pool=pool[items_here],
+            row_tensor=on_device[0][here],
+            pool_tensor=on_device[1][items_here],
+            chosen=on_device[2][here],
+            marks=on_device[3][mark_cuts[batch] : mark_cuts[batch + 1]],
+            weights=None if weights is None else weights[here],
+        )
+
+
+def _sent(array: Longs | Floats, device: torch.device) -> Tensor:
+    """To the device without waiting for it."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

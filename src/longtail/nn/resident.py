@@ -1,0 +1,73 @@
+"""Tokens that stay on the device: batches are cut there, so that no step waits for texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longtail.arrays import Longs
+from longtail.memory import available_bytes
+from longtail.nn.tokens import Tokens
+
+SHARE = 0.25  # of the free memory that tokens may take
+Texts = tuple[Tensor, Tensor]  # token ids (rows, places) int64 and which places hold one, bool
+
+
+@dataclass(frozen=True, eq=False)
+class ResidentTokens:
+    """The tokens of one side. They are copied to the device once where they fit there, else read batch by batch."""
+
+    tokens: Tokens
+    device: torch.device
+    longest: int
+
+    @cached_property
+    def lengths(self) -> Longs:
+        return np.minimum(self.tokens.lengths, self.longest)
+
+    @cached_property
+    def _held(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Token ids, where each text begins, and its length; None where they do not fit."""
+        if 4 * len(self.tokens.ids) + 16 * len(self.tokens) > SHARE * free_bytes(self.device):
+            return None
+        ids = torch.from_numpy(np.asarray(self.tokens.ids).astype(np.int32))
+        begins, lengths = torch.from_numpy(self.tokens.offsets[:-1].copy()), torch.from_numpy(self.tokens.lengths)
+        return ids.to(self.device), begins.to(self.device), lengths.to(self.device)
+
+    def pieces(self, rows: Longs, number: int) -> tuple[list[Texts], Tensor | None]:
+        """These texts in at most `number` pieces of like length, each padded to its own longest; and where each row
+        of the batch stands among the pieces, None where they are in order."""
+        if number <= 1 or len(rows) < 2 * number:
+            return [self.batch(rows)], None
+        order = np.argsort(self.lengths[rows], kind="stable")
+        parts = [self.batch(rows[part]) for part in np.array_split(order, number)]
+        back = np.empty(len(rows), dtype=np.int64)
+        back[order] = np.arange(len(rows))
+        return parts, self._sent(back)
+
+    def batch(self, rows: Longs) -> Texts:
+        """Padded to a multiple of 8 places. The width is known on the host, so the device is not asked for it."""
+        if self._held is None or int(self.tokens.lengths[rows].max(initial=1)) > self.longest:
+            ids, mask = self.tokens.batch(rows, self.longest)
+            return ids.to(self.device, non_blocking=True), mask.to(self.device, non_blocking=True)
+        ids, begins, lengths = self._held
+        places = torch.arange(-(-int(self.lengths[rows].max(initial=1)) // 8) * 8, device=self.device)
+        picked = self._sent(rows)
+        mask = places < lengths[picked, None]
+        where = torch.where(mask, begins[picked, None] + places, 0)
+        return torch.where(mask, ids[where].long(), self.tokens.pad), mask
+
+    def _sent(self, rows: Longs) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
+        return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that can still be taken on the device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return available_bytes()
