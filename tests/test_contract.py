@@ -56,6 +56,15 @@ def test_works_on_features_without_texts(learner: str, numbers: Corpus) -> None:
         model.predict(["a text"])
 
 
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_classifier_rows_have_a_length_where_they_are_offered(learner: str, tiny: Corpus) -> None:
+    norms = fit(SETTINGS.get(learner, learner), tiny).row_norms()
+    if "classifier_rows" in learner_class(learner).offers:
+        assert norms is not None and norms.shape == (10,) and (norms[np.isfinite(norms)] > 0).all()
+    else:
+        assert norms is None
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_saved_and_loaded_predicts_the_same(recipe: str, tiny: Corpus, tmp_path: Path) -> None:
     model = fit(recipe, tiny)

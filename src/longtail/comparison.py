@@ -53,6 +53,7 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5)) -> Result
         predict_seconds=predicted - trained,
         peak_bytes=peak.bytes,
         model_bytes=model_bytes,
+        row_norms=model.row_norms(),
     )
 
 

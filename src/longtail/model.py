@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import Longs, Matrix
+from longtail.arrays import Floats, Longs, Matrix
 from longtail.data.dataset import Rows
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError
 from longtail.predictions import Predictions
 from longtail.progress import stage
-from longtail.seams import Reranker, Scorer
+from longtail.seams import HasRows, Reranker, Scorer
 
 SPARE = 64  # exclusions of a row that its chunk makes room for
 CHUNK = 8192  # rows predicted at a time, so that memory does not grow with the number of rows
@@ -70,6 +70,16 @@ class Model:
         for reranker in self.rerankers:
             predictions = reranker.rerank(predictions, rows)
         return predictions.top(k)
+
+    def row_norms(self) -> Floats | None:
+        """Length of each label's classifier row (labels,), NaN where it has none; None where no label has one.
+
+        Re-rankers change scores, not rows: a model has the rows of its learner with them and without.
+        """
+        found = self.scorer.row_norms() if isinstance(self.scorer, HasRows) else np.zeros(0, np.float32)
+        norms = np.full(len(self.labels), np.nan, dtype=np.float32)
+        norms[: len(found)] = found
+        return norms if np.isfinite(norms).any() else None
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write a model folder, all of it or nothing."""

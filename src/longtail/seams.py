@@ -46,6 +46,14 @@ class Scorer(Protocol):
     def restore(cls, state: State) -> Self: ...
 
 
+@runtime_checkable
+class HasRows(Protocol):
+    """A scorer with classifier rows: what learners that offer them leave behind."""
+
+    def row_norms(self) -> Floats:
+        """Length of each label's weight vector, the bias not counted: (labels,); NaN where a label has none."""
+
+
 class Learner(Protocol):
     """Frozen settings of a base method."""
 

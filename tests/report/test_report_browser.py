@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from report_sample import sample_corpus, sample_result
 
@@ -23,7 +25,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 SIZES = [(1280, 900), (390, 844)]
-SECTIONS = ("table", "bins", "tradeoff", "cost", "never", "examples", "data", "repeat")
+SECTIONS = ("table", "bins", "norms", "tradeoff", "cost", "never", "examples", "data", "repeat")
 
 # The contrast of every visible piece of text with the ground it stands on; the lowest and its text.
 CONTRAST = """() => {
@@ -77,15 +79,18 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A plain report, and one with everything a user could write to break it."""
     folder = tmp_path_factory.mktemp("reports")
     plain, hostile = sample_corpus(), sample_corpus(rows=80, hostile=True, words=300)
+    lengths = np.sqrt(np.maximum(plain.labels.counts, 1)).astype(np.float32)
     few = [
         sample_result("bm25", plain, skill=0.3, seed=0),
         sample_result("centroid", plain, skill=0.8, seed=1),
         sample_result("centroid + rerank", plain, skill=0.9, rare=True, seed=2),
     ]
+    few[:2] = [replace(few[0], row_norms=lengths), replace(few[1], row_norms=np.sqrt(lengths))]
     many = [
         sample_result(f'<script>window.hacked = {seed}</script> "it\'s" + ' + "x" * 9 * seed, hostile, seed=seed)
         for seed in range(8)
     ]
+    many = [replace(one, row_norms=(seed + 1) * lengths) for seed, one in enumerate(many)]
     written = {}
     for name, results, corpus in (("plain", few, plain), ("hostile", many, hostile), ("one", few[:1], plain)):
         written[name] = folder / f"{name}.html"
@@ -134,7 +139,7 @@ def test_every_section_shows_and_nothing_sticks_out(
             assert page.locator(f"#{section}").is_visible()
     assert page.locator("table.results").is_visible()
     assert page.locator("#cards article").count() >= 5
-    for chart in page.locator("#bins svg.chart:visible").all():
+    for chart in page.locator("#bins svg.chart:visible, #norms svg.chart:visible").all():
         box = chart.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["height"] > 150
     # sections are as wide as the page, not squeezed or pushed out by what is in them

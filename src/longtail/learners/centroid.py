@@ -10,6 +10,7 @@ import numpy as np
 from longtail.arrays import Floats, Ints, Matrix
 from longtail.data.dataset import Dataset, Rows
 from longtail.linear.chance import Chance
+from longtail.linear.norms import column_norms
 from longtail.linear.text import Features, matrix_from, matrix_state, unit_rows
 from longtail.linear.top import sparse_top
 from longtail.plan import WORKING_BYTES, Facts, Plan
@@ -40,6 +41,9 @@ class CentroidScorer:
             behind = ranked(near[:, CANDIDATES:], np.minimum(chances[:, CANDIDATES:], scores[:, -1:]))
             labels, scores = np.hstack([labels, behind[0]]), np.hstack([scores, behind[1]])
         return labels[:, :k], scores[:, :k]
+
+    def row_norms(self) -> Floats:
+        return column_norms(self.index)
 
     def state(self) -> State:
         words = self.features.state()

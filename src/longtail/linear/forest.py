@@ -11,6 +11,7 @@ import numpy as np
 from longtail.arrays import Floats, Ints, Longs, Matrix
 from longtail.data.dataset import Rows
 from longtail.linear.beam import Forest, make_forest, search
+from longtail.linear.norms import leaf_norms
 from longtail.linear.text import Features
 from longtail.linear.tree import Training, fit_tree
 from longtail.progress import stage
@@ -28,6 +29,9 @@ class ForestScorer:
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
         return search(self.forest, self.features.of(rows), k, self.beam)
+
+    def row_norms(self) -> Floats:
+        return leaf_norms(self.forest)
 
     def state(self) -> State:
         words = self.features.state()

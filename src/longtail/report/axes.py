@@ -57,6 +57,15 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(number * step, 10) for number in range(first, last + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, 20 ... from at or below `low` to at or above `high`, both above 0."""
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    round_values = [float(f"{unit}e{power}") for power in powers for unit in (1, 2, 5)]
+    first = max(value for value in round_values if value <= low * 1.0001)
+    last = min(value for value in round_values if value >= high * 0.9999 and value > first)
+    return [value for value in round_values if first <= value <= last]
+
+
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Positions near the wanted ones, at least `gap` apart and inside low..high where they fit."""
     order = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))

@@ -55,8 +55,8 @@ def swatch(number: int) -> Safe:
     """The line and marker of a recipe, for legends and table rows."""
     return tag(
         "svg",
-        _stroke("M0 7H30", number),
-        _marker(15, 7, number),
+        stroke("M0 7H30", number),
+        marker(15, 7, number),
         class_=f"swatch {look(number)}",
         viewBox="0 0 30 14",
         width=30,
@@ -65,8 +65,10 @@ def swatch(number: int) -> Safe:
     )
 
 
-def legend(names: Sequence[str]) -> Safe:
-    entries = (tag("li", swatch(number), tag("bdi", name, class_="name")) for number, name in enumerate(names))
+def legend(names: Sequence[str], numbers: Sequence[int] | None = None) -> Safe:
+    """Swatches beside names; `numbers` says which recipes they are, where not all are there."""
+    shown = zip(range(len(names)) if numbers is None else numbers, names, strict=True)
+    entries = (tag("li", swatch(number), tag("bdi", name, class_="name")) for number, name in shown)
     return tag("ul", join(entries), class_="legend", role="list")
 
 
@@ -93,7 +95,7 @@ def lines(
         known = [value for one in series for value in one.values if math.isfinite(value)]
         marks = ticks(0, top if top is not None else max(known, default=1) or 1)
         down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
-        parts = [_shade(slots, across, slot, frame), _rules(marks, down, frame)]
+        parts = [_shade(slots, across, slot, frame), rules(marks, down, frame)]
         parts += [_slot_texts(texts, across, frame.bottom), _ends_named(frame, height - 4)]
         drawn = [
             tag("g", *_line(one, number, slots, across, down, write), class_=look(number))
@@ -125,7 +127,7 @@ def scatter(
         up = Scale(*_padded([y for _, y in known]), frame.bottom, frame.top)
         x_marks = _inside(right, 6 if roomy else 4)
         y_marks = _inside(up, 5)
-        parts = [_rules(y_marks, up, frame), _rules_down(x_marks, right, frame), _corner(frame)]
+        parts = [rules(y_marks, up, frame), _rules_down(x_marks, right, frame), _corner(frame)]
         parts.append(tag("text", across_name, x=frame.right, y=height - 6, text_anchor="end", class_="axis-name"))
         parts.append(tag("text", up_name, x=2, y=13, class_="axis-name"))
         shown = [number for number, point in enumerate(points) if point in known]
@@ -134,7 +136,7 @@ def scatter(
         places = beside(dots, short, frame)
         for number, (x, y), name, place in zip(shown, dots, short, places, strict=True):
             figures = f"{names[number]}: {across_name} {points[number][0]:.1f}, {up_name} {points[number][1]:.1f}"
-            parts.append(tag("g", _marker(x, y, number, 6.5), _target(x, y, figures), class_=look(number)))
+            parts.append(tag("g", marker(x, y, number, 6.5), target(x, y, figures), class_=look(number)))
             if place is not None:
                 parts.append(tag("text", name, x=place.x, y=place.y, text_anchor=place.anchor, class_="dot-name"))
         return picture(width, height, title, parts)
@@ -189,21 +191,21 @@ def picture(width: int, height: int, title: str, parts: Sequence[Safe]) -> Safe:
     )
 
 
-def _stroke(path: str, number: int) -> Safe:
+def stroke(path: str, number: int) -> Safe:
     return tag("path", d=path, class_="line", stroke_dasharray=_DASHES[(number + number // COLOURS) % 8])
 
 
-def _marker(x: float, y: float, number: int, radius: float = 4.5) -> Safe:
+def marker(x: float, y: float, number: int, radius: float = 4.5) -> Safe:
     shape = _SHAPES[(number + number // COLOURS) % len(_SHAPES)]
     return tag("path", d=shape, transform=f"translate({x:.1f} {y:.1f}) scale({radius})", class_="marker")
 
 
-def _target(x: float, y: float, text: str) -> Safe:
+def target(x: float, y: float, text: str) -> Safe:
     """An unseen, finger-sized spot that shows the figures."""
     return tag("circle", cx=x, cy=y, r=11, class_="target", data_help=text)
 
 
-def _rules(marks: Sequence[float], down: Scale, frame: Box) -> Safe:
+def rules(marks: Sequence[float], down: Callable[[float], float], frame: Box) -> Safe:
     return join(
         part
         for mark in marks
@@ -302,9 +304,9 @@ def _line(
             continue
         path.append(f"{'L' if pen_down else 'M'}{x:.1f} {down(value):.1f}")
         pen_down = True
-        spots.append(_marker(x, down(value), number))
-        spots.append(_target(x, down(value), f"{one.name}, {slot.top}: {write(value)}"))
-    return [_stroke("".join(path), number), *spots]
+        spots.append(marker(x, down(value), number))
+        spots.append(target(x, down(value), f"{one.name}, {slot.top}: {write(value)}"))
+    return [stroke("".join(path), number), *spots]
 
 
 def _line_ends(

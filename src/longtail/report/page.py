@@ -16,6 +16,7 @@ from longtail.report.examples import payload
 from longtail.report.facts import data_facts, definitions, repeat
 from longtail.report.findings import Findings, find, takeaway
 from longtail.report.markup import Safe, tag
+from longtail.report.norms import norms_section
 from longtail.report.result import Result
 
 MOST_BYTES = 1_950_000  # under 2 MB with something to spare
@@ -26,6 +27,7 @@ _ICON = (
 _PARTS = (
     ("table", "Results"),
     ("bins", "Head and tail"),
+    ("norms", "Classifier rows"),
     ("tradeoff", "Trade-off"),
     ("cost", "Cost"),
     ("never", "Never predicted"),
@@ -39,22 +41,23 @@ def render(results: Sequence[Result], corpus: Corpus, *, command: str, versions:
     """The whole page. Examples are left out until it stays under 2 MB."""
     _check(results, corpus)
     findings = find(results, corpus)
-    parts = [
-        sections.table_section(results),
-        sections.bins_section(results),
-        sections.tradeoff_section(results) if len(results) > 1 else None,
-        sections.cost_section(results),
-        sections.never_section(results, corpus, findings),
-        _examples_section(len(results)),
-        sections.section("data", "The data", data_facts(corpus, findings)),
-        sections.section(
+    parts = {
+        "table": sections.table_section(results),
+        "bins": sections.bins_section(results),
+        "norms": norms_section(results),
+        "tradeoff": sections.tradeoff_section(results) if len(results) > 1 else None,
+        "cost": sections.cost_section(results),
+        "never": sections.never_section(results, corpus, findings),
+        "examples": _examples_section(len(results)),
+        "data": sections.section("data", "The data", data_facts(corpus, findings)),
+        "repeat": sections.section(
             "repeat",
             "Repeat it",
             repeat(command, versions),
             tag("h3", "What the words mean"),
             definitions(corpus),
         ),
-    ]
+    }
     shell = _page(results, corpus, findings, parts)
     room = MOST_BYTES - len(shell.encode("utf-8"))
     return shell.replace(_HOLE, payload(results, corpus, findings, room), 1)
@@ -89,7 +92,7 @@ def _check(results: Sequence[Result], corpus: Corpus) -> None:
             )
 
 
-def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: Sequence[Safe | None]) -> str:
+def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: dict[str, Safe | None]) -> str:
     number = len(results)
     title = f"{corpus.name}: {number} recipes compared" if number > 1 else f"{corpus.name}: one recipe"
     theme, script = _asset("theme.js"), _asset("report.js")
@@ -104,7 +107,7 @@ def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: 
         tag("style", Safe(_asset("report.css"))),
         tag("script", Safe(theme)),
     )
-    links = (tag("a", name, href=f"#{part}") for part, name in _PARTS if number > 1 or part != "tradeoff")
+    links = (tag("a", name, href=f"#{part}") for part, name in _PARTS if parts[part] is not None)
     header = tag(
         "header",
         tag(
@@ -127,7 +130,7 @@ def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: 
         "body",
         tag("a", "Skip to the results", href="#table", class_="skip"),
         header,
-        tag("main", *parts),
+        tag("main", *parts.values()),
         tag("div", id="tip", role="tooltip", hidden=True),
         tag("script", Safe(_HOLE), type="application/json", id="examples-data"),
         tag("script", Safe(script)),

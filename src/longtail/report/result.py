@@ -6,7 +6,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from longtail.arrays import Floats
 from longtail.metrics.measures import Measures
+from longtail.metrics.norms import NormBin, norm_bins
 from longtail.predictions import Predictions
 
 
@@ -21,6 +23,7 @@ class Result:
     predict_seconds: float
     peak_bytes: int
     model_bytes: int
+    row_norms: Floats | None = None  # (labels,) lengths of the classifier rows, where the recipe has them
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for `--json`: measures in percent, null where a measure has no value."""
@@ -33,7 +36,12 @@ class Result:
             "model_bytes": int(self.model_bytes),
             "propensity": {"a": self.measures.propensity.a, "b": self.measures.propensity.b},
             "bins": [{key: _finite(value) for key, value in asdict(bin).items()} for bin in self.measures.bins],
+            "row_norms": None if self.row_norms is None else [asdict(one) for one in self.norm_bins()],
         }
+
+    def norm_bins(self) -> tuple[NormBin, ...]:
+        """How long the classifier rows are, by label frequency; none where the recipe has no such rows."""
+        return () if self.row_norms is None else norm_bins(self.row_norms, self.predictions.labels.counts)
 
 
 def _finite(value: Any) -> Any:

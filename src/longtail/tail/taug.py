@@ -19,7 +19,7 @@ from longtail.linear.scale import Scale
 from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions, ranked
 from longtail.progress import stage
-from longtail.seams import Learner, Scorer, State, TailMethod
+from longtail.seams import HasRows, Learner, Scorer, State, TailMethod
 
 SCALE_ROWS = 2000  # held-out rows that a side's three weights are learned from
 
@@ -57,6 +57,14 @@ class TaugScorer:
         best = {name: scores.max(axis=1, keepdims=True, initial=0) for name, (_, scores) in found.items()}
         best.setdefault("nobody", np.zeros((len(rows), 1), np.float32))
         return {name: (*found[name], next(best[other] for other in best if other != name)) for name in found}
+
+    def row_norms(self) -> Floats:
+        """Of each label, its own side's row: the lengths the sides learned, before their scores share a scale."""
+        norms = np.full(1 + max(int(side.labels.max()) for side in self.sides.values()), np.nan, dtype=np.float32)
+        for side in self.sides.values():
+            if isinstance(side.scorer, HasRows):
+                norms[side.labels] = side.scorer.row_norms()
+        return norms
 
     def state(self) -> State:
         return State(
