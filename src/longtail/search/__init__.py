@@ -1,0 +1,1 @@
+"""The k nearest of many vectors: exact, approximate, and which of the two."""

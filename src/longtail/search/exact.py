@@ -1,0 +1,207 @@
+"""The k best of many vectors for each query, by comparing with all of them.
+
+Scores come from matrix products over pieces that stay in the cache; a scan keeps what beats the worst of the best so
+far, so the whole (queries, vectors) matrix never exists. Needs only NumPy and Numba; half precision and other devices
+need torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numba import njit
+
+from longtail.arrays import AnyArray, Floats, Ints
+from longtail.errors import DataError, MissingExtra
+from longtail.progress import stage
+from longtail.search import device as other
+from longtail.threads import over_rows
+
+Precision = Literal["fp32", "bf16"]
+QUERIES, VECTORS = 1024, 4096  # one piece of scores: 16 MiB in fp32, 8 in bf16
+BLOCK = 64  # scores looked at in one go: mostly none is good enough
+
+
+def top_k(
+    queries: AnyArray, vectors: AnyArray, k: int, precision: Precision = "fp32", device: str = "cpu"
+) -> tuple[Ints, Floats]:
+    """Rows and inner products (queries, min(k, rows)) of the best vectors of each query, best first.
+
+    Equal scores stand in order of the row. See `Exact`, which keeps the prepared vectors for the next call.
+    """
+    return Exact(vectors, precision, device).top(queries, k)
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Vectors ready to be searched by inner product.
+
+    With `bf16`, a shortlist of 2k + 32 is found in half precision, then scored and ordered in float32: twice as fast,
+    with the scores of fp32, and it misses a vector only where rounding moves it past the whole margin. float16
+    vectors and memory maps are read piece by piece. `device` other than cpu holds the vectors there.
+    """
+
+    vectors: AnyArray  # (rows, dimension)
+    precision: Precision = "fp32"
+    device: str = "cpu"
+    held: Any = field(default=None, init=False, repr=False)  # a bf16 copy, or the tensors on the device
+
+    def __post_init__(self) -> None:
+        if self.vectors.ndim != 2:
+            raise DataError(f"vectors must be a (rows, dimension) matrix, got shape {self.vectors.shape}")
+        if self.precision not in ("fp32", "bf16"):
+            raise DataError(f"search precision is 'fp32' or 'bf16', not {self.precision!r}")
+        _refuse_infinite("vectors", self.vectors)
+        if self.device != "cpu":
+            object.__setattr__(self, "held", other.hold(self.vectors, self.precision == "bf16", self.device))
+        elif self.precision == "bf16":
+            object.__setattr__(self, "held", _half(self.vectors))
+
+    def top(self, queries: AnyArray, k: int) -> tuple[Ints, Floats]:
+        """Rows and scores (queries, min(k, rows)), best first, equal scores in order of the row."""
+        if queries.ndim != 2 or queries.shape[1] != self.vectors.shape[1]:
+            raise DataError(
+                f"queries of shape {queries.shape} do not fit vectors of shape {self.vectors.shape}: "
+                "both need one row each and the same dimension"
+            )
+        if k < 1:
+            raise DataError(f"k must be at least 1, got {k}")
+        _refuse_infinite("queries", queries)
+        k = min(k, len(self.vectors))
+        # More than is asked: half precision puts close scores in the wrong order.
+        wide = min(2 * k + 32, len(self.vectors)) if self.precision == "bf16" else k
+        rows = np.empty((len(queries), k), dtype=np.int32)
+        scores = np.empty((len(queries), k), dtype=np.float32)
+        with stage("searching", total=len(queries)) as advance:
+            for begin in range(0, len(queries) if k else 0, QUERIES):
+                some = np.ascontiguousarray(queries[begin : begin + QUERIES], dtype=np.float32)
+                end = begin + len(some)
+                if self.device != "cpu":
+                    rows[begin:end], scores[begin:end] = other.search(self.held, some, k, wide)
+                elif self.precision == "bf16":
+                    rows[begin:end], scores[begin:end] = self._rescored(some, self._half_top(some, wide), k)
+                else:
+                    self._single_top(some, rows[begin:end], scores[begin:end])
+                advance(len(some))
+        return rows, scores
+
+    def _single_top(self, queries: Floats, rows: Ints, scores: Floats) -> None:
+        scores[:] = -np.inf
+        rows[:] = -1
+        room = np.empty((len(queries), VECTORS), dtype=np.float32)
+        for begin, piece in _pieces(self.vectors):
+            found = np.matmul(queries, piece.T, out=room[:, : len(piece)])
+            over_rows(partial(_keep, found, begin, rows, scores), len(rows))
+
+    def _half_top(self, queries: Floats, wide: int) -> Ints:
+        import torch
+
+        rows = np.full((len(queries), wide), -1, dtype=np.int32)
+        bits = np.full((len(queries), wide), np.iinfo(np.int16).min, dtype=np.int16)
+        asked = torch.from_numpy(queries).bfloat16()
+        for begin in range(0, len(self.vectors), VECTORS):
+            found = torch.mm(asked, self.held[begin : begin + VECTORS].T).view(torch.int16).numpy()
+            over_rows(partial(_keep_bits, found, begin, rows, bits), len(rows))
+        return rows
+
+    def _rescored(self, queries: Floats, rows: Ints, k: int) -> tuple[Ints, Floats]:
+        """The shortlist's scores in float32, and its best k in order."""
+        rows.sort(axis=1)  # neighbours in memory, and equal scores in order
+        scores = np.empty(rows.shape, dtype=np.float32)
+        if self.vectors.dtype == np.float32:
+            over_rows(partial(_products, queries, self.vectors, rows, scores), len(rows), least=16)
+        else:
+            for row in range(len(rows)):
+                scores[row] = self.vectors[rows[row]].astype(np.float32) @ queries[row]
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
+def _half(vectors: AnyArray) -> Any:
+    """A bfloat16 copy as a tensor."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra("torch", "nn", "searching in bf16") from None
+    copy = torch.empty(vectors.shape, dtype=torch.bfloat16)
+    for begin, piece in _pieces(vectors):
+        copy[begin : begin + len(piece)] = torch.from_numpy(piece)
+    return copy
+
+
+def _pieces(vectors: AnyArray) -> Iterator[tuple[int, Floats]]:
+    """The vectors in float32, a piece at a time, each with where it begins."""
+    for begin in range(0, len(vectors), VECTORS):
+        yield begin, np.ascontiguousarray(vectors[begin : begin + VECTORS], dtype=np.float32)
+
+
+def _refuse_infinite(name: str, vectors: AnyArray) -> None:
+    ones = np.ones(vectors.shape[1], dtype=np.float32)
+    for begin, piece in _pieces(vectors):
+        bad = np.flatnonzero(~np.isfinite(piece @ ones))  # one product finds a NaN at the speed of memory
+        if len(bad):
+            raise DataError(f"{name}: row {begin + int(bad[0])} holds a number that is not finite; encode it again")
+
+
+@njit(nogil=True, cache=True)
+def _insert(row, score, rows, scores):  # type: ignore[no-untyped-def]
+    """Put a later row into a list that is sorted best first; the last one falls off."""
+    low, high = 0, len(scores) - 1
+    while low < high:  # the first place whose score is worse; equal ones came earlier and stay ahead
+        middle = (low + high) // 2
+        if scores[middle] < score:
+            high = middle
+        else:
+            low = middle + 1
+    for place in range(len(scores) - 1, low, -1):
+        scores[place] = scores[place - 1]
+        rows[place] = rows[place - 1]
+    scores[low] = score
+    rows[low] = row
+
+
+@njit(nogil=True, cache=True)
+def _scan(line, offset, rows, scores):  # type: ignore[no-untyped-def]
+    last = len(scores) - 1
+    for begin in range(0, len(line), BLOCK):
+        end = min(begin + BLOCK, len(line))
+        bound = scores[last]
+        better = 0
+        for column in range(begin, end):
+            better += line[column] > bound
+        if better:
+            for column in range(begin, end):
+                if line[column] > scores[last]:
+                    _insert(offset + column, line[column], rows, scores)
+
+
+@njit(nogil=True, cache=True)
+def _keep(found, offset, rows, scores, low, high):  # type: ignore[no-untyped-def]
+    for row in range(low, high):
+        _scan(found[row], offset, rows[row], scores[row])
+
+
+@njit(nogil=True, cache=True)
+def _keep_bits(found, offset, rows, bits, low, high):  # type: ignore[no-untyped-def]
+    """The same over the bits of bfloat16 numbers, turned so that they are ordered as integers."""
+    for row in range(low, high):
+        line = found[row]
+        for column in range(len(line)):
+            line[column] ^= (line[column] >> 15) & np.int16(0x7FFF)
+        _scan(line, offset, rows[row], bits[row])
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _products(queries, vectors, rows, scores, low, high):  # type: ignore[no-untyped-def]
+    for row in range(low, high):
+        query = queries[row]
+        for place in range(rows.shape[1]):
+            vector = vectors[rows[row, place]]
+            total = np.float32(0)
+            for column in range(len(query)):
+                total += query[column] * vector[column]
+            scores[row, place] = total
