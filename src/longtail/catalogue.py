@@ -17,6 +17,7 @@ LEARNERS = {
     "bonsai": "longtail.learners.bonsai:Bonsai",
     "centroid": "longtail.learners.centroid:Centroid",
     "dismec": "longtail.learners.dismec:Dismec",
+    "dpr": "longtail.learners.dpr:Dpr",
     "fastxml": "longtail.learners.fastxml:FastXml",
     "knn": "longtail.learners.knn:Knn",
     "parabel": "longtail.learners.parabel:Parabel",

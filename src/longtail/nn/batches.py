@@ -111,6 +111,7 @@ class PairBatch:
     pool_tensor: Tensor  # (pool,)
     chosen: Tensor  # (rows,) place of each row's drawn positive in the pool
     marks: Tensor  # (known positives,) row x pool + column
+    mined: Tensor | None = None  # places in the pool that nobody has drawn
     weights: Tensor | None = None  # (rows,)
 
     def __len__(self) -> int:
@@ -145,13 +146,15 @@ def _block(
     batch_of = np.arange(len(rows), dtype=np.int64) // size
     number = int(batch_of[-1]) + 1
     keys = batch_of * items + drawn  # an item of a batch as one number
-    held = keys
-    if negatives is not None:
-        more = negatives[rows]
-        held = np.concatenate([keys, (batch_of[:, None] * items + more)[more >= 0]])
-    pool_keys = np.unique(held)
+    more = np.zeros((0, 1), dtype=np.int64) if negatives is None else negatives[rows]
+    mined = (batch_of[: len(more), None] * items + more)[more >= 0]
+    pool_keys = np.unique(np.concatenate([keys, mined]))
     pool_cuts = np.searchsorted(pool_keys, np.arange(number + 1) * items)
     chosen = np.searchsorted(pool_keys, keys) - pool_cuts[batch_of]
+    only_mined = np.setdiff1d(mined, keys)
+    mined_batch = only_mined // items
+    mined_cuts = np.searchsorted(mined_batch, np.arange(number + 1))
+    mined_places = np.searchsorted(pool_keys, only_mined) - pool_cuts[mined_batch]
 
     begins, counts = targets.indptr[rows].astype(np.int64), np.diff(targets.indptr)[rows].astype(np.int64)
     where = np.repeat(np.arange(len(rows)), counts)  # the row of each known positive
@@ -167,7 +170,7 @@ def _block(
 
     pool = pool_keys % items
     weights = None if pairs.weights is None else _sent(pairs.weights[rows], device)
-    on_device = [_sent(array, device) for array in (rows, pool, chosen, marks)]
+    on_device = [_sent(array, device) for array in (rows, pool, chosen, marks, mined_places)]
     for batch in range(number):
         here = slice(batch * size, min((batch + 1) * size, len(rows)))
         items_here = slice(pool_cuts[batch], pool_cuts[batch + 1])
@@ -178,6 +181,7 @@ def _block(
             pool_tensor=on_device[1][items_here],
             chosen=on_device[2][here],
             marks=on_device[3][mark_cuts[batch] : mark_cuts[batch + 1]],
+            mined=None if negatives is None else on_device[4][mined_cuts[batch] : mined_cuts[batch + 1]],
             weights=None if weights is None else weights[here],
         )
 

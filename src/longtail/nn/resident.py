@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -38,13 +39,15 @@ class ResidentTokens:
         begins, lengths = torch.from_numpy(self.tokens.offsets[:-1].copy()), torch.from_numpy(self.tokens.lengths)
         return ids.to(self.device), begins.to(self.device), lengths.to(self.device)
 
-    def pieces(self, rows: Longs, number: int) -> tuple[list[Texts], Tensor | None]:
-        """These texts in at most `number` pieces of like length, each padded to its own longest; and where each row
-        of the batch stands among the pieces, None where they are in order."""
-        if number <= 1 or len(rows) < 2 * number:
-            return [self.batch(rows)], None
+    def pieces(self, rows: Longs, number: int, chunk: int | None = None) -> tuple[list[Texts], Tensor | None]:
+        """These texts in at most `number` pieces of like length, or in pieces of `chunk` texts, each padded to its own
+        longest; and where each row of the batch stands among the pieces, None where they are in order."""
         order = np.argsort(self.lengths[rows], kind="stable")
-        parts = [self.batch(rows[part]) for part in np.array_split(order, number)]
+        widths = -(-self.lengths[rows[order]] // 8)
+        cuts = cut_by_width(widths, number) if chunk is None else range(chunk, len(rows), chunk)
+        if len(cuts) == 0:
+            return [self.batch(rows)], None
+        parts = [self.batch(rows[part]) for part in np.split(order, cuts)]
         back = np.empty(len(rows), dtype=np.int64)
         back[order] = np.arange(len(rows))
         return parts, self._sent(back)
@@ -64,6 +67,19 @@ class ResidentTokens:
     def _sent(self, rows: Longs) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
         return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def cut_by_width(widths: Longs, number: int) -> list[int]:
+    """Where to cut rows in order of their width into at most `number` pieces, so that little is padded: of all widths,
+    the one that costs least is joined to the next wider, again and again."""
+    values, counts = np.unique(widths, return_counts=True)
+    groups = list(zip(values.tolist(), counts.tolist(), strict=True))
+    while len(groups) > number:
+        costs = [(wider - width) * count for (width, count), (wider, _) in pairwise(groups)]
+        least = costs.index(min(costs))
+        (_, joined), (width, count) = groups[least : least + 2]
+        groups[least : least + 2] = [(width, joined + count)]
+    return list(accumulate(count for _, count in groups))[:-1]
 
 
 def free_bytes(device: torch.device) -> int:

@@ -1,0 +1,211 @@
+"""From texts to a trained pair of towers: what every dual encoder does around its own loss."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from longtail.arrays import Floats
+from longtail.data.dataset import Dataset
+from longtail.errors import DataError
+from longtail.linear.scale import Scale
+from longtail.metrics.evaluate import evaluate
+from longtail.nn.batches import Curriculum, Pairs
+from longtail.nn.encode import encode
+from longtail.nn.encoders import Encoder, load_encoder
+from longtail.nn.history import History
+from longtail.nn.loop import Course, train
+from longtail.nn.precision import best_device
+from longtail.nn.resident import ResidentTokens
+from longtail.nn.settings import TowerSettings
+from longtail.nn.siamese import LabelTower, Loss, Miner, MovesLabels, Siamese
+from longtail.nn.tokenizers import TextTokenizer
+from longtail.nn.tokens import Tokens, tokenise
+from longtail.nn.towers import Reader, TowerScorer, unit
+from longtail.predictions import CANDIDATES, Predictions
+from longtail.progress import stage
+from longtail.seams import TailMethod
+from longtail.search.exact import top_k
+
+MEASURED_ROWS = 4000  # valid rows looked at while training: P@1 within a point
+SCALE_ROWS = 2000  # valid rows that the chances are learned from
+BEGIN_AT_RANDOM = ("bag", "gru", "tiny", "scratch")
+
+
+@dataclass(eq=False)
+class Towers:
+    """An encoder in training, the tokens it reads, and how it does on valid."""
+
+    settings: TowerSettings
+    train: Dataset
+    valid: Dataset
+    parts: tuple[TailMethod, ...]
+    encoder: Encoder
+    tokenizer: TextTokenizer
+    documents: Tokens
+    labels: Tokens
+    device: torch.device
+    tower: LabelTower | None = None
+    history: History | None = None
+
+    @classmethod
+    def begin(cls, settings: TowerSettings, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Towers:
+        """Tokens and the untrained encoder; bad label texts are told here, before anything expensive."""
+        label_texts = settings.label_texts(train.labels)
+        if train.texts is None:
+            raise DataError(f"{settings.name} reads texts; the training rows have only features")
+        if train.targets.nnz == 0:
+            raise DataError(f"no row of train has a label, so {settings.name} has nothing to learn from")
+        with stage("loading the encoder"):
+            encoder, tokenizer = load_encoder(
+                settings.encoder,
+                settings.dimension,
+                texts=(*train.texts, *label_texts),
+                dropout=settings.dropout,
+                seed=settings.seed,
+            )
+        device = best_device()
+        longest = min(settings.longest, encoder.longest or settings.longest)
+        documents = tokenise(train.texts, tokenizer, longest, what="documents")
+        labels = tokenise(label_texts, tokenizer, longest, what="labels")
+        towers = cls(settings, train, valid, parts, encoder.to(device), tokenizer, documents, labels, device)
+        makers = [part for part in parts if isinstance(part, MovesLabels)]
+        for maker in makers:
+            towers.tower = maker.label_tower(train.labels, towers.text_vectors(), settings.seed).to(device)
+        return towers
+
+    @cached_property
+    def rate(self) -> float:
+        if self.settings.rate is not None:
+            return self.settings.rate
+        name = "bag" if self.encoder.settings["kind"] == "bag" else self.settings.encoder
+        return 2e-3 if name.startswith(BEGIN_AT_RANDOM) else 2e-4
+
+    @cached_property
+    def longest(self) -> int:
+        return min(self.settings.longest, self.encoder.longest or self.settings.longest)
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint of this training belongs to."""
+        targets = self.train.targets
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.documents.ids, self.documents.offsets, self.labels.ids, self.labels.offsets,
+                      targets.indptr, targets.indices, targets.data):  # fmt: skip
+            digest.update(np.ascontiguousarray(array).data)
+        return {
+            "recipe": f"{self.settings.name}{[repr(part) for part in self.parts] or ''}",
+            **asdict(self.settings),
+            "tokenizer": self.tokenizer.hash,
+            "data": digest.hexdigest(),
+        }
+
+    def course(self, **changed: Any) -> Course:
+        own = self.settings
+        return replace(
+            Course(
+                epochs=own.epochs, warmup=own.warmup, decay=own.decay, clip=own.clip, accumulate=own.accumulate,
+                measure_every=own.measure_every, patience=own.patience, seed=own.seed,
+            ),
+            **changed,
+        )  # fmt: skip
+
+    def learn(self, loss: Loss, curriculum: Curriculum | None = None, miner: Miner | None = None) -> None:
+        """Train the encoder, and the label tower where there is one."""
+        own, by_label = self.settings, self.settings.rows == "labels"
+        targets = self.train.targets
+        documents, labels = (
+            ResidentTokens(tokens, self.device, self.longest) for tokens in (self.documents, self.labels)
+        )
+        task = Siamese(
+            encoder=self.encoder,
+            row_texts=labels if by_label else documents,
+            item_texts=documents if by_label else labels,
+            pairs=Pairs(sparse.csr_array(targets.T) if by_label else targets),
+            loss=loss,
+            batch=own.batch,
+            epochs=own.epochs,
+            rate=self.rate,
+            labels_are_rows=by_label,
+            weight_decay=own.weight_decay,
+            precision=own.precision,
+            chunk=own.chunk,
+            compiled=own.compiled,
+            seed=own.seed,
+            tower=self.tower,
+            curriculum=curriculum,
+            miner=miner,
+            encode_labels=self.text_vectors,
+            look=self.look if len(self.valid) else None,
+        )
+        self.history = train(task, self.course(), self.identity())
+
+    def text_vectors(self) -> Floats:
+        """Unit vectors of the labels' texts."""
+        return unit(encode(self.encoder, self.labels, longest=self.longest, what="labels"))
+
+    def label_vectors(self) -> Floats:
+        """What stands for each label: its text, moved by the label tower."""
+        vectors = self.text_vectors()
+        if self.tower is None:
+            return vectors
+        with torch.no_grad():
+            rows = torch.arange(len(vectors), device=self.device)
+            moved = self.tower.vectors(rows, torch.from_numpy(vectors).to(self.device))
+        return unit(moved.float().cpu().numpy())
+
+    def document_vectors(self) -> Floats:
+        return unit(encode(self.encoder, self.documents, longest=self.longest, what="documents"))
+
+    @cached_property
+    def held_out(self) -> tuple[Dataset, Tokens]:
+        """Some valid rows and their tokens."""
+        some = self.valid.take(_spread(len(self.valid), MEASURED_ROWS))
+        return some, tokenise(some.texts or (), self.tokenizer, self.longest, what="valid rows")
+
+    def look(self) -> dict[str, float]:
+        """P@1 and PSP@1 on valid as the encoder is now."""
+        rows, tokens = self.held_out
+        vectors = unit(encode(self.encoder, tokens, longest=self.longest, what="valid rows"))
+        spare = 0 if rows.excluded is None else int(np.diff(rows.excluded.indptr).max(initial=0))
+        found = top_k(vectors, self.label_vectors(), 1 + min(spare, 50), device=str(self.device))
+        return measures(Predictions(rows.labels, *found), rows)
+
+    def scorer(self) -> TowerScorer:
+        """The trained towers, with a scale learned on valid."""
+        reader = Reader.of(self.encoder, self.tokenizer, self.longest)
+        believed = Scale(1 / self.settings.temperature, 0.0, -0.5 / self.settings.temperature)
+        scorer = TowerScorer(reader, self.label_vectors(), believed, moved=self.tower is not None)
+        if len(self.valid) == 0:
+            return scorer
+        with stage("learning chances"):
+            rows = self.valid.take(_spread(len(self.valid), SCALE_ROWS))
+            vectors = reader.vectors(rows.texts or (), "valid rows")
+            return replace(scorer, scale=fit_scale(believed, rows, *scorer.nearest(vectors, CANDIDATES)))
+
+
+def measures(predictions: Predictions, rows: Dataset) -> dict[str, float]:
+    found = evaluate(predictions, rows, ks=(1,))
+    return {name: found[name] for name in ("P@1", "PSP@1")}
+
+
+def fit_scale(believed: Scale, rows: Dataset, indices: Any, cosines: Floats) -> Scale:
+    """Cosines to chances, from the candidates of held-out rows."""
+    near = Predictions(rows.labels, indices, cosines)
+    counted = near.indices >= 0
+    if rows.excluded is not None:
+        counted &= ~near.hits(rows.excluded)
+    hits = near.hits(rows.targets)[counted]
+    if not hits.any() or hits.all():
+        return believed
+    return believed.fitted(np.exp(cosines[counted]), np.zeros(len(hits), dtype=np.float32), hits)
+
+
+def _spread(rows: int, most: int) -> Any:
+    """At most so many row numbers, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.int64))

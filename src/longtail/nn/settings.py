@@ -1,0 +1,117 @@
+"""The settings that every dual encoder shares. Loads no torch, so that a recipe can be read without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from longtail.data.dataset import Dataset
+from longtail.data.labels import LabelSet
+from longtail.errors import DataError, RecipeError
+from longtail.plan import Facts, Plan
+
+NAMED = 5  # labels named in an error
+
+
+@dataclass(frozen=True)
+class TowerSettings:
+    """One encoder reads documents and labels; a document's labels are the nearest by cosine."""
+
+    encoder: str = "auto"  # minilm, bag, gru, tiny, a folder or owner/name; auto: minilm where installed, else bag
+    dimension: int | None = None  # of the vectors; none: the encoder's own width
+    longest: int = 64  # tokens of a text that are read
+    rows: Literal["documents", "labels"] = "documents"  # what the loss is taken over, each with one drawn positive
+    batch: int = 1024
+    epochs: int = 30
+    rate: float | None = None  # of AdamW; none: 2e-4, and 2e-3 for an encoder that begins at random
+    warmup: float = 0.1  # share of the steps in which the rate rises
+    decay: Literal["linear", "cosine", "none"] = "linear"
+    temperature: float = 0.05
+    weight_decay: float = 0.01
+    clip: float | None = 1.0
+    dropout: float | None = None  # none: the encoder's own
+    accumulate: int = 1  # batches a step
+    chunk: int | None = None  # texts whose activations are in memory at once; the gradients stay those of the batch
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU
+    compiled: bool = False  # compile the encoder for this machine; pays on long runs
+    measure_every: int = 5  # epochs between two looks at valid
+    patience: int | None = None  # looks without a better P@1 before it stops
+    ids_as_text: bool = False  # read the id of a label that has no text
+    seed: int = 0
+
+    offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "label_tower"})
+    data_needs: ClassVar[frozenset[str]] = frozenset({"texts", "label_texts"})
+
+    def __post_init__(self) -> None:
+        least = {"longest": 3, "batch": 2, "epochs": 1, "accumulate": 1, "chunk": 1, "measure_every": 0, "patience": 1,
+                 "dimension": 1}  # fmt: skip
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise RecipeError(f"setting '{name}' of {self.name} is at least {bound}, got {value}")
+        for name in ("rate", "temperature", "clip"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise RecipeError(f"setting '{name}' of {self.name} is above 0, got {value:g}")
+        for name in ("warmup", "dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise RecipeError(f"setting '{name}' of {self.name} lies in [0, 1), got {value:g}")
+        if self.seed < 0 or self.weight_decay < 0:
+            raise RecipeError(f"settings 'seed' and 'weight_decay' of {self.name} are not below 0")
+        if self.ids_as_text:  # then labels without texts are fine
+            object.__setattr__(self, "data_needs", frozenset({"texts"}))
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__.lower()
+
+    def check(self, data: Dataset) -> None:
+        """Whether every label can be read."""
+        self.label_texts(data.labels)
+
+    def label_texts(self, labels: LabelSet) -> tuple[str, ...]:
+        """What the encoder reads for each label."""
+        bare = [row for row, text in enumerate(labels.texts) if not text.strip()]
+        if not bare or self.ids_as_text:
+            return tuple(
+                labels.word(row) if labels.texts[row].strip() else labels.ids[row] for row in range(len(labels))
+            )
+        named = ", ".join(repr(labels.ids[row]) for row in bare[:NAMED]) + (", ..." if len(bare) > NAMED else "")
+        raise DataError(
+            f"{self.name} reads the texts of labels, and {len(bare)} of {len(labels)} labels have none ({named}): add "
+            f"them to labels.jsonl, read ids instead with {self.name}(ids_as_text=true), or drop these labels"
+        )
+
+    def plan(self, facts: Facts) -> Plan:
+        """From the sizes of the encoder: bytes of weights, gradients and AdamW's two means; six operations a weight and
+        token."""
+        weights, body, width = _sizes(self.encoder, self.dimension, facts)
+        tokens = facts.rows * min(1.5 * facts.terms_per_row + 2, self.longest)
+        label_tokens = min(1.5 * facts.terms_per_label + 2, self.longest)
+        held = min(self.chunk or self.batch, facts.rows)
+        activations = int(2 * held * min(self.longest, 64) * width * 120)
+        vectors = 4 * width * facts.labels
+        speed = 5e13 if Path("/dev/nvidia0").exists() else 5e10  # operations a second
+        work = 6 * body * self.epochs * (tokens + facts.rows * label_tokens)
+        return Plan(
+            train_bytes=int(16 * weights + activations + 8 * tokens + 2 * vectors + 500_000_000),
+            model_bytes=int(4 * weights + vectors + 60 * facts.labels),
+            train_seconds=work / speed + 1e-6 * self.epochs * facts.positives + 10,
+            predict_seconds=1000 * (2 * body * tokens / max(facts.rows, 1) + 2 * width * facts.labels) / speed + 0.05,
+            steps=(("weights and optimiser", 16 * weights), ("activations", activations), ("label vectors", vectors)),
+        )
+
+
+def _sizes(encoder: str, dimension: int | None, facts: Facts) -> tuple[int, int, int]:
+    """Weights in all, weights that a token meets, and the width of a vector."""
+    words = min(facts.terms, 100_000)
+    if encoder in ("bag", "gru"):
+        width = dimension or 512
+        return words * width + width**2, width if encoder == "bag" else 3 * width**2, width
+    sizes = {"tiny": (2, 64), "scratch-mini": (4, 256), "scratch-small": (4, 512), "scratch-medium": (8, 512),
+             "scratch-base": (12, 768)}  # fmt: skip
+    layers, width = sizes.get(encoder, (6, 384))
+    body = 12 * layers * width**2
+    return (words if encoder in sizes else 31_000) * width + body, body, dimension or width

@@ -1,0 +1,181 @@
+"""The task of a dual encoder: documents and labels through one encoder, each near its positives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from longtail.arrays import Floats, Longs
+from longtail.data.labels import LabelSet
+from longtail.nn.bank import Bank
+from longtail.nn.batches import Curriculum, PairBatch, Pairs, clustered_order, paired, random_order
+from longtail.nn.cached import cached_backward
+from longtail.nn.encoders import Encoder
+from longtail.nn.precision import autocast, decay_groups
+from longtail.nn.resident import ResidentTokens
+
+Loss = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # of scores, positives, the chosen ones and weights
+Miner = Callable[[int], Longs | None]  # hard negatives (rows, some) before an epoch, -1 = none; None = keep the old
+
+
+class LabelTower(Protocol):
+    """What stands for a label in training, where that is more than its text. An `nn.Module`."""
+
+    def vectors(self, label_rows: Tensor, encoded: Tensor) -> Tensor:
+        """Unit vectors (pool, dimension) of these labels (pool,), given the unit vectors of their texts."""
+
+    def groups(self, rate: float) -> list[dict[str, Any]]:
+        """Parameter groups, given the encoder's rate."""
+
+    def begin_epoch(self, epoch: int, encode: Callable[[], Floats]) -> None:
+        """May change before an epoch; `encode` gives the unit vectors of all labels' texts as they are now."""
+
+
+@runtime_checkable
+class MovesLabels(Protocol):
+    """A tail method that puts a label tower beside the encoder."""
+
+    def label_tower(self, labels: LabelSet, vectors: Floats, seed: int) -> Any:
+        """A `LabelTower`, given the unit vectors (labels, dimension) of the labels' texts before training."""
+
+
+@dataclass(eq=False)
+class Siamese:
+    """One encoder for both sides. Rows are documents or labels, and items the other side."""
+
+    encoder: Encoder
+    row_texts: ResidentTokens
+    item_texts: ResidentTokens
+    pairs: Pairs  # rows x items
+    loss: Loss
+    batch: int
+    epochs: int
+    rate: float
+    labels_are_rows: bool = False
+    weight_decay: float = 0.01
+    precision: str = "auto"
+    chunk: int | None = None
+    compiled: bool = False
+    seed: int = 0
+    tower: LabelTower | None = None
+    curriculum: Curriculum | None = None
+    miner: Miner | None = None
+    encode_labels: Callable[[], Floats] | None = None  # unit vectors of all labels' texts, for the tower
+    look: Callable[[], dict[str, float]] | None = None  # measures on valid
+    name: str = "encoder"
+
+    def __post_init__(self) -> None:
+        self.device = self.row_texts.device
+        self.rows = len(self.pairs.rows)
+        self.steps = math.ceil(self.rows / self.batch)
+        self._encode = torch.compile(self.encoder, dynamic=True) if self.compiled else self.encoder
+        self._bank: Bank | None = None
+        if self.curriculum is not None:
+            self._bank = Bank.of(len(self.row_texts.tokens), self.encoder.dimension, self.device)
+        self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of pairs.rows; empty = random order
+        self._negatives: Longs | None = None
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        found: dict[str, nn.Module] = {"encoder": self.encoder}
+        if self.tower is not None:
+            assert isinstance(self.tower, nn.Module)
+            found["tower"] = self.tower
+        return found
+
+    def groups(self) -> list[dict[str, Any]]:
+        groups: list[dict[str, Any]] = decay_groups(self.encoder, self.rate, self.weight_decay)
+        return groups if self.tower is None else groups + self.tower.groups(self.rate)
+
+    def begin_epoch(self, epoch: int) -> None:
+        if self.tower is not None and self.encode_labels is not None:
+            self.tower.begin_epoch(epoch, self.encode_labels)
+        if self.curriculum is not None and self._bank is not None and self.curriculum.is_time(epoch, self.epochs):
+            from longtail.nn.clusters import balanced_clusters
+
+            size = min(self.curriculum.size(epoch, self.epochs), self.batch)
+            vectors = self._bank.vectors[torch.from_numpy(self.pairs.rows).to(self._bank.vectors.device)]
+            self._clusters = balanced_clusters(
+                vectors.cpu().numpy(), size=size, seed=self.seed + epoch, device=str(self.device)
+            )
+        if self.miner is not None:
+            mined = self.miner(epoch)
+            self._negatives = self._negatives if mined is None else mined
+
+    def batches(self, epoch: int, begin: int) -> Iterator[PairBatch]:
+        chance = np.random.default_rng([self.seed, epoch])
+        rows = self.pairs.rows
+        order = clustered_order(rows, self._clusters, chance) if len(self._clusters) else random_order(rows, chance)
+        drawn = self.pairs.draw(order, chance)
+        return paired(self.pairs, order, drawn, self.batch, self.device, begin, self._negatives)
+
+    def backward(self, batch: PairBatch, share: float) -> Tensor:
+        # Pieces of like length waste less on padding; on a GPU each costs launches, which small models wait for.
+        number = 2 if self.device.type == "cuda" else 4
+        row_pieces, row_places = self.row_texts.pieces(batch.rows, number, self.chunk)
+        item_pieces, item_places = self.item_texts.pieces(batch.pool, number, self.chunk)
+        cut = len(row_pieces)
+
+        def loss_of(encoded: list[Tensor]) -> Tensor:
+            rows = _joined(encoded[:cut], row_places)
+            items = _joined(encoded[cut:], item_places)
+            if self._bank is not None:
+                self._bank.write(batch.row_tensor, rows)
+            if self.tower is not None:
+                if self.labels_are_rows:
+                    rows = self.tower.vectors(batch.row_tensor, rows)
+                else:
+                    items = self.tower.vectors(batch.pool_tensor, items)
+            return self._loss(rows, items, batch)
+
+        pieces = [self._encoding(*texts) for texts in (*row_pieces, *item_pieces)]
+        if self.chunk is not None:
+            return cached_backward(pieces, loss_of, share)
+        loss = loss_of([piece() for piece in pieces])
+        torch.autograd.backward(loss * share)
+        return loss.detach()
+
+    def _loss(self, rows: Tensor, items: Tensor, batch: PairBatch) -> Tensor:
+        """Each row's own positive has a column of its own, so that an item drawn twice counts twice; what was mined
+        beside them stands behind."""
+        scores, positive = rows @ items.T, batch.positive()
+        columns = batch.chosen if batch.mined is None else torch.cat([batch.chosen, batch.mined])
+        own = torch.arange(len(batch), device=self.device)
+        return self.loss(scores[:, columns], positive[:, columns], own, batch.weights)
+
+    def _encoding(self, ids: Tensor, mask: Tensor) -> Callable[[], Tensor]:
+        def work() -> Tensor:
+            with autocast(self.precision, self.device, self.encoder.settings["kind"]):
+                vectors: Tensor = self._encode(ids, mask)
+            return vectors
+
+        return work
+
+    def measure(self) -> dict[str, float]:
+        return {} if self.look is None else self.look()
+
+    def state(self) -> dict[str, Tensor]:
+        state = {} if self._bank is None else self._bank.state()
+        state["clusters"] = torch.from_numpy(self._clusters)
+        if self._negatives is not None:
+            state["negatives"] = torch.from_numpy(self._negatives)
+        return state
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        if self._bank is not None:
+            self._bank.load_state(state)
+        self._clusters = state["clusters"].numpy()
+        self._negatives = state["negatives"].numpy() if "negatives" in state else None
+
+
+def _joined(encoded: list[Tensor], places: Tensor | None) -> Tensor:
+    """Pieces as one, each row back in its place, of length 1, in float32."""
+    whole = encoded[0] if len(encoded) == 1 else torch.cat(encoded)
+    return normalize((whole if places is None else whole[places]).float(), dim=1)
