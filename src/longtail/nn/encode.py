@@ -1,0 +1,85 @@
+"""Many texts to vectors, as fast as the machine goes: texts of like length together, bf16 where it pays."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from longtail.arrays import Floats, Longs
+from longtail.errors import DataError
+from longtail.nn.encoders import Encoder
+from longtail.nn.tokens import Tokens
+from longtail.progress import stage
+
+PRECISIONS = ("auto", "fp32", "bf16")
+BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}
+
+
+@torch.inference_mode()
+def encode(
+    encoder: Encoder,
+    tokens: Tokens,
+    *,
+    longest: int | None = None,
+    batch_tokens: int | None = None,
+    precision: str = "auto",
+    what: str = "texts",
+) -> Floats:
+    """Vectors (texts, dimension) in float32, of the length the encoder gives them, in the order of the texts.
+
+    Runs where the encoder's weights lie, without dropout. `precision` auto is bf16 for transformers, on a GPU and on
+    processors that multiply bf16; the numbers then agree with fp32 to about three digits. bag and gru stay in fp32.
+    """
+    if precision not in PRECISIONS:
+        raise DataError(f"precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
+    device = next(encoder.parameters()).device
+    limit = min(longest or 2**31, encoder.longest or 2**31)
+    ready = _ready(encoder, precision, device)
+    lengths = np.minimum(tokens.lengths, limit)
+    multiple = 1 if device.type == "cpu" else 8
+    result = np.empty((len(tokens), encoder.dimension), dtype=np.float32)
+    waiting: tuple[Longs, torch.Tensor] | None = None
+    with stage(f"encoding {what}", total=len(tokens)) as advance:
+        for rows in batches(lengths, batch_tokens or BATCH_TOKENS.get(device.type, 131_072), multiple):
+            ids, mask = tokens.batch(rows, limit, multiple)
+            full = lengths[rows[-1]] == ids.shape[1]  # rows stand longest first
+            vectors = ready(ids.to(device, non_blocking=True), None if full else mask.to(device, non_blocking=True))
+            # A GPU works on this batch while the one before is taken down and the next is put together.
+            if waiting is not None:
+                result[waiting[0]] = waiting[1].cpu().numpy()
+                advance(len(waiting[0]))
+            waiting = rows, vectors
+        if waiting is not None:
+            result[waiting[0]] = waiting[1].cpu().numpy()
+            advance(len(waiting[0]))
+    return result
+
+
+def batches(lengths: Longs, batch_tokens: int, multiple: int = 1) -> Iterator[Longs]:
+    """Rows in batches of at most this many places, longest first; a row longer than that goes alone."""
+    order = np.argsort(-lengths, kind="stable")
+    begin = 0
+    while begin < len(order):
+        places = -(-int(lengths[order[begin]]) // multiple) * multiple
+        end = begin + max(batch_tokens // places, 1)
+        yield order[begin:end]
+        begin = end
+
+
+def bf16_pays(device: torch.device) -> bool:
+    """Whether matrices multiply faster in bf16 there."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return device.type == "cpu" and native is not None and bool(native())
+
+
+def _ready(encoder: Encoder, precision: str, device: torch.device) -> Encoder:
+    """A copy for inference; the encoder itself keeps its mode and its weights."""
+    transformer = encoder.settings["kind"] in ("transformer", "foreign")
+    lower = transformer and (precision == "bf16" or (precision == "auto" and bf16_pays(device)))
+    ready = copy.deepcopy(encoder).eval() if lower or encoder.training else encoder
+    return ready.to(torch.bfloat16) if lower else ready

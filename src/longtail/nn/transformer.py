@@ -1,0 +1,134 @@
+"""The encoder that BERT, RoBERTa and DistilBERT share, in few and large operations.
+
+All three normalise after each block and differ, for a single text, only in names and in which rows of the position
+table they use. One projection makes queries, keys and values; the table of segment 0 is part of the positions.
+Under autocast everything between the embeddings and the pooled vector is computed and kept in the lower precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from longtail.errors import DataError
+
+ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "relu": "relu"}
+POOLINGS = ("mean", "cls", "max")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes and constants of a transformer."""
+
+    vocabulary: int
+    width: int = 384
+    layers: int = 6
+    heads: int = 12
+    inner: int = 1536  # width between the two halves of a feed-forward block
+    places: int = 512  # the longest text
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation: str = "gelu"  # of ACTIVATIONS
+    epsilon: float = 1e-12  # of the normalisations
+    pooling: str = "mean"  # of POOLINGS
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise DataError(f"a transformer's width is a multiple of its heads, got {self.width} and {self.heads}")
+        if self.pooling not in POOLINGS:
+            raise DataError(f"pooling is one of {', '.join(POOLINGS)}, got {self.pooling!r}")
+
+
+class Transformer(nn.Module):
+    """Token ids to one vector a text."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.width = shape.width
+        self.words = nn.Embedding(shape.vocabulary, shape.width)
+        self.positions = nn.Embedding(shape.places, shape.width)
+        self.norm = nn.LayerNorm(shape.width, shape.epsilon)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)  # as BERT begins
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(texts, places) ids, and which of them count (None: all), to (texts, width) float32."""
+        kind = ids.device.type
+        lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.words.weight.dtype
+        with torch.autocast(kind, enabled=False):
+            states = self._embed(ids).to(lower)
+            # Every query sees the same keys: (texts, 1, 1, places) is broadcast over heads and queries.
+            seen = None if mask is None else mask[:, None, None, :]
+            for layer in self.layers:
+                states = layer(states, seen)
+            return pool(states, mask, self.shape.pooling)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        places = ids.shape[1]
+        if places > -(-self.shape.places // 8) * 8:
+            raise DataError(f"the encoder reads at most {self.shape.places} tokens, got {places}; cut texts earlier")
+        # Padding to a multiple may reach beyond the table; what it reads there is masked.
+        positions = torch.arange(places, device=ids.device).clamp_(max=self.shape.places - 1)
+        states = F.embedding(ids, self.words.weight) + F.embedding(positions, self.positions.weight)
+        return F.dropout(_normed(states, self.norm), self.shape.dropout, self.training)
+
+
+class Layer(nn.Module):
+    """Attention, then a feed-forward block; each is added to what came in and the sum is normalised."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.attend = nn.Linear(shape.width, 3 * shape.width)  # queries, keys, values
+        self.attended = nn.Linear(shape.width, shape.width)
+        self.attended_norm = nn.LayerNorm(shape.width, shape.epsilon)
+        self.widen = nn.Linear(shape.width, shape.inner)
+        self.narrow = nn.Linear(shape.inner, shape.width)
+        self.narrow_norm = nn.LayerNorm(shape.width, shape.epsilon)
+
+    def forward(self, states: Tensor, seen: Tensor | None) -> Tensor:
+        shape = self.shape
+        texts, places, width = states.shape
+        split = _linear(states, self.attend).view(texts, places, 3, shape.heads, width // shape.heads)
+        queries, keys, values = split.permute(2, 0, 3, 1, 4).unbind(0)  # each (texts, heads, places, width / heads)
+        dropped = shape.attention_dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, dropout_p=dropped)
+        mixed = _linear(mixed.transpose(1, 2).reshape(texts, places, width), self.attended)
+        states = _normed(states + F.dropout(mixed, shape.dropout, self.training), self.attended_norm)
+        inner = _activate(_linear(states, self.widen), shape.activation)
+        outer = F.dropout(_linear(inner, self.narrow), shape.dropout, self.training)
+        return _normed(states + outer, self.narrow_norm)
+
+
+def pool(states: Tensor, mask: Tensor | None, how: str) -> Tensor:
+    """One vector a text of the vectors of its tokens, in float32: (texts, places, width) to (texts, width)."""
+    if how == "cls":
+        return states[:, 0].float()
+    if how == "max":
+        return (states if mask is None else states.masked_fill(~mask[..., None], -torch.inf)).amax(1).float()
+    if mask is None:
+        return states.float().mean(1)
+    weights = mask.to(torch.float32)
+    return (states.float() * weights[..., None]).sum(1) / weights.sum(1, keepdim=True).clamp_min(1)
+
+
+def _linear(states: Tensor, layer: nn.Linear) -> Tensor:
+    return F.linear(states, layer.weight.to(states.dtype), layer.bias.to(states.dtype))
+
+
+def _normed(states: Tensor, layer: nn.LayerNorm) -> Tensor:
+    weight, bias = layer.weight.to(states.dtype), layer.bias.to(states.dtype)
+    return F.layer_norm(states, layer.normalized_shape, weight, bias, layer.eps)
+
+
+def _activate(states: Tensor, activation: str) -> Tensor:
+    form = ACTIVATIONS[activation]
+    return F.relu(states) if form == "relu" else F.gelu(states, approximate=form)
