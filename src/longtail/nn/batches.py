@@ -113,6 +113,7 @@ class PairBatch:
     marks: Tensor  # (known positives,) row x pool + column
     mined: Tensor | None = None  # places in the pool that nobody has drawn
     weights: Tensor | None = None  # (rows,)
+    others: Longs | None = None  # (rows,) another positive of each
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -131,24 +132,30 @@ def paired(
     device: torch.device,
     begin: int = 0,
     negatives: Longs | None = None,  # (all rows, some) more items for the pool, -1 = none
+    everyone: bool = False,
 ) -> Iterator[PairBatch]:
     """Consecutive batches of `size` rows from batch number `begin` on; the pool is the drawn positives, and the
-    negatives of the rows where there are any."""
+    negatives of the rows where there are any. With `everyone`, it is all positives of the rows."""
     for first in range(begin * size, len(order), BLOCK * size):
-        yield from _block(pairs, order[first : first + BLOCK * size], drawn[first : first + BLOCK * size], size, device,
-                          negatives)  # fmt: skip
+        here = slice(first, first + BLOCK * size)
+        yield from _block(pairs, order[here], drawn[here], size, device, negatives, everyone)
 
 
 def _block(
-    pairs: Pairs, rows: Longs, drawn: Longs, size: int, device: torch.device, negatives: Longs | None
+    pairs: Pairs, rows: Longs, drawn: Longs, size: int, device: torch.device, negatives: Longs | None, everyone: bool
 ) -> Iterator[PairBatch]:
     targets, items = pairs.targets, np.int64(pairs.targets.shape[1])
     batch_of = np.arange(len(rows), dtype=np.int64) // size
     number = int(batch_of[-1]) + 1
     keys = batch_of * items + drawn  # an item of a batch as one number
+    begins, counts = targets.indptr[rows].astype(np.int64), np.diff(targets.indptr)[rows].astype(np.int64)
+    where = np.repeat(np.arange(len(rows)), counts)  # the row of each known positive
+    entries = np.arange(len(where)) + np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    wanted = batch_of[where] * items + targets.indices[entries]
+
     more = np.zeros((0, 1), dtype=np.int64) if negatives is None else negatives[rows]
     mined = (batch_of[: len(more), None] * items + more)[more >= 0]
-    pool_keys = np.unique(np.concatenate([keys, mined]))
+    pool_keys = np.unique(np.concatenate([keys, mined, wanted[: len(wanted) * everyone]]))
     pool_cuts = np.searchsorted(pool_keys, np.arange(number + 1) * items)
     chosen = np.searchsorted(pool_keys, keys) - pool_cuts[batch_of]
     only_mined = np.setdiff1d(mined, keys)
@@ -156,10 +163,6 @@ def _block(
     mined_cuts = np.searchsorted(mined_batch, np.arange(number + 1))
     mined_places = np.searchsorted(pool_keys, only_mined) - pool_cuts[mined_batch]
 
-    begins, counts = targets.indptr[rows].astype(np.int64), np.diff(targets.indptr)[rows].astype(np.int64)
-    where = np.repeat(np.arange(len(rows)), counts)  # the row of each known positive
-    entries = np.arange(len(where)) + np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-    wanted = batch_of[where] * items + targets.indices[entries]
     found = np.searchsorted(pool_keys, wanted)
     kept = found < len(pool_keys)
     kept[kept] = pool_keys[found[kept]] == wanted[kept]

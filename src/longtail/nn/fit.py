@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from longtail.arrays import Floats
+from longtail.arrays import Floats, Longs
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.linear.scale import Scale
 from longtail.metrics.evaluate import evaluate
-from longtail.nn.batches import Curriculum, Pairs
+from longtail.nn.batches import Pairs
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, load_encoder
 from longtail.nn.history import History
@@ -24,7 +24,7 @@ from longtail.nn.loop import Course, train
 from longtail.nn.precision import best_device
 from longtail.nn.resident import ResidentTokens
 from longtail.nn.settings import TowerSettings
-from longtail.nn.siamese import LabelTower, Loss, Miner, MovesLabels, Siamese
+from longtail.nn.siamese import LabelTower, Loss, MovesLabels, Siamese
 from longtail.nn.tokenizers import TextTokenizer
 from longtail.nn.tokens import Tokens, tokenise
 from longtail.nn.towers import Reader, TowerScorer, unit
@@ -99,7 +99,7 @@ class Towers:
                       targets.indptr, targets.indices, targets.data):  # fmt: skip
             digest.update(np.ascontiguousarray(array).data)
         return {
-            "recipe": f"{self.settings.name}{[repr(part) for part in self.parts] or ''}",
+            "recipe": " + ".join([self.settings.name, *map(repr, self.parts)]),
             **asdict(self.settings),
             "tokenizer": self.tokenizer.hash,
             "data": digest.hexdigest(),
@@ -115,8 +115,8 @@ class Towers:
             **changed,
         )  # fmt: skip
 
-    def learn(self, loss: Loss, curriculum: Curriculum | None = None, miner: Miner | None = None) -> None:
-        """Train the encoder, and the label tower where there is one."""
+    def learn(self, loss: Loss, **more: Any) -> None:
+        """Train the encoder, and the label tower where there is one. `more` are settings of `Siamese`."""
         own, by_label = self.settings, self.settings.rows == "labels"
         targets = self.train.targets
         documents, labels = (
@@ -138,10 +138,9 @@ class Towers:
             compiled=own.compiled,
             seed=own.seed,
             tower=self.tower,
-            curriculum=curriculum,
-            miner=miner,
             encode_labels=self.text_vectors,
             look=self.look if len(self.valid) else None,
+            **more,
         )
         self.history = train(task, self.course(), self.identity())
 
@@ -161,6 +160,22 @@ class Towers:
 
     def document_vectors(self) -> Floats:
         return unit(encode(self.encoder, self.documents, longest=self.longest, what="documents"))
+
+    def mine(self, some: int) -> Longs:
+        """The nearest items of each row that are none of its positives, as the encoder is now: (rows, some), -1 where
+        there are fewer."""
+        rows, items, targets = self.document_vectors(), self.label_vectors(), self.train.targets
+        if self.settings.rows == "labels":
+            rows, items, targets = items, rows, sparse.csr_array(targets.T)
+        spare = int(np.quantile(np.diff(targets.indptr), 0.99))  # a row with more positives gets fewer negatives
+        found = top_k(rows, items, min(some + spare, len(items)), device=str(self.device))[0].astype(np.int64)
+        width = np.int64(len(items))
+        keys = np.arange(len(rows), dtype=np.int64)[:, None] * width + found
+        known = np.repeat(np.arange(len(rows), dtype=np.int64), np.diff(targets.indptr)) * width + targets.indices
+        found[np.isin(keys, known)] = -1
+        order = np.argsort(found < 0, axis=1, kind="stable")[:, :some]
+        mined: Longs = np.take_along_axis(found, order, axis=1)
+        return mined
 
     @cached_property
     def held_out(self) -> tuple[Dataset, Tokens]:

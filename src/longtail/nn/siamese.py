@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,10 +19,10 @@ from longtail.nn.batches import Curriculum, PairBatch, Pairs, clustered_order, p
 from longtail.nn.cached import cached_backward
 from longtail.nn.encoders import Encoder
 from longtail.nn.precision import autocast, decay_groups
-from longtail.nn.resident import ResidentTokens
+from longtail.nn.resident import ResidentTokens, Texts
 
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # of scores, positives, the chosen ones and weights
-Miner = Callable[[int], Longs | None]  # hard negatives (rows, some) before an epoch, -1 = none; None = keep the old
+Miner = Callable[[int], Longs | None]  # before an epoch: items (rows, some) to draw negatives from; None = as before
 
 
 class LabelTower(Protocol):
@@ -67,6 +67,8 @@ class Siamese:
     tower: LabelTower | None = None
     curriculum: Curriculum | None = None
     miner: Miner | None = None
+    negatives: int = 1  # drawn from what was mined for each row, anew in each epoch
+    stand_in: float = 0.0  # share of the loss in which another positive of the row stands for it
     encode_labels: Callable[[], Floats] | None = None  # unit vectors of all labels' texts, for the tower
     look: Callable[[], dict[str, float]] | None = None  # measures on valid
     name: str = "encoder"
@@ -80,7 +82,7 @@ class Siamese:
         if self.curriculum is not None:
             self._bank = Bank.of(len(self.row_texts.tokens), self.encoder.dimension, self.device)
         self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of pairs.rows; empty = random order
-        self._negatives: Longs | None = None
+        self._mined: Longs | None = None  # (rows, some), -1 = none
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -107,25 +109,37 @@ class Siamese:
             )
         if self.miner is not None:
             mined = self.miner(epoch)
-            self._negatives = self._negatives if mined is None else mined
+            self._mined = self._mined if mined is None else mined
 
     def batches(self, epoch: int, begin: int) -> Iterator[PairBatch]:
         chance = np.random.default_rng([self.seed, epoch])
         rows = self.pairs.rows
         order = clustered_order(rows, self._clusters, chance) if len(self._clusters) else random_order(rows, chance)
         drawn = self.pairs.draw(order, chance)
-        return paired(self.pairs, order, drawn, self.batch, self.device, begin, self._negatives)
+        negatives = None
+        if self._mined is not None:
+            columns = chance.integers(0, self._mined.shape[1], (len(self._mined), self.negatives))
+            negatives = np.take_along_axis(self._mined, columns, axis=1)
+        found = paired(self.pairs, order, drawn, self.batch, self.device, begin, negatives)
+        if self.stand_in == 0:
+            return found
+        others = np.split(self.pairs.draw(order, chance), range(self.batch, len(order), self.batch))
+        return (replace(batch, others=other) for batch, other in zip(found, others[begin:], strict=True))
 
     def backward(self, batch: PairBatch, share: float) -> Tensor:
         # Pieces of like length waste less on padding; on a GPU each costs launches, which small models wait for.
         number = 2 if self.device.type == "cuda" else 4
         row_pieces, row_places = self.row_texts.pieces(batch.rows, number, self.chunk)
         item_pieces, item_places = self.item_texts.pieces(batch.pool, number, self.chunk)
-        cut = len(row_pieces)
+        other_pieces: list[Texts] = []
+        other_places = None
+        if batch.others is not None:
+            other_pieces, other_places = self.item_texts.pieces(batch.others, number, self.chunk)
+        cut, end = len(row_pieces), len(row_pieces) + len(item_pieces)
 
         def loss_of(encoded: list[Tensor]) -> Tensor:
             rows = _joined(encoded[:cut], row_places)
-            items = _joined(encoded[cut:], item_places)
+            items = _joined(encoded[cut:end], item_places)
             if self._bank is not None:
                 self._bank.write(batch.row_tensor, rows)
             if self.tower is not None:
@@ -133,9 +147,12 @@ class Siamese:
                     rows = self.tower.vectors(batch.row_tensor, rows)
                 else:
                     items = self.tower.vectors(batch.pool_tensor, items)
-            return self._loss(rows, items, batch)
+            loss = self._loss(rows, items, batch)
+            if batch.others is None:
+                return loss
+            return torch.lerp(loss, self._loss(_joined(encoded[end:], other_places), items, batch), self.stand_in)
 
-        pieces = [self._encoding(*texts) for texts in (*row_pieces, *item_pieces)]
+        pieces = [self._encoding(*texts) for texts in (*row_pieces, *item_pieces, *other_pieces)]
         if self.chunk is not None:
             return cached_backward(pieces, loss_of, share)
         loss = loss_of([piece() for piece in pieces])
@@ -164,15 +181,15 @@ class Siamese:
     def state(self) -> dict[str, Tensor]:
         state = {} if self._bank is None else self._bank.state()
         state["clusters"] = torch.from_numpy(self._clusters)
-        if self._negatives is not None:
-            state["negatives"] = torch.from_numpy(self._negatives)
+        if self._mined is not None:
+            state["mined"] = torch.from_numpy(self._mined)
         return state
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         if self._bank is not None:
             self._bank.load_state(state)
         self._clusters = state["clusters"].numpy()
-        self._negatives = state["negatives"].numpy() if "negatives" in state else None
+        self._mined = state["mined"].numpy() if "mined" in state else None
 
 
 def _joined(encoded: list[Tensor], places: Tensor | None) -> Tensor:
