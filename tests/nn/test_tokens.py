@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("torch")
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from longtail.errors import DataError, ModelError

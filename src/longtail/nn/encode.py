@@ -72,7 +72,7 @@ def batches(lengths: Longs, batch_tokens: int, multiple: int = 1) -> Iterator[Lo
 def bf16_pays(device: torch.device) -> bool:
     """Whether matrices multiply faster in bf16 there."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     return device.type == "cpu" and native is not None and bool(native())
 

@@ -105,7 +105,12 @@ def load_encoder(
         reader = TextTokenizer.from_folder(folder)
         settings, weights = pretrained.read(folder, pooling, dropout)
         encoder = build_encoder({**settings, "dimension": dimension}, seed)
-        encoder.body.load_state_dict(weights)
+        try:
+            encoder.body.load_state_dict(weights)
+        except RuntimeError as error:
+            raise DataError(
+                f"the weights in {folder} do not fit its config.json: {str(error).split(':', 1)[1].strip()}"
+            ) from None
         return encoder, reader
     reader = _reader(name, tokenizer, texts, most_words)
     if name in SCRATCH:

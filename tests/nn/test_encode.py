@@ -1,0 +1,99 @@
+"""Encoding many texts: the same vectors as one by one, in order, whatever the batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longtail.errors import DataError
+from longtail.nn.encode import batches, encode
+from longtail.nn.encoders import Encoder, load_encoder
+from longtail.nn.tokens import Tokens, tokenise
+from longtail.progress import listening
+
+WORDS = ["red", "ants", "build", "a", "hill", "of", "big", "leaves", "by", "the", "long", "way"]
+TEXTS = [" ".join(WORDS[(row + place) % len(WORDS)] for place in range(row * 7 % 23)) for row in range(60)]
+
+
+def ready(name: str) -> tuple[Encoder, Tokens]:
+    encoder, tokenizer = load_encoder(name, texts=TEXTS, seed=1)
+    return encoder.eval(), tokenise(TEXTS, tokenizer, 20)
+
+
+def one_by_one(encoder: Encoder, tokens: Tokens, longest: int = 20) -> np.ndarray:
+    with torch.no_grad():
+        return np.concatenate([encoder(*tokens.batch(np.array([row]), longest)).numpy() for row in range(len(tokens))])
+
+
+@pytest.mark.parametrize("name", ["bag", "gru", "tiny"])
+@pytest.mark.parametrize("batch_tokens", [1, 50, 10_000])
+def test_in_order_and_as_one_by_one(name: str, batch_tokens: int) -> None:
+    encoder, tokens = ready(name)
+    vectors = encode(encoder, tokens, batch_tokens=batch_tokens, precision="fp32")
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, one_by_one(encoder, tokens), atol=1e-5)
+
+
+def test_bf16_is_near_and_the_encoder_is_left_as_it_was() -> None:
+    encoder, tokens = ready("scratch-mini")
+    encoder.train()
+    before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
+    rough = encode(encoder, tokens, precision="bf16")
+    assert encoder.training
+    assert all(torch.equal(weight, before[name]) for name, weight in encoder.state_dict().items())
+    exact = encode(encoder, tokens, precision="fp32")
+    np.testing.assert_allclose(exact, one_by_one(encoder.eval(), tokens), atol=1e-5)  # dropout was off
+    cosine = (rough * exact).sum(1) / np.linalg.norm(rough, axis=1) / np.linalg.norm(exact, axis=1)
+    assert cosine.min() > 0.999 and not np.array_equal(rough, exact)
+
+
+def test_texts_are_cut_at_what_the_caller_and_the_encoder_can_read() -> None:
+    encoder, tokens = ready("tiny")
+    np.testing.assert_allclose(
+        encode(encoder, tokens, longest=5, precision="fp32"), one_by_one(encoder, tokens, 5), atol=1e-5
+    )
+    long = Tokens(np.full(1000, 3, np.uint16), np.array([0, 1000]))
+    assert encoder.longest == 512
+    np.testing.assert_allclose(encode(encoder, long, precision="fp32"), one_by_one(encoder, long, 512), atol=1e-5)
+
+
+def test_no_texts_and_no_such_precision() -> None:
+    encoder, tokens = ready("tiny")
+    nothing = Tokens(np.zeros(0, np.uint16), np.zeros(1, np.int64))
+    assert encode(encoder, nothing).shape == (0, encoder.dimension)
+    with pytest.raises(DataError, match="precision is one of auto, fp32, bf16, got 'int4'"):
+        encode(encoder, tokens, precision="int4")
+
+
+def test_progress_counts_every_text() -> None:
+    encoder, tokens = ready("bag")
+    told: list[object] = []
+
+    class Listener:
+        def start(self, name: str, total: int | None) -> int:
+            told.append((name, total))
+            return 0
+
+        def advance(self, handle: int, amount: int) -> None:
+            told.append(amount)
+
+        def finish(self, handle: int) -> None: ...
+
+    with listening(Listener()):
+        encode(encoder, tokens, batch_tokens=100, what="labels")
+    assert told[0] == ("encoding labels", len(TEXTS))
+    assert sum(told[1:]) == len(TEXTS) and len(told) > 3  # type: ignore[arg-type]
+
+
+@given(st.lists(st.integers(1, 40), max_size=80), st.integers(1, 200), st.sampled_from([1, 8]))
+def test_batches_hold_every_row_once_and_stay_small(lengths: list[int], most: int, multiple: int) -> None:
+    sizes = np.array(lengths, dtype=np.int64)
+    cut = list(batches(sizes, most, multiple))
+    assert sorted(row for rows in cut for row in rows.tolist()) == list(range(len(lengths)))
+    for rows in cut:
+        places = -(-sizes[rows].max() // multiple) * multiple
+        assert len(rows) == 1 or len(rows) * places <= most
+        assert sizes[rows[0]] == sizes[rows].max()
