@@ -31,6 +31,8 @@ class Facts:
     mean_terms: int  # different (label, word of a row with the label) pairs
     terms_per_label: float  # different words of a label's text
     characters: int  # of all texts
+    own_columns: int = 0  # of features that stand beside the texts
+    own_per_row: float = 0.0  # non-zero ones of a row
 
     @property
     def row_terms(self) -> float:
@@ -52,6 +54,7 @@ class Facts:
         growth = np.log(max(terms / per_row, 1.0)) / np.log(rows) if rows > 1 and per_row > 0 else 0.0
         means = 1.15 * per_row * float((counts[counts > 0] ** growth).sum())
         characters = sum(map(len, data.texts)) if data.texts is not None else 0
+        beside = data.features if data.texts is not None else None
         texts = labels.texts[:: max(len(labels) // 2000, 1)]
         return cls(
             rows=rows,
@@ -63,6 +66,8 @@ class Facts:
             mean_terms=int(min(means, data.targets.nnz * per_row, len(labels) * terms)) + 1,
             terms_per_label=sum(len(set(_words(text.lower()))) for text in texts) / max(len(texts), 1),
             characters=characters,
+            own_columns=0 if beside is None else int(beside.shape[1]),
+            own_per_row=0.0 if beside is None else beside.nnz / max(rows, 1),
         )
 
 

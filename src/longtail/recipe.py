@@ -18,7 +18,7 @@ from longtail.model import Model
 from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
-from longtail.seams import DATA_NEEDS, Augments, Learner, Reranks, TailMethod, Wraps
+from longtail.seams import DATA_NEEDS, Augments, ChecksData, Learner, Reranks, TailMethod, Wraps
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,8 @@ class Recipe:
             for need in sorted(needed):
                 if not _has(data, need):
                     raise DataError(f"{part.name} needs {DATA_NEEDS[need]}")
+        if isinstance(self.learner, ChecksData):
+            self.learner.check(data)
 
     def fit(self, train: Dataset, valid: Dataset) -> Model:
         """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows."""

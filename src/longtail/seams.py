@@ -67,6 +67,14 @@ class Learner(Protocol):
     def plan(self, facts: Facts) -> Plan: ...
 
 
+@runtime_checkable
+class ChecksData(Protocol):
+    """A learner whose settings ask more of the data than its class does."""
+
+    def check(self, data: Dataset) -> None:
+        """Raises a DataError where the data lacks it."""
+
+
 # What a learner may offer to tail methods that act inside it.
 OFFERS = {
     "soft_targets": "targets below 1 change what it learns",

@@ -171,7 +171,7 @@ def test_the_fields_of_training_are_the_fields_of_prediction() -> None:
 def test_a_model_of_features_reads_no_texts() -> None:
     Path("d.txt").write_text("4 3 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
     assert call("train", "d.txt", "knn", "--out", "m").code == 0
-    assert "was trained on feature files and cannot read plain texts" in call("predict", "m", stdin="apple").error
+    assert "was trained on features and cannot read plain texts" in call("predict", "m", stdin="apple").error
 
 
 def test_letters_that_have_no_encoding() -> None:
@@ -186,3 +186,28 @@ def test_letters_that_have_no_encoding() -> None:
     assert '"é"' in done.out
     assert call("predict", "m", "-k", "1", "--out", "p.jsonl", stdin="a\nb\n").code == 0
     assert Path("p.jsonl").read_text() == done.out
+
+
+def test_vectors_of_rows(tmp_path: Path) -> None:
+    """A model trained on texts and vectors is asked with both."""
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0]] * 20)
+    rows = [{"id": str(row), "text": "word", "labels": ["even" if row % 2 == 0 else "odd"]} for row in range(40)]
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    np.save(data / "train.vectors.npy", vectors)
+    trained = tmp_path / "vectors.longtail"
+    assert call("train", data, "centroid(vectors=0.5)", "--out", trained).code == 0
+    asked = "".join(json.dumps({"text": "word", "vector": vector}) + "\n" for vector in ([0.1, 2], [3, -1]))
+    best = [line["labels"][0]["id"] for line in call("predict", trained, stdin=asked).lines]
+    assert best == ["odd", "even"]
+    for line, problem in (
+        ("word", "list of finite numbers, got None"),
+        ('{"text": "word", "vector": [1, "a"]}', "list of finite numbers"),
+        ('{"text": "word", "vector": [1, NaN]}', "list of finite numbers"),
+        ('{"text": "word", "vector": [1, 2, 3]}', "has 3 numbers, others have 2"),
+    ):
+        done = call("predict", trained, stdin=asked + line + "\n")
+        assert done.code == 2 and "standard input:3:" in done.err and problem in " ".join(done.err.split())
+    done = call("predict", trained, stdin="word\n")
+    assert done.code == 2 and "give rows with 2 features" in " ".join(done.err.split())

@@ -336,7 +336,7 @@ def test_joined_cosines_are_the_weighted_cosines(weight: float, seed: int) -> No
 def test_vectors_that_cannot_be_joined_are_refused() -> None:
     left = sparse.csr_array(np.eye(2, dtype=np.float32))
     wrong: list[tuple[np.ndarray, float, str]] = [
-        (np.ones((3, 2)), 0.5, "cannot be joined to 2 sparse rows"),
+        (np.ones((3, 2)), 0.5, "cannot be joined to 2 rows of words"),
         (np.ones(2), 0.5, "cannot be joined"),
         (np.array([[1.0], [np.nan]]), 0.5, "row 1 holds a value that is not a finite number"),
         (np.ones((2, 2)), 1.5, "between 0 and 1, got 1.5"),

@@ -32,16 +32,25 @@ def methods(json: Json = False) -> None:
         return
     from rich.table import Table
 
+    from longtail.grammar import Value, literal
+    from longtail.linear.reading import Reading
+
     screen = console()
+    shared = {field.name: literal(cast(Value, field.default)) for field in dataclasses.fields(Reading)}
     for title, kinds in (("Learners", learners), ("Tail methods", tail)):
         table = Table(title=title, title_justify="left")
         for column in ("name", "what it does", "settings", "needs of the data"):
             table.add_column(column)
         for name, kind in kinds.items():
             facts = _facts(kind)
-            settings = ", ".join(f"{key}={value}" for key, value in facts["settings"].items())
+            common = shared if issubclass(kind, Reading) else {}
+            settings = ", ".join(f"{key}={value}" for key, value in facts["settings"].items() if key not in common)
             table.add_row(name, facts["summary"], settings, ", ".join(facts["data_needs"]).replace("_", " "))
         screen.print(table)
+        if kinds is learners:
+            readers = [name for name, kind in learners.items() if issubclass(kind, Reading)]
+            settings = ", ".join(f"{key}={value}" for key, value in shared.items())
+            screen.print(f"How rows are read, in {', '.join(readers)}: {settings}\n")
     grid = Table(title="Which tail method goes on which learner", title_justify="left")
     for column in ("", *tail):
         grid.add_column(column, justify="left" if not column else "center")

@@ -16,6 +16,7 @@ from longtail.atomic import new_file
 from longtail.cli.shared import as_json, progress, ready_to_write, say
 
 if TYPE_CHECKING:
+    from longtail.arrays import AnyArray
     from longtail.model import Model
 
 CHUNK = 8192  # lines read, predicted and written at a time
@@ -34,9 +35,9 @@ def predict(
 ) -> None:
     """Predict the labels of texts, as words.
 
-    Each line of the input is a text, or a JSON object with "text" and, if wanted, "title", "id" and "exclude", the
-    ids of labels that must not be predicted for it. Each line of the output is a JSON object with the labels of
-    that line, best first.
+    Each line of the input is a text, or a JSON object with "text" and, if wanted, "title", "id", "exclude", the ids of
+    labels that must not be predicted for it, and "vector", for models that were trained on vectors. Each line of the
+    output is a JSON object with the labels of that line, best first.
     """
     from longtail.errors import DataError
     from longtail.store import load
@@ -80,7 +81,8 @@ def _answer(model: Model, lines: list[tuple[int, str]], k: int, source: str) -> 
         columns = np.array([label for labels in banned for label in labels], dtype=np.int32)
         marks = np.ones(len(columns), dtype=np.bool_)
         excluded = sparse.csr_array((marks, columns, starts), shape=(len(rows), len(model.labels)))
-    predictions = model.predict(Rows(texts=tuple(row["text"] for row in rows)), k, excluded)
+    texts = tuple(row["text"] for row in rows)
+    predictions = model.predict(Rows(texts=texts, features=_vectors(rows, lines, source)), k, excluded)
     for row, answers in zip(rows, predictions, strict=True):
         # The shortest number that is this float32: rounding would make ties, and change the ranking.
         labels = [
@@ -95,7 +97,7 @@ def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, An
     from longtail.errors import DataError
 
     if not line.lstrip().startswith("{"):
-        return {"id": str(number), "text": line, "exclude": []}
+        return {"id": str(number), "text": line, "exclude": [], "vector": None}
     try:
         row = json_lines.loads(line)
     except (ValueError, RecursionError) as error:
@@ -109,7 +111,29 @@ def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, An
     if name is None:
         raise DataError(f'"id" must be a string that is not empty, got {row["id"]!r}', source, number)
     exclude = [] if row.get("exclude") is None else row["exclude"]
-    return {"id": name, "text": " ".join(filter(None, parts)), "exclude": exclude}
+    return {"id": name, "text": " ".join(filter(None, parts)), "exclude": exclude, "vector": row.get("vector")}
+
+
+def _vectors(rows: list[dict[str, Any]], lines: list[tuple[int, str]], source: str) -> AnyArray | None:
+    """The rows' vectors (rows, numbers), where they have them."""
+    import numpy as np
+
+    from longtail.errors import DataError
+
+    given = [row["vector"] for row in rows]
+    if all(vector is None for vector in given):
+        return None
+    width = next((len(vector) for vector in given if _is_vector(vector)), 0)
+    for vector, (number, _) in zip(given, lines, strict=True):
+        if not _is_vector(vector):
+            raise DataError(f'"vector" must be a list of finite numbers, got {str(vector)[:40]}', source, number)
+        if len(vector) != width:
+            raise DataError(f'"vector" has {len(vector)} numbers, others have {width}; use one encoder', source, number)
+    return np.array(given, dtype=np.float32)
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) in (int, float) and abs(one) < 3e38 for one in value)
 
 
 def _banned(exclude: Any, model: Model, number: int, source: str) -> list[int]:

@@ -17,7 +17,7 @@ GIVEN = "given"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """What a model sees of a row: its text, its sparse features, or both."""
+    """What a model sees of a row: its text, its features, or both. An array of vectors is taken as features."""
 
     texts: tuple[str, ...] | None = None
     features: Matrix | None = None  # (rows, features)
@@ -25,7 +25,8 @@ class Rows:
     def __post_init__(self) -> None:
         if self.texts is None and self.features is None:
             raise DataError("rows need texts or features")
-
+        if isinstance(self.features, np.ndarray):
+            object.__setattr__(self, "features", dense_rows(self.features, "features"))
         if self.texts is not None:
             object.__setattr__(self, "texts", tuple(self.texts))
             wrong = next((row for row, text in enumerate(self.texts or ()) if not isinstance(text, str)), None)
@@ -52,7 +53,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Texts and/or sparse features with soft targets in (0, 1].
+    """Texts and/or features with soft targets in (0, 1]. Features are sparse; an array of vectors is taken too.
 
     `excluded` marks (row, label) pairs that must never be predicted, such as an item for itself.
     `origins` says where each row came from: 0 is the data as given, the others are named by
@@ -88,7 +89,9 @@ class Dataset:
             if len(self.texts or ()) != rows:
                 raise DataError(f"{rows} row ids but {len(self.texts or ())} texts")
         if self.features is not None:
-            put("features", _frozen(self.features, "features", (rows, None)))
+            dense = isinstance(self.features, np.ndarray)
+            given = dense_rows(self.features, "features") if dense else self.features
+            put("features", _frozen(given, "features", (rows, None)))
             if not np.all(np.isfinite(self.features.data)):
                 bad = int(np.flatnonzero(~np.isfinite(self.features.data))[0])
                 row = int(np.searchsorted(self.features.indptr, bad, side="right")) - 1
@@ -175,6 +178,18 @@ class Dataset:
         if labels.ids != self.labels.ids:
             raise DataError("the new label set has other ids")
         return replace(self, labels=labels)
+
+
+def dense_rows(array: AnyArray, name: str) -> Matrix:
+    """An array (rows, columns) as csr float32 with every entry stored: without the search for zeros, which takes
+    many times the memory of the array."""
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise DataError(f"{name} must be numbers in rows and columns, got {array.dtype} of shape {array.shape}")
+    rows, columns = array.shape
+    held = np.tile(np.arange(columns, dtype=np.int32), rows)
+    starts = np.arange(rows + 1, dtype=np.int64) * columns
+    starts = starts.astype(np.int32) if starts[-1] < 2**31 else starts
+    return sparse.csr_array((array.astype(np.float32).ravel(), held, starts), shape=array.shape)
 
 
 def _frozen(matrix: Matrix, name: str, shape: tuple[int, int | None], dtype: type = np.float32) -> Matrix:

@@ -19,6 +19,7 @@ from longtail.data.repository_matrix import is_bag_of_words
 from longtail.data.repository_split import find_whole, read_whole
 from longtail.data.rows import Splits
 from longtail.data.table import Columns, find_tables, read_tables
+from longtail.data.vectors import with_vectors
 from longtail.errors import DataError
 
 __all__ = ["Columns", "load"]
@@ -55,6 +56,7 @@ def load(
     facts = read_facts(place) if place.is_dir() else Facts()
     read = _read_directory if place.is_dir() else _read_file
     splits = read(place, columns, text or facts.text, propensity or facts.propensity)
+    splits = with_vectors(splits, place) if place.is_dir() else splits
     if len(splits.train) == 0:
         raise DataError("the train split has no rows, so nothing can be learned from it; add rows", place)
     corpus = make_corpus(

@@ -12,15 +12,14 @@ from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.cluster import companions, label_vectors, spread
 from longtail.linear.forest import ForestScorer, fit_forest
-from longtail.linear.text import Features
+from longtail.linear.reading import Reading
 from longtail.linear.tree import Training, plan_trees
 from longtail.plan import Facts, Plan
-from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
 
 
 @dataclass(frozen=True)
-class Bonsai:
+class Bonsai(Reading):
     """A wide tree of one or two forks: rare labels keep to their own clusters instead of filling up balanced halves.
 
     Paper: Khandagale et al., Bonsai (Machine Learning 2020).
@@ -46,12 +45,12 @@ class Bonsai:
     scorer: ClassVar[type[Scorer]] = ForestScorer
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if min(self.trees, self.passes, self.beam) < 1 or self.branches < 2 or self.cost <= 0 or self.cut < 0:
             raise RecipeError("bonsai takes trees, passes, beam of 1 or more, branches of 2 or more, cost above 0")
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
-        with stage("counting words"):
-            features, rows = Features.learn(train)
+        features, rows = self.read(train)
         vectors = self._vectors(train, rows)
         training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed)
 
@@ -71,5 +70,6 @@ class Bonsai:
         return sparse.hstack([label_vectors(train.targets, rows), companions(train.targets)], format="csr")
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         leaf = max(facts.labels // self.branches ** self._depth(facts.labels), 1)
         return plan_trees(facts, self.trees, leaf + self.branches, self.passes, self.beam)

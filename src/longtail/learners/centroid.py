@@ -11,6 +11,7 @@ from longtail.arrays import Floats, Ints, Matrix
 from longtail.data.dataset import Dataset, Rows
 from longtail.linear.chance import Chance
 from longtail.linear.norms import column_norms
+from longtail.linear.reading import Reading
 from longtail.linear.text import Features, matrix_from, matrix_state, unit_rows
 from longtail.linear.top import sparse_top
 from longtail.plan import WORKING_BYTES, Facts, Plan
@@ -66,7 +67,7 @@ class CentroidScorer:
 
 
 @dataclass(frozen=True)
-class Centroid:
+class Centroid(Reading):
     """A label is the mean of its rows; a row gets the labels whose mean is nearest by cosine.
 
     The nearest means are ranked by their chance of being right, learned on held-out rows from the cosine and the
@@ -88,8 +89,7 @@ class Centroid:
     scorer: ClassVar[type[Scorer]] = CentroidScorer
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> CentroidScorer:
-        with stage("counting words"):
-            features, vectors = Features.learn(train)
+        features, vectors = self.read(train)
         with stage("averaging rows"):
             means = unit_rows((train.targets.T @ vectors).tocsr())  # (labels, words)
             scorer = CentroidScorer(features, means.T.tocsr())
@@ -106,6 +106,7 @@ class Centroid:
             return replace(scorer, chance=Chance.fit(near.indices, near.scores, hits, counted, valid.labels.counts))
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         products = facts.positives * facts.terms_per_row
         means, chances = 36 * facts.mean_terms, 160 * CANDIDATES * min(CHANCE_ROWS, facts.rows // 20)
         # A query meets the means that hold its words; common words are in most means, which caps the number.

@@ -11,15 +11,14 @@ from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.beam import make_forest
 from longtail.linear.forest import ForestScorer
-from longtail.linear.text import Features
+from longtail.linear.reading import Reading
 from longtail.linear.tree import Training, fit_tree
 from longtail.plan import Facts, Plan
-from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
 
 
 @dataclass(frozen=True)
-class Dismec:
+class Dismec(Reading):
     """One linear classifier for each label against all rows without it; small weights are dropped.
 
     Paper: Babbar and Schölkopf, DiSMEC (WSDM 2017). A tree whose root is its only fork.
@@ -40,12 +39,12 @@ class Dismec:
     scorer: ClassVar[type[Scorer]] = ForestScorer
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.passes < 1 or self.cost <= 0 or self.cut < 0:
             raise RecipeError("dismec takes passes of 1 or more, cost above 0, cut of 0 or more")
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
-        with stage("counting words"):
-            features, rows = Features.learn(train)
+        features, rows = self.read(train)
         order = np.arange(len(train.labels), dtype=np.int32)
         levels = [np.array([0, len(order)], dtype=np.int64)]
         training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed)
@@ -53,6 +52,7 @@ class Dismec:
         return ForestScorer(features, make_forest([(chunks, levels, order)]), beam=1)
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         kept = 6 * facts.mean_terms
         work = self.passes * facts.row_terms * facts.labels
         return Plan(

@@ -13,6 +13,7 @@ from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
 from longtail.linear.instance_forest import Forest, grow_forest
 from longtail.linear.instance_tree import Growth, ideal_gains
+from longtail.linear.reading import Reading
 from longtail.linear.text import Features
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
@@ -44,7 +45,7 @@ class FastXmlScorer:
 
 
 @dataclass(frozen=True)
-class FastXml:
+class FastXml(Reading):
     """Trees that sort training rows by their labels; a row gets the labels of the rows that fall into the same leaves.
 
     A node sends its rows to two sides so that ranking each side's favourite labels first serves them best (nDCG), then
@@ -69,6 +70,7 @@ class FastXml:
     scorer: ClassVar[type[Scorer]] = FastXmlScorer
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if min(self.trees, self.leaf, self.leaf_labels) < 1 or self.cost <= 0:
             raise RecipeError(
                 "fastxml takes trees, leaf and leaf_labels of at least 1 and cost above 0, "
@@ -76,8 +78,7 @@ class FastXml:
             )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> FastXmlScorer:
-        with stage("counting words"):
-            features, vectors = Features.learn(train)
+        features, vectors = self.read(train)
         growth = Growth(leaf_rows=self.leaf, leaf_labels=self.leaf_labels, cost=self.cost)
         with stage("growing trees", total=self.trees) as advance:
             gains = ideal_gains(train.targets)
@@ -85,6 +86,7 @@ class FastXml:
         return FastXmlScorer(features, forest)
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         # Rows of one leaf share labels, the more so the more rows a label has: this many of the positives are left.
         distinct = min(1.45 * max(facts.positives / max(facts.labels, 1), 1.0) ** -0.39, 1.0) * facts.positives
         tree = 8 * distinct + 120 * 0.8 * facts.rows / self.leaf  # labels of leaves; weights of nodes

@@ -11,6 +11,7 @@ from scipy import sparse
 from longtail.arrays import Floats, Ints, Matrix
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
+from longtail.linear.reading import Reading
 from longtail.linear.text import Features, matrix_from, matrix_state
 from longtail.linear.top import sparse_top
 from longtail.plan import WORKING_BYTES, Facts, Plan
@@ -56,7 +57,7 @@ class KnnScorer:
 
 
 @dataclass(frozen=True)
-class Knn:
+class Knn(Reading):
     """A row gets the labels of the training rows most like it, each vote weighted by the cosine.
 
     Paper: the similarity-weighted vote used in the shortlists of DeepXML (Dahiya et al., WSDM 2021).
@@ -74,15 +75,17 @@ class Knn:
     scorer: ClassVar[type[Scorer]] = KnnScorer
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.neighbours < 1:
             raise RecipeError(f"setting 'neighbours' of knn is at least 1, got {self.neighbours}")
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> KnnScorer:
-        with stage("counting words"):
-            features, vectors = Features.learn(train)
+        features, vectors = self.read(train)
+        with stage("indexing rows"):
             return KnnScorer(features, vectors.T.tocsr(), train.targets.copy(), self.neighbours)
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         met = facts.rows * facts.shared_terms  # entries of the index that a query meets
         return Plan(
             train_bytes=int(WORKING_BYTES + 110 * facts.terms + 40 * facts.row_terms),

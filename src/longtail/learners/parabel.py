@@ -10,15 +10,14 @@ from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.cluster import halve, label_vectors, merged
 from longtail.linear.forest import ForestScorer, fit_forest
-from longtail.linear.text import Features
+from longtail.linear.reading import Reading
 from longtail.linear.tree import Training, plan_trees
 from longtail.plan import Facts, Plan
-from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
 
 
 @dataclass(frozen=True)
-class Parabel:
+class Parabel(Reading):
     """Labels whose rows are alike share a branch of a balanced tree; a row walks down it with a linear classifier at
     every fork. Several trees from different starts are averaged.
 
@@ -45,14 +44,14 @@ class Parabel:
     scorer: ClassVar[type[Scorer]] = ForestScorer
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if min(self.trees, self.leaf, self.passes, self.beam) < 1 or self.cost <= 0 or self.cut < 0:
             raise RecipeError("parabel takes trees, leaf, passes and beam of 1 or more, cost above 0, cut of 0 or more")
         if self.branches < 2 or self.branches & (self.branches - 1):
             raise RecipeError(f"setting 'branches' of parabel is a power of two such as 2 or 16, got {self.branches}")
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
-        with stage("counting words"):
-            features, rows = Features.learn(train)
+        features, rows = self.read(train)
         vectors = label_vectors(train.targets, rows)
         training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed)
 
@@ -63,4 +62,5 @@ class Parabel:
         return fit_forest(features, rows, train.targets, group, training, self.trees, self.beam)
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         return plan_trees(facts, self.trees, self.leaf, self.passes, self.beam)

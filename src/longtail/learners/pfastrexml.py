@@ -15,6 +15,7 @@ from longtail.learners.fastxml import FastXml
 from longtail.linear.instance_forest import Forest, grow_forest
 from longtail.linear.instance_tree import Growth
 from longtail.linear.means import LabelMeans
+from longtail.linear.reading import Reading
 from longtail.linear.text import Features
 from longtail.metrics.propensity import inverse_propensity
 from longtail.plan import Facts, Plan
@@ -62,7 +63,7 @@ class PfastreXmlScorer:
 
 
 @dataclass(frozen=True)
-class PfastreXml:
+class PfastreXml(Reading):
     """FastXML's trees with every label weighed by its inverse propensity, times how near the label's mean row is.
 
     The final score is trees^(1 - share) x nearness^share over the best 1,000 labels of the trees, with nearness
@@ -89,6 +90,7 @@ class PfastreXml:
     scorer: ClassVar[type[Scorer]] = PfastreXmlScorer
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if min(self.trees, self.leaf, self.leaf_labels) < 1 or self.cost <= 0:
             raise RecipeError(
                 "pfastrexml takes trees, leaf and leaf_labels of at least 1 and cost above 0, "
@@ -101,8 +103,7 @@ class PfastreXml:
             )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> PfastreXmlScorer:
-        with stage("counting words"):
-            features, vectors = Features.learn(train)
+        features, vectors = self.read(train)
         with stage("averaging rows"):
             means = LabelMeans.learn(vectors, train.targets)
         growth = Growth(leaf_rows=self.leaf, leaf_labels=self.leaf_labels, cost=self.cost)
@@ -114,6 +115,7 @@ class PfastreXml:
         return PfastreXmlScorer(features, forest, means, self.share, self.gamma)
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         trees = FastXml(trees=self.trees, leaf=self.leaf).plan(facts)
         means = int(8 * facts.mean_terms)
         return replace(

@@ -14,7 +14,7 @@ from longtail.errors import RecipeError
 from longtail.linear.beam import make_forest
 from longtail.linear.forest import ForestScorer
 from longtail.linear.lasso import fit_sparse
-from longtail.linear.text import Features
+from longtail.linear.reading import Reading
 from longtail.linear.tree import Chunk, chunk_of
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
@@ -23,7 +23,7 @@ from longtail.threads import in_threads, thread_count
 
 
 @dataclass(frozen=True)
-class Proxml:
+class Proxml(Reading):
     """One linear classifier a label whose L1 penalty makes it robust to small changes of the rows, which is what
     rare labels with few, unlike rows need.
 
@@ -46,12 +46,12 @@ class Proxml:
     scorer: ClassVar[type[Scorer]] = ForestScorer
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.passes < 1 or self.together < 1 or self.penalty < 0 or self.limit < 0:
             raise RecipeError("proxml takes passes and together of 1 or more, penalty and limit of 0 or more")
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
-        with stage("counting words"):
-            features, rows = Features.learn(train)
+        features, rows = self.read(train)
         labels = len(train.labels)
         firsts = list(range(0, labels, self.together))
         chunks: list[Chunk | None] = [None] * len(firsts)
@@ -75,6 +75,7 @@ class Proxml:
         return ForestScorer(features, make_forest([(found, levels, order)]), beam=1)
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         kept = facts.mean_terms // 2
         each = 4 * self.together * (2 * facts.rows + facts.terms)
         work = self.passes * facts.row_terms * facts.labels

@@ -10,15 +10,14 @@ from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.cluster import halve, label_vectors, merged
 from longtail.linear.forest import ForestScorer, fit_forest
-from longtail.linear.text import Features
+from longtail.linear.reading import Reading
 from longtail.linear.tree import Training, plan_trees
 from longtail.plan import Facts, Plan
-from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
 
 
 @dataclass(frozen=True)
-class Xreg:
+class Xreg(Reading):
     """`parabel`'s tree for targets in (0, 1]: a node's target is the largest of its labels', taken relative to its
     parent's, so that the chances down a path multiply to the label's own target. Log loss.
 
@@ -44,14 +43,14 @@ class Xreg:
     scorer: ClassVar[type[Scorer]] = ForestScorer
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if min(self.trees, self.leaf, self.passes, self.beam) < 1 or self.cost <= 0 or not 0 <= self.cut < 1:
             raise RecipeError("xreg takes trees, leaf, passes, beam of 1 or more, cost above 0, cut of 0 to 1")
         if self.branches < 2 or self.branches & (self.branches - 1):
             raise RecipeError(f"setting 'branches' of xreg is a power of two such as 2 or 16, got {self.branches}")
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
-        with stage("counting words"):
-            features, rows = Features.learn(train)
+        features, rows = self.read(train)
         vectors = label_vectors(train.targets, rows)
         training = Training(
             cost=self.cost,
@@ -70,4 +69,5 @@ class Xreg:
         return fit_forest(features, rows, train.targets, group, training, self.trees, self.beam)
 
     def plan(self, facts: Facts) -> Plan:
+        facts = self.seen(facts)
         return plan_trees(facts, self.trees, self.leaf, 3 * self.passes, self.beam)

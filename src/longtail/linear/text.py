@@ -20,38 +20,52 @@ from longtail.seams import State
 class Features:
     """What the learners of this room see of a row: a sparse vector of length 1, float32, columns rising.
 
-    From texts: (1 + ln count) x idf, with idf = ln((1 + rows) / (1 + rows with the word)) + 1. From feature files:
-    the values as they come.
+    From texts: (1 + ln count) x idf, with idf = ln((1 + rows) / (1 + rows with the word)) + 1. From features: the
+    values as they come. From both: the columns of the features stand behind those of the words.
     """
 
-    vocabulary: Vocabulary | None  # None: the data comes with features
-    idf: Floats  # (columns,), or none for feature files
+    vocabulary: Vocabulary | None  # None: rows are read from their features alone
+    idf: Floats  # (words,)
     columns: int
+    share: float = 0.0  # of the rows' own features beside their words
 
     @classmethod
-    def learn(cls, train: Dataset, words: Words = PLAIN) -> tuple[Features, Matrix]:
-        """From the training rows; returns their vectors too. `words` says how texts are read."""
-        if train.texts is None:
+    def learn(cls, train: Dataset, words: Words = PLAIN, share: float = 0.0) -> tuple[Features, Matrix]:
+        """From the training rows; returns their vectors too. `words` says how texts are read, `share` how much the
+        rows' own features count beside them."""
+        if train.texts is None or share == 1:
             assert train.features is not None
             features = cls(None, np.zeros(0, np.float32), int(train.features.shape[1]))
             return features, unit_rows(train.features)
         vocabulary, counts = Vocabulary.learn(train.texts, words)
         holders = np.bincount(counts.indices, minlength=vocabulary.columns)
         idf = (np.log((1 + len(train)) / (1 + holders)) + 1).astype(np.float32)
-        features = cls(vocabulary, idf, vocabulary.columns)
-        return features, features._weigh(counts)
+        own = int(train.features.shape[1]) if share and train.features is not None else 0
+        features = cls(vocabulary, idf, vocabulary.columns + own, share)
+        return features, features._join(features._weigh(counts), train.features)
 
     def of(self, rows: Rows) -> Matrix:
         """Vectors of other rows: csr (rows, columns)."""
-        if self.vocabulary is not None:
-            if rows.texts is None:
-                raise DataError("the model was trained on texts and cannot read rows that have only features")
-            return self._weigh(self.vocabulary.count(rows.texts))
+        if self.vocabulary is None or self.share:
+            self._check(rows)
+        if self.vocabulary is None:
+            return unit_rows(_rising(rows.features))
+        if rows.texts is None:
+            raise DataError("the model was trained on texts and cannot read rows that have only features")
+        return self._join(self._weigh(self.vocabulary.count(rows.texts)), rows.features)
+
+    def _check(self, rows: Rows) -> None:
+        own = self.columns - (0 if self.vocabulary is None else self.vocabulary.columns)
         if rows.features is None:
-            raise DataError("the model was trained on feature files and cannot read plain texts")
-        if rows.features.shape[1] != self.columns:
-            raise DataError(f"rows have {rows.features.shape[1]} features, the model was trained on {self.columns}")
-        return unit_rows(_rising(rows.features))
+            told = "features" if self.vocabulary is None else "texts with vectors beside them"
+            raise DataError(
+                f"the model was trained on {told} and cannot read plain texts; give rows with {own} features"
+            )
+        if rows.features.shape[1] != own:
+            raise DataError(f"rows have {rows.features.shape[1]} features, the model was trained on {own}")
+
+    def _join(self, words: Matrix, own: Matrix) -> Matrix:
+        return joined(words, own, self.share) if self.share else words
 
     def _weigh(self, counts: Matrix) -> Matrix:
         assert self.vocabulary is not None
@@ -61,7 +75,7 @@ class Features:
         return unit_rows(counts)
 
     def state(self) -> State:
-        settings = {"columns": self.columns, "texts": self.vocabulary is not None}
+        settings = {"columns": self.columns, "texts": self.vocabulary is not None, "vectors": self.share}
         if self.vocabulary is None:
             return State(settings, {})
         packed, offsets = pack_strings(self.vocabulary.words)
@@ -78,10 +92,10 @@ class Features:
         words = tuple(unpack_strings(tensors["words"], tensors["word_offsets"]))
         pairs = tensors.get("word_pairs", np.zeros(0, dtype=np.int64))
         vocabulary = Vocabulary(words, Words(**state.settings.get("words", {})), pairs)
-        idf = tensors["idf"]
-        if not len(idf) == vocabulary.columns == columns:
+        idf, share = tensors["idf"], state.settings.get("vectors", 0.0)
+        if len(idf) != vocabulary.columns or not (len(idf) < columns if share else len(idf) == columns):
             raise DataError(f"{len(idf)} word weights for {vocabulary.columns} columns; the saved features are damaged")
-        return cls(vocabulary, idf, columns)
+        return cls(vocabulary, idf, columns, share)
 
 
 def unit_rows(matrix: Matrix) -> Matrix:
@@ -104,22 +118,25 @@ def _rising(matrix: Matrix) -> Matrix:
     return matrix
 
 
-def joined(sparse_rows: Matrix, dense: AnyArray, weight: float) -> Matrix:
-    """Sparse vectors with dense ones behind them: csr (rows, columns + dense columns), rows of length 1.
+def joined(words: Matrix, own: Matrix | AnyArray, share: float) -> Matrix:
+    """Two vectors of each row side by side, such as words and what an encoder makes of the text: csr (rows, columns of
+    both), rows of length 1.
 
-    `weight` is the dense part's share of a row's squared length, and so of the cosine of two rows: their dot product
-    is (1 - weight) x the cosine of the sparse parts + weight x that of the dense ones. A row with only one of the
-    parts gives it the whole length.
+    `share` is the second's part of a row's squared length, and so of the cosine of two rows: their dot product is
+    (1 - share) x the cosine of the first parts + share x that of the second ones. A row with only one of the parts
+    gives it the whole length.
     """
-    if not 0 <= weight <= 1:
-        raise RecipeError(f"the weight of dense vectors lies between 0 and 1, got {weight:g}")
-    if dense.ndim != 2 or len(dense) != sparse_rows.shape[0]:
-        raise DataError(f"dense vectors of shape {dense.shape} cannot be joined to {sparse_rows.shape[0]} sparse rows")
-    if not np.isfinite(dense).all():
-        row = int(np.flatnonzero(~np.isfinite(dense).all(axis=1))[0])
-        raise DataError(f"the dense vector of row {row} holds a value that is not a finite number")
-    behind = unit_rows(sparse.csr_array(dense.astype(np.float32, copy=False)))
-    parts = [unit_rows(_rising(sparse_rows)) * np.float32(np.sqrt(1 - weight)), behind * np.float32(np.sqrt(weight))]
+    if not 0 <= share <= 1:
+        raise RecipeError(f"the share of vectors beside words lies between 0 and 1, got {share:g}")
+    if own.ndim != 2 or own.shape[0] != words.shape[0]:
+        raise DataError(f"vectors of shape {own.shape} cannot be joined to {words.shape[0]} rows of words")
+    second = sparse.csr_array(own, dtype=np.float32)
+    if not np.isfinite(second.data).all():
+        bad = int(np.flatnonzero(~np.isfinite(second.data))[0])
+        row = int(np.searchsorted(second.indptr, bad, side="right")) - 1
+        raise DataError(f"the vector of row {row} holds a value that is not a finite number")
+    parts = [unit_rows(_rising(words)) * np.float32(np.sqrt(1 - share)), unit_rows(_rising(second))]
+    parts[1] = parts[1] * np.float32(np.sqrt(share))
     return unit_rows(sparse.hstack(parts, format="csr"))
 
 
