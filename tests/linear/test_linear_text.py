@@ -350,7 +350,9 @@ def test_vectors_that_cannot_be_joined_are_refused() -> None:
 def test_a_matrix_comes_back_from_its_tensors() -> None:
     matrix = sparse.csr_array(np.array([[0, 2, 0], [1, 0, 3]], dtype=np.float32))
     tensors = matrix_state("m", matrix)
-    assert (matrix_from("m", tensors) != matrix).nnz == 0
+    found = matrix_from("m", tensors)
+    assert (found != matrix).nnz == 0
+    assert found.indices.dtype == np.int32  # what the kernels read: no prediction copies the matrix
     tensors["m.indices"] = np.array([1, 0, 9], dtype=np.int32)
     with pytest.raises(ValueError, match="indices"):
         matrix_from("m", tensors)

@@ -13,7 +13,7 @@ from scipy import sparse
 from longtail.arrays import AnyArray, Floats, Ints, Matrix
 from longtail.linear.instance_tree import Growth, Tree, grow, plain
 from longtail.linear.text import matrix_from, matrix_state
-from longtail.linear.top import sparse_top
+from longtail.linear.top import Plain, held_top, hold
 from longtail.threads import in_threads, over_rows
 
 
@@ -70,6 +70,10 @@ class Forest:
     def _held(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         return plain(self.weights.indptr, self.weights.indices, self.weights.data)
 
+    @cached_property
+    def _answers(self) -> Plain:
+        return hold(self.leaves)
+
     def reached(self, vectors: Matrix) -> Ints:
         """The leaf of each row in each tree: (rows, trees). The columns of a row rise, as those of the weights do."""
         found = np.empty((vectors.shape[0], len(self.roots)), dtype=np.int32)
@@ -88,8 +92,8 @@ class Forest:
         near = self.reached(vectors)[told]
         starts = np.concatenate([[0], np.cumsum(told * trees)])
         votes = np.full(near.size, 1 / trees, dtype=np.float32)
-        shape = (vectors.shape[0], self.leaves.shape[0])
-        return sparse_top(sparse.csr_array((votes, near.ravel(), starts), shape), self.leaves, k)
+        reached = sparse.csr_array((votes, near.ravel(), starts), (vectors.shape[0], self.leaves.shape[0]))
+        return held_top(reached, self._answers, self.leaves.shape[1], k)
 
     def state(self) -> dict[str, AnyArray]:
         tensors = {"roots": self.roots, "children": self.children, "biases": self.biases}

@@ -153,8 +153,10 @@ def matrix_state(name: str, matrix: Matrix) -> dict[str, AnyArray]:
 def matrix_from(name: str, tensors: dict[str, AnyArray]) -> Matrix:
     """The csr matrix of `matrix_state`; one that is not well formed is refused, because kernels trust it."""
     rows, columns = (int(size) for size in tensors[f"{name}.shape"])
-    parts = tuple(tensors[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
-    matrix = sparse.csr_array(parts, shape=(rows, columns))
+    data, indices, starts = (tensors[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
+    if len(data) < 2**31:
+        starts = starts.astype(np.int32)  # SciPy would widen the indices to the type of the starts
+    matrix = sparse.csr_array((data, indices, starts), shape=(rows, columns))
     matrix.check_format(full_check=True)
     if not np.isfinite(matrix.data).all():
         raise ValueError(f"{name} holds numbers that are not finite")

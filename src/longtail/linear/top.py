@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numba import njit
 
 from longtail.arrays import AnyArray, Floats, Ints, Matrix
 from longtail.threads import over_rows
+
+Plain: TypeAlias = tuple[AnyArray, AnyArray, AnyArray]  # starts, columns, values
 
 
 def sparse_top(queries: Matrix, index: Matrix, k: int) -> tuple[Ints, Floats]:
@@ -16,10 +20,15 @@ def sparse_top(queries: Matrix, index: Matrix, k: int) -> tuple[Ints, Floats]:
     values stand in order of the column. Costs one pass over the index entries of each query's terms, and
     one dense vector over the items for each thread.
     """
-    rows, items = queries.shape[0], index.shape[1]
+    return held_top(queries, hold(index), index.shape[1], k)
+
+
+def held_top(queries: Matrix, held: Plain, items: int, k: int) -> tuple[Ints, Floats]:
+    """`sparse_top` over an index held ready: for those who ask one row at a time."""
+    rows = queries.shape[0]
     columns = np.full((rows, k), -1, dtype=np.int32)
     values = np.zeros((rows, k), dtype=np.float32)
-    asked, held = _plain(queries), _plain(index)
+    asked = hold(queries)
 
     def work(begin: int, end: int) -> None:
         _top(begin, end, *asked, *held, items, columns, values)
@@ -28,7 +37,7 @@ def sparse_top(queries: Matrix, index: Matrix, k: int) -> tuple[Ints, Floats]:
     return columns, values
 
 
-def _plain(matrix: Matrix) -> tuple[AnyArray, AnyArray, AnyArray]:
+def hold(matrix: Matrix) -> Plain:
     """One set of types for the kernel, so that it compiles once."""
     return (
         matrix.indptr.astype(np.int64, copy=False),
