@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from longtail.data import Corpus
-from longtail.linear.beam import Forest, make_forest, search
+from longtail.linear.beam import Forest, ForestMaker, search
 from longtail.linear.cluster import companions, halve, label_vectors, merged, spread
 from longtail.linear.forest import ForestScorer
 from longtail.linear.text import Features, unit_rows
@@ -81,15 +81,24 @@ def trained(
 ) -> tuple[Features, sparse.csr_array, list[Chunk], list[np.ndarray], np.ndarray]:
     features, rows = Features.learn(tiny.train)
     order, levels = halve(label_vectors(tiny.train.targets, rows), leaf=3, seed=0)
-    training = Training(cut=0.0, chances=chances)
-    return features, rows, fit_tree(rows, tiny.train.targets, order, levels, training), levels, order
+    chunks: list[Chunk] = []
+    fit_tree(rows, tiny.train.targets, order, levels, Training(cut=0.0, chances=chances), chunks.append)
+    return features, rows, chunks, levels, order
+
+
+def made(chunks: list[Chunk], levels: list[np.ndarray], order: np.ndarray, chances: bool = False) -> Forest:
+    maker = ForestMaker(chances)
+    maker.tree(order, levels)
+    for chunk in chunks:
+        maker.keep(chunk)
+    return maker.made()
 
 
 @pytest.mark.parametrize("chances", [False, True])
 def test_a_wide_beam_finds_what_a_look_at_everything_finds(tiny: Corpus, chances: bool) -> None:
     features, _, chunks, levels, order = trained(tiny, chances)
     test = features.of(tiny.test.rows)
-    forest = make_forest([(chunks, levels, order)], chances)
+    forest = made(chunks, levels, order, chances)
     labels, scores = search(forest, test, k=10, beam=50)
     # Every path, one node at a time, in float64.
     dense = test.toarray().astype(np.float64)
@@ -121,7 +130,7 @@ def test_training_does_not_depend_on_threads(tiny: Corpus, monkeypatch: pytest.M
     for threads in ("1", "3"):
         monkeypatch.setenv("LONGTAIL_THREADS", threads)
         _, _, chunks, levels, order = trained(tiny, False)
-        found.append(make_forest([(chunks, levels, order)]))
+        found.append(made(chunks, levels, order))
     for field in fields(Forest):
         assert np.array_equal(getattr(found[0], field.name), getattr(found[1], field.name))
 
@@ -139,9 +148,45 @@ def test_training_does_not_depend_on_threads(tiny: Corpus, monkeypatch: pytest.M
 )
 def test_trees_whose_arrays_lead_outside_are_refused(tiny: Corpus, name: str, place: int, value: int) -> None:
     features, _, chunks, levels, order = trained(tiny, False)
-    scorer = ForestScorer(features, make_forest([(chunks, levels, order)]), 10)
+    scorer = ForestScorer(features, made(chunks, levels, order), 10)
     assert ForestScorer.restore(scorer.state()).beam == 10
     bent = getattr(scorer.forest, name).copy()
     bent[place] = value
     with pytest.raises(ValueError, match="do not fit"):
         ForestScorer.restore(replace(scorer, forest=replace(scorer.forest, **{name: bent})).state())
+
+
+@pytest.mark.parametrize("chances", [False, True])
+@pytest.mark.parametrize("k", [1, 3, 40])
+def test_a_row_gets_the_same_answer_alone_and_in_company(chances: bool, k: int) -> None:
+    draw = np.random.default_rng(3)
+    rows = sparse.random_array((300, 90), density=0.1, rng=draw, dtype=np.float32).tocsr()
+    targets = sparse.csr_array((draw.random((300, 37)) < 0.08).astype(np.float32))
+    maker = ForestMaker(chances)
+    for seed in range(3):
+        order, levels = halve(label_vectors(targets, rows), leaf=6, seed=seed)
+        maker.tree(order, levels)
+        fit_tree(rows, targets, order, levels, Training(chances=chances, cut=0.01, seed=seed), maker.keep)
+    forest = maker.made()
+    labels, scores = search(forest, rows, k, beam=4)  # nodes with many rows: unpacked
+    for row in (0, 1, 150, 299):
+        alone = search(forest, rows[[row]], k, beam=4)  # packed
+        assert np.array_equal(alone[0][0], labels[row])
+        assert np.array_equal(alone[1][0], scores[row])
+    # The means over trees, by looking at one tree at a time with room for every label it reaches.
+    sums = np.zeros((300, 37))
+    for root in range(3):
+        single = replace(forest, roots=forest.roots[root : root + 1])
+        found, worth = search(single, rows, 37, beam=4)
+        sums += np.array([np.bincount(f[f >= 0], w[f >= 0], minlength=37) for f, w in zip(found, worth, strict=True)])
+    expected = -np.sort(-sums / 3, axis=1)[:, : min(k, 37)]
+    assert scores[:, :37] == pytest.approx(expected, rel=1e-5, abs=1e-9)
+
+
+def test_no_rows_and_rows_without_words_are_answered(tiny: Corpus) -> None:
+    _, rows, chunks, levels, order = trained(tiny, False)
+    forest = made(chunks, levels, order)
+    assert search(forest, rows[:0], 3, beam=5)[0].shape == (0, 3)
+    labels, scores = search(forest, sparse.csr_array((20, rows.shape[1]), dtype=np.float32), 3, beam=5)
+    assert (labels >= 0).all()
+    assert (scores > 0).all()

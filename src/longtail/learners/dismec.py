@@ -9,7 +9,7 @@ import numpy as np
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
-from longtail.linear.beam import make_forest
+from longtail.linear.beam import ForestMaker
 from longtail.linear.forest import ForestScorer
 from longtail.linear.reading import Reading
 from longtail.linear.tree import Training, fit_tree
@@ -48,8 +48,10 @@ class Dismec(Reading):
         order = np.arange(len(train.labels), dtype=np.int32)
         levels = [np.array([0, len(order)], dtype=np.int64)]
         training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed)
-        chunks = fit_tree(rows, train.targets, order, levels, training)
-        return ForestScorer(features, make_forest([(chunks, levels, order)]), beam=1)
+        maker = ForestMaker()
+        maker.tree(order, levels)
+        fit_tree(rows, train.targets, order, levels, training, maker.keep)
+        return ForestScorer(features, maker.made(), beam=1)
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)

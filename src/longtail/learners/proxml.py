@@ -11,11 +11,11 @@ from scipy import sparse
 from longtail.arrays import Floats, Matrix
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
-from longtail.linear.beam import make_forest
+from longtail.linear.beam import ForestMaker
 from longtail.linear.forest import ForestScorer
 from longtail.linear.lasso import fit_sparse
 from longtail.linear.reading import Reading
-from longtail.linear.tree import Chunk, chunk_of
+from longtail.linear.tree import InTurn, chunk_of
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
@@ -54,7 +54,9 @@ class Proxml(Reading):
         features, rows = self.read(train)
         labels = len(train.labels)
         firsts = list(range(0, labels, self.together))
-        chunks: list[Chunk | None] = [None] * len(firsts)
+        maker = ForestMaker()
+        maker.tree(np.arange(labels, dtype=np.int32), [np.array([0, labels], dtype=np.int64)])
+        in_turn = InTurn(maker.keep)
         by_feature = rows.tocsc()
         plain = (by_feature.indptr.astype(np.int64), by_feature.indices.astype(np.int32), by_feature.data)
         by_label = train.targets.tocsc()
@@ -65,14 +67,11 @@ class Proxml(Reading):
                 first = firsts[number]
                 targets = _dense(by_label, first, min(first + self.together, labels))
                 weights = fit_sparse(*plain, targets, np.float32(self.penalty), np.float32(self.limit), self.passes)
-                chunks[number] = chunk_of(0, 0, first, weights[-1], sparse.csr_array(weights[:-1]))
+                in_turn.put(number, chunk_of(0, 0, first, weights[-1], sparse.csr_array(weights[:-1])))
                 advance(1)
 
             in_threads(work, range(len(firsts)))
-        order = np.arange(labels, dtype=np.int32)
-        levels = [np.array([0, labels], dtype=np.int64)]
-        found = [chunk for chunk in chunks if chunk is not None]
-        return ForestScorer(features, make_forest([(found, levels, order)]), beam=1)
+        return ForestScorer(features, maker.made(), beam=1)
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from longtail.arrays import Floats, Ints, Longs, Matrix
 from longtail.data.dataset import Rows
-from longtail.linear.beam import Forest, make_forest, search
+from longtail.linear.beam import Forest, ForestMaker, search
 from longtail.linear.norms import leaf_norms
 from longtail.linear.text import Features
 from longtail.linear.tree import Training, fit_tree
@@ -25,7 +25,7 @@ class ForestScorer:
     features: Features
     forest: Forest
     beam: int
-    kind: ClassVar[str] = "forest.v1"
+    kind: ClassVar[str] = "forest.v2"
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
         return search(self.forest, self.features.of(rows), k, self.beam)
@@ -60,42 +60,61 @@ def fit_forest(
     beam: int,
 ) -> ForestScorer:
     """Several trees whose groups and training start from different seeds; `group` makes a tree's groups of a seed."""
-    grown = []
+    maker = ForestMaker(training.chances)
     for seed in range(training.seed, training.seed + trees):
         with stage("grouping labels"):
             order, levels = group(seed)
-        grown.append((fit_tree(rows, targets, order, levels, replace(training, seed=seed)), levels, order))
-    return ForestScorer(features, make_forest(grown, training.chances), beam)
+        maker.tree(order, levels)
+        fit_tree(rows, targets, order, levels, replace(training, seed=seed), maker.keep)
+    return ForestScorer(features, maker.made(), beam)
 
 
 def _check(forest: Forest, columns: int) -> None:
     """The search trusts its arrays, so arrays that lead outside each other are refused."""
+    if not (_ladders_fit(forest) and _children_fit(forest, columns)):
+        raise ValueError("the arrays of the trees do not fit each other")
+
+
+def _ladders_fit(forest: Forest) -> bool:
+    """Whether what is cut into nodes, chunks and features is cut without gaps."""
     nodes, chunks = len(forest.node_leaf), len(forest.chunk_children) - 1
+    if forest.chunk_features.shape != (chunks, 2):
+        return False
+    packed = _packed(forest)
     ladders = (
         (forest.node_chunks, nodes + 1, chunks),
         (forest.chunk_children, chunks + 1, len(forest.child)),
-        (forest.chunk_features, chunks + 1, len(forest.features)),
+        (np.concatenate([[0], forest.chunk_features[packed, 1]]), chunks + 1, len(forest.features)),
         (forest.starts, len(forest.features) + 1, len(forest.weights)),
     )
-    sound = all(
-        len(steps) == length and steps[0] == 0 and steps[-1] == end and (np.diff(steps) >= 0).all()
+    return bool((forest.chunk_features[packed[1:], 0] == forest.chunk_features[packed[:-1], 1]).all()) and all(
+        len(steps) == length and steps[0] == 0 and steps[-1] == end and bool((steps[1:] >= steps[:-1]).all())
         for steps, length, end in ladders
     )
-    sound = sound and len(forest.bias) == len(forest.child) and len(forest.which) == len(forest.weights)
-    if sound:
-        owner = np.repeat(np.arange(nodes), np.diff(forest.chunk_children[forest.node_chunks]))
-        leaf = forest.node_leaf[owner] > 0
-        wide = np.repeat(np.diff(forest.chunk_children), np.diff(forest.starts[forest.chunk_features]))
-        sound = (
-            _within(forest.child[leaf], forest.labels)
-            and _within(forest.child[~leaf], nodes)
-            and bool((forest.child[~leaf] > owner[~leaf]).all())  # children come later, so the search ends
-            and _within(forest.features, columns)
-            and bool(((forest.which >= 0) & (forest.which < wide)).all())
-            and _within(forest.roots, nodes)
-        )
-    if not sound:
-        raise ValueError("the arrays of the trees do not fit each other")
+
+
+def _children_fit(forest: Forest, columns: int) -> bool:
+    if len(forest.bias) != len(forest.child) or len(forest.which) != len(forest.weights):
+        return False
+    nodes = len(forest.node_leaf)
+    owner = np.repeat(np.arange(nodes), np.diff(forest.chunk_children[forest.node_chunks]))
+    leaf = forest.node_leaf[owner] > 0
+    packed = _packed(forest)
+    ends = forest.starts[np.concatenate([[0], forest.chunk_features[packed, 1]])].astype(np.int64)
+    wide = np.repeat(np.diff(forest.chunk_children)[packed], np.diff(ends))
+    return (
+        _within(forest.child[leaf], forest.labels)
+        and _within(forest.child[~leaf], nodes)
+        and bool((forest.child[~leaf] > owner[~leaf]).all())  # children come later, so the search ends
+        and _within(forest.features, columns)
+        and bool((forest.which < wide).all())
+        and _within(forest.roots, nodes)
+    )
+
+
+def _packed(forest: Forest) -> Longs:
+    """The chunks in the order in which their features lie."""
+    return np.lexsort((forest.chunk_features[:, 1], forest.chunk_features[:, 0]))
 
 
 def _within(numbers: Ints, end: int) -> bool:

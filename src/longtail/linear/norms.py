@@ -20,7 +20,7 @@ def leaf_norms(forest: Forest) -> Floats:
             continue
         for chunk in chunks:
             first, last = forest.chunk_children[chunk], forest.chunk_children[chunk + 1]
-            begin, end = forest.starts[forest.chunk_features[chunk : chunk + 2]]
+            begin, end = forest.starts[forest.chunk_features[chunk]]
             weights = forest.weights[begin:end].astype(np.float64)
             squares = np.bincount(forest.which[begin:end], weights**2, minlength=last - first)
             lengths[forest.child[first:last]] += np.sqrt(squares)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from threading import Lock
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +17,7 @@ from longtail.progress import stage
 from longtail.threads import in_threads
 
 BLOCK = 64  # children trained side by side
+CHUNK = 128  # children kept side by side
 SURE = 30.0  # a score whose log chance is 0
 
 
@@ -32,7 +36,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Classifiers of up to BLOCK children of one node, by feature: one walk over a row's features scores them all."""
+    """Classifiers of up to CHUNK children of one node, by feature: one walk over a row's features scores them all."""
 
     level: int
     parent: int
@@ -40,20 +44,28 @@ class Chunk:
     bias: Floats  # (children,)
     features: Ints  # sorted
     starts: Longs  # (features + 1,)
-    children: Ints  # counted from first
+    children: AnyArray  # uint16, counted from first
     weights: Floats
 
 
-def fit_tree(rows: Matrix, targets: Matrix, order: Ints, levels: list[Longs], training: Training) -> list[Chunk]:
-    """Train every node on the rows that have a label in it. `order` and `levels` come from `cluster`."""
+def fit_tree(
+    rows: Matrix, targets: Matrix, order: Ints, levels: list[Longs], training: Training, keep: Callable[[Chunk], None]
+) -> None:
+    """Train every node on the rows that have a label in it; `keep` is handed the classifiers, always in the same order.
+
+    `order` and `levels` come from `cluster`.
+    """
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     leaves = sparse.csr_array(
         (targets.data.copy(), place[targets.indices].astype(np.int32), targets.indptr), targets.shape
     )
     leaves.sort_indices()
-    plain = (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))
-    chunks: list[Chunk] = []
+    plain = (
+        rows.indptr.astype(np.int64, copy=False),
+        rows.indices.astype(np.int32, copy=False),
+        rows.data.astype(np.float32, copy=False),
+    )
     tasks: list[tuple[int, int, int, int, int]] = []  # cost, level, parent, first child, last child
     held: list[tuple[Matrix, Matrix]] = []  # targets over children (by row) and over parents (by parent)
     bounds = [*levels, np.arange(len(order) + 1)]
@@ -66,14 +78,13 @@ def fit_tree(rows: Matrix, targets: Matrix, order: Ints, levels: list[Longs], tr
         for parent in range(len(parents) - 1):
             size = int(over_parents.indptr[parent + 1] - over_parents.indptr[parent])
             if starts[parent + 1] - starts[parent] == 1:  # an only child is as likely as its parent
-                chunks.append(_only_child(level, parent, int(starts[parent])))
+                keep(_only_child(level, parent, int(starts[parent])))
                 continue
-            for first in range(int(starts[parent]), int(starts[parent + 1]), BLOCK):
-                last = min(first + BLOCK, int(starts[parent + 1]))
+            for first in range(int(starts[parent]), int(starts[parent + 1]), CHUNK):
+                last = min(first + CHUNK, int(starts[parent + 1]))
                 tasks.append((size * (last - first), level, parent, first, last))
     tasks.sort(reverse=True)  # the longest first, so that no thread is left with one at the end
-    trained: list[Chunk | None] = [None] * len(tasks)
-
+    in_turn = InTurn(keep)
     with stage("training classifiers", total=len(tasks)) as advance:
 
         def work(number: int) -> None:
@@ -81,19 +92,36 @@ def fit_tree(rows: Matrix, targets: Matrix, order: Ints, levels: list[Longs], tr
             over_children, over_parents = held[level]
             mine = slice(over_parents.indptr[parent], over_parents.indptr[parent + 1])
             members, importance = over_parents.indices[mine].astype(np.int64), over_parents.data[mine]
-            trained[number] = _fit_chunk(
-                plain, rows.shape[1], members, over_children, level, parent, first, last, training, importance
+            in_turn.put(
+                number,
+                _fit_chunk(
+                    plain, rows.shape[1], members, over_children, level, parent, first, last, training, importance
+                ),
             )
             advance(1)
 
         in_threads(work, range(len(tasks)))
-    return chunks + [chunk for chunk in trained if chunk is not None]
+
+
+class InTurn:
+    """Passes on what threads finish in the order of its numbers, whoever is first."""
+
+    def __init__(self, keep: Callable[[Chunk], None]) -> None:
+        self._keep = keep
+        self._lock = Lock()
+        self._waiting: dict[int, Chunk] = {}
+        self._next = 0
+
+    def put(self, number: int, chunk: Chunk) -> None:
+        with self._lock:
+            self._waiting[number] = chunk
+            while self._next in self._waiting:
+                self._keep(self._waiting.pop(self._next))
+                self._next += 1
 
 
 def _only_child(level: int, parent: int, child: int) -> Chunk:
-    none = np.zeros(0, dtype=np.int32)
-    sure = np.full(1, SURE, dtype=np.float32)
-    return Chunk(level, parent, child, sure, none, np.zeros(1, np.int64), none, np.zeros(0, np.float32))
+    return chunk_of(level, parent, child, np.full(1, SURE), sparse.csr_array((0, 1), dtype=np.float32))
 
 
 def _raised(leaves: Matrix, bounds: Longs) -> Matrix:
@@ -122,17 +150,22 @@ def _fit_chunk(
     training: Training,
     importance: Floats,
 ) -> Chunk:
-    """Train up to BLOCK children of a node on its rows; `importance` is each row's largest target in the node."""
+    """Train up to CHUNK children of a node on its rows; `importance` is each row's largest target in the node."""
     place = np.full(features, -1, dtype=np.int32)
     starts, columns, values, names = gather(rows, *plain, place)
-    told = node_targets(rows, targets.indptr, targets.indices, targets.data, first, last)
-    seed = training.seed + 1_000_003 * level + first
-    ends = (last - first, training.cost, training.limit, training.passes, seed)
-    if training.chances:
-        told[2][:] /= np.repeat(importance, np.diff(told[0]))  # the path's product is then the label's own target
-        weights = fit_chances(*(starts, columns, values, len(names), *told, importance, *ends))
-    else:
-        weights = fit_children(*(starts, columns, values, len(names), *told, *ends))
+    pieces = -(-(last - first) // BLOCK)
+    bounds = [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
+    found = []
+    for begin, end in pairwise(bounds):
+        told = node_targets(rows, targets.indptr, targets.indices, targets.data, begin, end)
+        seed = training.seed + 1_000_003 * level + begin
+        ends = (end - begin, training.cost, training.limit, training.passes, seed)
+        if training.chances:
+            told[2][:] /= np.repeat(importance, np.diff(told[0]))  # the path's product is then the label's own target
+            found.append(fit_chances(*(starts, columns, values, len(names), *told, importance, *ends)))
+        else:
+            found.append(fit_children(*(starts, columns, values, len(names), *told, *ends)))
+    weights = np.hstack(found) if len(found) > 1 else found[0]
     size = np.abs(weights[:-1])
     least = training.cut * size.max(axis=0, initial=0) if training.cut_is_share else training.cut
     kept = sparse.csr_array(np.where(size >= least, weights[:-1], 0))
@@ -150,7 +183,7 @@ def chunk_of(level: int, parent: int, first: int, bias: Floats, weights: Matrix,
         bias=np.array(bias, dtype=np.float32),
         features=(held if names is None else names[held]).astype(np.int32),
         starts=np.concatenate([weights.indptr[held], [weights.nnz]]).astype(np.int64),
-        children=weights.indices.astype(np.int32),
+        children=weights.indices.astype(np.uint16),
         weights=weights.data.astype(np.float32),
     )
 
