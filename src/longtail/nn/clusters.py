@@ -210,13 +210,41 @@ def _products(rows, direction, scores):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def _at(values, place):  # type: ignore[no-untyped-def]
+    """The value that would stand at `place` if the values were sorted; they are left in disorder."""
+    low, high = 0, len(values) - 1
+    while low < high:
+        one, two, three = values[low], values[(low + high) // 2], values[high]
+        pivot = max(min(one, two), min(max(one, two), three))
+        up, down = low, high
+        while up <= down:
+            while values[up] < pivot:
+                up += 1
+            while values[down] > pivot:
+                down -= 1
+            if up <= down:
+                values[up], values[down] = values[down], values[up]
+                up += 1
+                down -= 1
+        if place <= down:
+            high = down
+        elif place >= up:
+            low = up
+        else:
+            break
+    return values[place]
+
+
+@njit(nogil=True, cache=True)
 def _highest(scores, number):  # type: ignore[no-untyped-def]
     """Which `number` scores are the highest; of equal ones the first."""
-    bound = np.partition(scores, len(scores) - number)[len(scores) - number]
+    bound = _at(scores.copy(), len(scores) - number)
+    chosen = np.zeros(len(scores), np.bool_)
     taken = 0
     for place in range(len(scores)):
-        taken += scores[place] > bound
-    chosen = scores > bound
+        if scores[place] > bound:
+            chosen[place] = True
+            taken += 1
     for place in range(len(scores)):
         if taken == number:
             break
@@ -230,14 +258,18 @@ def _highest(scores, number):  # type: ignore[no-untyped-def]
 def _halve(rows, members, left, seed):  # type: ignore[no-untyped-def]
     """Put the members in an order whose first `left` are one cluster. Returns the difference of the two centres."""
     number, dimension = len(members), rows.shape[1]
-    np.random.seed(seed)
-    first = np.random.randint(number)
-    second = (first + 1 + np.random.randint(number - 1)) % number
-    direction = rows[members[first]] - rows[members[second]]
-    total, one = np.zeros(dimension, np.float32), np.empty(dimension, np.float32)
-    for member in members:
+    first = seed % number
+    second = (first + 1 + (seed >> 31) % (number - 1)) % number
+    direction, total, one = (
+        np.empty(dimension, np.float32),
+        np.zeros(dimension, np.float32),
+        np.empty(dimension, np.float32),
+    )
+    for column in range(dimension):
+        direction[column] = rows[members[first], column] - rows[members[second], column]
+    for place in range(number):
         for column in range(dimension):
-            total[column] += rows[member, column]
+            total[column] += rows[members[place], column]
     scores = np.empty(number, np.float32)
     before = np.float32(-np.inf)
     for _ in range(ROUNDS):
@@ -248,7 +280,8 @@ def _halve(rows, members, left, seed):  # type: ignore[no-untyped-def]
                 score += rows[member, column] * direction[column]
             scores[place] = score
         side = _highest(scores, left)
-        one[:] = 0
+        for column in range(dimension):
+            one[column] = 0
         for place in range(number):
             if side[place]:
                 member = members[place]
@@ -268,7 +301,7 @@ def _halve(rows, members, left, seed):  # type: ignore[no-untyped-def]
         for column in range(dimension):
             direction[column] = one[column] / length - (total[column] - one[column]) / rest
     low, high = 0, left
-    halves = np.empty_like(members)
+    halves = np.empty(number, np.int64)
     for place in range(number):
         if side[place]:
             halves[low] = members[place]
@@ -276,14 +309,19 @@ def _halve(rows, members, left, seed):  # type: ignore[no-untyped-def]
         else:
             halves[high] = members[place]
             high += 1
-    members[:] = halves
+    for place in range(number):
+        members[place] = halves[place]
     return direction
 
 
 @njit(nogil=True, cache=True)
 def _mixed(seed, low, high):  # type: ignore[no-untyped-def]
-    """A seed of its own for each group."""
-    return (seed * 1_000_003 + low * 7919 + high) % 4_294_967_291
+    """A number of 62 bits for each group, to draw its first two centres with."""
+    mixed = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(low) * np.uint64(0xD1342543DE82EF95)
+    mixed += np.uint64(high) * np.uint64(0xBF58476D1CE4E5B9)
+    for _ in range(2):
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x94D049BB133111EB)
+    return np.int64((mixed ^ (mixed >> np.uint64(32))) >> np.uint64(2))
 
 
 @njit(nogil=True, cache=True)
