@@ -24,7 +24,9 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "bonsai": "bonsai(branches=3)",
     "xreg": "xreg(leaf=3, branches=2)",
     "taug": "taug(head_share=0.3)",
-    "dpr": 'dpr(encoder="bag", dimension=32, batch=64, epochs=5)',
+    "ance": 'ance(encoder="bag", dimension=64, batch=64, epochs=5, shortlist=4)',
+    "dpr": 'dpr(encoder="bag", dimension=64, batch=64, epochs=5)',
+    "ngame": 'ngame(encoder="bag", dimension=64, batch=64, epochs=5, classifier_epochs=5)',
 }
 RECIPES = [SETTINGS.get(name, name) for name in LEARNERS]
 RECIPES += [

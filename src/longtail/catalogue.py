@@ -13,6 +13,7 @@ from longtail.errors import RecipeError, did_you_mean
 from longtail.grammar import Part, Setting, literal
 
 LEARNERS = {
+    "ance": "longtail.learners.ance:Ance",
     "bm25": "longtail.learners.bm25:Bm25",
     "bonsai": "longtail.learners.bonsai:Bonsai",
     "centroid": "longtail.learners.centroid:Centroid",
@@ -20,6 +21,7 @@ LEARNERS = {
     "dpr": "longtail.learners.dpr:Dpr",
     "fastxml": "longtail.learners.fastxml:FastXml",
     "knn": "longtail.learners.knn:Knn",
+    "ngame": "longtail.learners.ngame:Ngame",
     "parabel": "longtail.learners.parabel:Parabel",
     "pfastrexml": "longtail.learners.pfastrexml:PfastreXml",
     "proxml": "longtail.learners.proxml:Proxml",

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from longtail.arrays import Floats, Longs
+from longtail.arrays import Bools, Floats, Longs
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
-from longtail.linear.scale import Scale
 from longtail.metrics.evaluate import evaluate
 from longtail.nn.batches import Pairs
+from longtail.nn.blend import Blend, Odds
+from longtail.nn.classifiers import Classifiers
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, load_encoder
 from longtail.nn.history import History
@@ -144,6 +145,26 @@ class Towers:
         )
         self.history = train(task, self.course(), self.identity())
 
+    def learn_classifiers(self, loss: Loss, batch: int, epochs: int, rate: float, dropout: float) -> Floats:
+        """A vector a label on the encoder as it is now, begun at the label's: (labels, dimension), of length 1."""
+        documents = self.document_vectors()
+        rows, tokens = self.held_out
+        queries = unit(encode(self.encoder, tokens, longest=self.longest, what="valid rows"))
+        task = Classifiers(
+            documents=documents,
+            begin=self.label_vectors(),
+            pairs=Pairs(self.train.targets),
+            loss=loss,
+            batch=batch,
+            rate=rate,
+            device=self.device,
+            dropout=dropout,
+            seed=self.settings.seed,
+            look=(lambda weights: self._look(queries, weights, rows)) if len(rows) else None,
+        )
+        train(task, self.course(epochs=epochs), self.identity())
+        return task.vectors
+
     def text_vectors(self) -> Floats:
         """Unit vectors of the labels' texts."""
         return unit(encode(self.encoder, self.labels, longest=self.longest, what="labels"))
@@ -186,39 +207,65 @@ class Towers:
     def look(self) -> dict[str, float]:
         """P@1 and PSP@1 on valid as the encoder is now."""
         rows, tokens = self.held_out
-        vectors = unit(encode(self.encoder, tokens, longest=self.longest, what="valid rows"))
-        spare = 0 if rows.excluded is None else int(np.diff(rows.excluded.indptr).max(initial=0))
-        found = top_k(vectors, self.label_vectors(), 1 + min(spare, 50), device=str(self.device))
-        return measures(Predictions(rows.labels, *found), rows)
+        queries = unit(encode(self.encoder, tokens, longest=self.longest, what="valid rows"))
+        return self._look(queries, self.label_vectors(), rows)
 
-    def scorer(self) -> TowerScorer:
-        """The trained towers, with a scale learned on valid."""
-        reader = Reader.of(self.encoder, self.tokenizer, self.longest)
-        believed = Scale(1 / self.settings.temperature, 0.0, -0.5 / self.settings.temperature)
-        scorer = TowerScorer(reader, self.label_vectors(), believed, moved=self.tower is not None)
+    def _look(self, queries: Floats, labels: Floats, rows: Dataset) -> dict[str, float]:
+        spare = 0 if rows.excluded is None else int(np.diff(rows.excluded.indptr).max(initial=0))
+        found = Predictions(rows.labels, *top_k(queries, labels, 1 + min(spare, 50), device=str(self.device)))
+        figures = evaluate(found, rows, ks=(1,))
+        return {name: figures[name] for name in ("P@1", "PSP@1")}
+
+    def scorer(self, classifiers: Floats | None = None) -> TowerScorer:
+        """The trained towers, with weights of text, classifier and frequency and chances learned on valid."""
+        reader, texts = Reader.of(self.encoder, self.tokenizer, self.longest), self.label_vectors()
+        sharp = 1 / self.settings.temperature
+        believed = Odds(sharp, -0.5 * sharp)
+        plain = TowerScorer(
+            reader, texts if classifiers is None else classifiers, believed, moved=self.tower is not None
+        )
         if len(self.valid) == 0:
-            return scorer
+            return plain
         with stage("learning chances"):
             rows = self.valid.take(_spread(len(self.valid), SCALE_ROWS))
             vectors = reader.vectors(rows.texts or (), "valid rows")
-            return replace(scorer, scale=fit_scale(believed, rows, *scorer.nearest(vectors, CANDIDATES)))
+            scorer = self._blended(plain, rows, vectors, texts, classifiers)
+            near = Predictions(rows.labels, *scorer.nearest(vectors, CANDIDATES))
+            hits, counted = _right(near, rows)
+            return replace(scorer, odds=scorer.odds.fitted(near.scores[counted], hits))
+
+    def _blended(
+        self, plain: TowerScorer, rows: Dataset, vectors: Floats, texts: Floats, classifiers: Floats | None
+    ) -> TowerScorer:
+        """One vector and one number a label instead of two vectors and a count."""
+        if classifiers is None and self.settings.frequency == 0:
+            return plain
+        near = Predictions(rows.labels, *plain.nearest(vectors, CANDIDATES))
+        hits, counted = _right(near, rows)
+        log_counts = np.log1p(rows.labels.counts).astype(np.float32)
+        cosines = near.scores[counted]
+        by_text = cosines
+        if classifiers is not None:
+            by_text = np.einsum("rkd,rd->rk", texts[near.indices], vectors)[counted]
+        blend = Blend.fit(by_text, None if classifiers is None else cosines, log_counts[near.indices[counted]], hits)
+        if blend is None:
+            return plain
+        bias = np.float32(self.settings.frequency * blend.frequency) * log_counts
+        return replace(
+            plain,
+            labels=blend.vectors(texts, classifiers),
+            bias=bias if self.settings.frequency else None,
+            length=blend.length,
+            odds=Odds(1.0, 0.0),
+        )
 
 
-def measures(predictions: Predictions, rows: Dataset) -> dict[str, float]:
-    found = evaluate(predictions, rows, ks=(1,))
-    return {name: found[name] for name in ("P@1", "PSP@1")}
-
-
-def fit_scale(believed: Scale, rows: Dataset, indices: Any, cosines: Floats) -> Scale:
-    """Cosines to chances, from the candidates of held-out rows."""
-    near = Predictions(rows.labels, indices, cosines)
+def _right(near: Predictions, rows: Dataset) -> tuple[Bools, Bools]:
+    """Whether each counted candidate is right (candidates,), and which are counted (rows, places)."""
     counted = near.indices >= 0
     if rows.excluded is not None:
         counted &= ~near.hits(rows.excluded)
-    hits = near.hits(rows.targets)[counted]
-    if not hits.any() or hits.all():
-        return believed
-    return believed.fitted(np.exp(cosines[counted]), np.zeros(len(hits), dtype=np.float32), hits)
+    return near.hits(rows.targets)[counted], counted
 
 
 def _spread(rows: int, most: int) -> Any:

@@ -28,6 +28,7 @@ class TowerSettings:
     warmup: float = 0.1  # share of the steps in which the rate rises
     decay: Literal["linear", "cosine", "none"] = "linear"
     temperature: float = 0.05
+    frequency: float = 0.0  # part of a label's training frequency in its score: 0 = none, 1 = as valid says
     weight_decay: float = 0.01
     clip: float | None = 1.0
     dropout: float | None = None  # none: the encoder's own
@@ -58,6 +59,8 @@ class TowerSettings:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise RecipeError(f"setting '{name}' of {self.name} lies in [0, 1), got {value:g}")
+        if not 0 <= self.frequency <= 1:
+            raise RecipeError(f"setting 'frequency' of {self.name} lies in [0, 1], got {self.frequency:g}")
         if self.seed < 0 or self.weight_decay < 0:
             raise RecipeError(f"settings 'seed' and 'weight_decay' of {self.name} are not below 0")
         if self.ids_as_text:  # then labels without texts are fine

@@ -12,7 +12,7 @@ import numpy as np
 from longtail.arrays import AnyArray, Bytes, Floats, Ints
 from longtail.data.dataset import Rows
 from longtail.errors import DataError
-from longtail.linear.scale import Scale
+from longtail.nn.blend import Odds
 from longtail.nn.extra import require
 from longtail.predictions import ranked
 from longtail.seams import State
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from longtail.nn.encoders import Encoder
     from longtail.nn.tokenizers import TextTokenizer
     from longtail.search.exact import Exact
+
+
+NEAR = 8  # known labels that show where a new one moves
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +80,14 @@ class Reader:
 
 @dataclass(frozen=True, eq=False)
 class TowerScorer:
-    """The nearest labels by cosine. Scores are chances: the scale, fitted on held-out rows, keeps the order."""
+    """The labels whose vectors have the largest product with the row's, plus a number of their own where frequency
+    counts. Scores are chances, learned on held-out rows, in the same order."""
 
     reader: Reader
-    labels: Floats  # (labels, dimension), of length 1
-    scale: Scale  # of e^cosine
+    labels: Floats  # (labels, dimension)
+    odds: Odds
+    bias: Floats | None = None  # (labels,)
+    length: float = 1.0  # of the vector of a label that is only known by its text
     moved: bool = False  # labels stand where a label tower moved them, not where their texts alone would
     kind: ClassVar[str] = "tower.v1"
 
@@ -90,54 +96,60 @@ class TowerScorer:
             raise DataError("this model reads texts; give rows with texts, not only features")
         if k < 1 or len(rows) == 0:
             return np.zeros((len(rows), 0), dtype=np.int32), np.zeros((len(rows), 0), dtype=np.float32)
-        found, cosines = self.nearest(self.reader.vectors(rows.texts), k)
-        return ranked(found, self.chances(cosines))  # equal after rounding: by label row
+        found, products = self.nearest(self.reader.vectors(rows.texts), k)
+        return ranked(found, self.odds.of(products))  # equal after rounding: by label row
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Ints, Floats]:
-        """The k labels of the largest cosine to each vector."""
+        """The k best labels of each vector (rows, dimension), and their products."""
+        if self.bias is not None:
+            vectors = np.concatenate([vectors, np.ones((len(vectors), 1), dtype=np.float32)], axis=1)
         return self._index.top(vectors, k)
-
-    def chances(self, cosines: Floats) -> Floats:
-        return self.scale.of(np.exp(cosines), np.zeros((len(cosines), 1), dtype=np.float32))
 
     @cached_property
     def _index(self) -> Exact:
         from longtail.nn.precision import best_device
         from longtail.search.exact import Exact
 
-        return Exact(self.labels, device=str(best_device()))
+        searched = self.labels if self.bias is None else np.concatenate([self.labels, self.bias[:, None]], axis=1)
+        return Exact(searched, device=str(best_device()))
 
     def with_labels(self, texts: Sequence[str], known: Sequence[str]) -> TowerScorer:
         """The same model with more labels, told from their texts; `known` are the texts of those it has.
 
-        Where a label tower moved the labels, a new one moves as the known label whose text is nearest did.
+        Where a label tower moved the labels, a new one moves as the known labels did whose texts are nearest to its.
         """
         new = self.reader.vectors(texts, "new labels")
         if self.moved:
             from longtail.search.exact import top_k
 
             plain = self.reader.vectors(known, "labels")
-            near = top_k(new, plain, 1)[0][:, 0]
-            new = unit(new + self.labels[near] - plain[near])
-        return replace(self, labels=np.concatenate([self.labels, new]))
+            near = top_k(new, plain, NEAR)[0]  # (new, NEAR)
+            new = unit(new + (unit(self.labels) - plain)[near].mean(axis=1))
+        labels = np.concatenate([self.labels, np.float32(self.length) * new])
+        bias = None if self.bias is None else np.concatenate([self.bias, np.zeros(len(new), dtype=np.float32)])
+        return replace(self, labels=labels, bias=bias)
 
     def state(self) -> State:
         settings = {
             "encoder": self.reader.settings,
             "longest": self.reader.longest,
-            "scale": [self.scale.slope, self.scale.rival, self.scale.offset],
+            "odds": [self.odds.slope, self.odds.offset],
+            "length": self.length,
             "moved": self.moved,
         }
-        return State(settings, {**self.reader.tensors(), "labels": self.labels})
+        bias = {} if self.bias is None else {"bias": self.bias}
+        return State(settings, {**self.reader.tensors(), "labels": self.labels, **bias})
 
     @classmethod
     def restore(cls, state: State) -> TowerScorer:
-        settings, labels = state.settings, state.tensors["labels"]
+        settings, labels, bias = state.settings, state.tensors["labels"], state.tensors.get("bias")
         reader = Reader.restore(settings["encoder"], settings["longest"], state.tensors)
-        slope, rival, offset = (float(value) for value in settings["scale"])
-        if labels.ndim != 2 or labels.dtype != np.float32 or not np.isfinite(labels).all() or not slope > 0:
+        slope, offset = (float(value) for value in settings["odds"])
+        if labels.ndim != 2 or labels.dtype != np.float32 or not np.isfinite(labels).all():
             raise ValueError("the label vectors are not one finite vector a label")
-        return cls(reader, labels, Scale(slope, rival, offset), bool(settings["moved"]))
+        if bias is not None and (bias.shape != labels.shape[:1] or not np.isfinite(bias).all()):
+            raise ValueError("the biases are not one finite number a label")
+        return cls(reader, labels, Odds(slope, offset), bias, float(settings["length"]), bool(settings["moved"]))
 
 
 def unit(vectors: AnyArray) -> Floats:
