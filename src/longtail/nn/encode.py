@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch import nn
 
 from longtail.arrays import Floats, Longs
 from longtail.errors import DataError
@@ -15,7 +16,8 @@ from longtail.nn.tokens import Tokens
 from longtail.progress import stage
 
 PRECISIONS = ("auto", "fp32", "bf16")
-BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}
+FEWEST_TOKENS = 512  # below, turning the weights into bf16 takes longer than it saves
+BATCH_TOKENS = {"cpu": 2_048, "cuda": 131_072}
 
 
 @torch.inference_mode()
@@ -37,8 +39,10 @@ def encode(
         raise DataError(f"precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
     device = next(encoder.parameters()).device
     limit = min(longest or 2**31, encoder.longest or 2**31)
-    ready = _ready(encoder, precision, device)
     lengths = np.minimum(tokens.lengths, limit)
+    transformer = encoder.settings["kind"] in ("transformer", "foreign")
+    pays = bf16_pays(device) and int(lengths.sum()) >= FEWEST_TOKENS
+    ready = _ready(encoder, transformer and (precision == "bf16" or (precision == "auto" and pays)))
     multiple = 1 if device.type == "cpu" else 8
     result = np.empty((len(tokens), encoder.dimension), dtype=np.float32)
     waiting: tuple[Longs, torch.Tensor] | None = None
@@ -77,9 +81,17 @@ def bf16_pays(device: torch.device) -> bool:
     return device.type == "cpu" and native is not None and bool(native())
 
 
-def _ready(encoder: Encoder, precision: str, device: torch.device) -> Encoder:
-    """A copy for inference; the encoder itself keeps its mode and its weights."""
-    transformer = encoder.settings["kind"] in ("transformer", "foreign")
-    lower = transformer and (precision == "bf16" or (precision == "auto" and bf16_pays(device)))
-    ready = copy.deepcopy(encoder).eval() if lower or encoder.training else encoder
-    return ready.to(torch.bfloat16) if lower else ready
+def _ready(encoder: Encoder, lower: bool) -> Encoder:
+    """A copy for inference, with the matrices in bf16 where asked; the encoder keeps its mode and its weights.
+
+    What need not change is shared and not copied.
+    """
+    known = {id(tensor): tensor for tensor in (*encoder.parameters(), *encoder.buffers())}
+    if lower:
+        # Our own transformer looks its words up in fp32; others want one precision throughout.
+        whole = encoder.settings["kind"] == "foreign"
+        for module in encoder.modules():
+            for weight in module.parameters(recurse=False):
+                if whole or isinstance(module, nn.Linear):
+                    known[id(weight)] = nn.Parameter(weight.detach().to(torch.bfloat16), requires_grad=False)
+    return copy.deepcopy(encoder, known).eval()

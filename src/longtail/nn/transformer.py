@@ -62,7 +62,8 @@ class Transformer(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """(texts, places) ids, and which of them count (None: all), to (texts, width) float32."""
         kind = ids.device.type
-        lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.words.weight.dtype
+        stored = next(self.layers.parameters()).dtype
+        lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else stored
         with torch.autocast(kind, enabled=False):
             states = self._embed(ids).to(lower)
             # Every query sees the same keys: (texts, 1, 1, places) is broadcast over heads and queries.
