@@ -15,7 +15,7 @@ from longtail.metrics import evaluate, inverse_propensity
 from longtail.predictions import Predictions
 from longtail.recipe import Recipe
 from longtail.seams import State
-from longtail.tail.ranknet import STEPS, STRENGTHS, RankNet, RankNetBlocks
+from longtail.tail.ranknet import STEPS, STRENGTHS, UNASKED, RankNet, RankNetBlocks
 
 NOTHING = Rows(texts=())
 
@@ -200,7 +200,7 @@ def two_right(rows: int = 60) -> Given:
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_rarer_of_two_right_labels_rises_and_the_wrong_one_sinks(shared: bool) -> None:
     given = two_right()
-    fitted = RankNet(shared=shared, epochs=30).fit_reranker(given)
+    fitted = replace(RankNet(shared=shared, epochs=30).fit_reranker(given), step=1.0)
     found = fitted.rerank(given.predictions, NOTHING)
     assert given.predictions.indices[0, 0] == 0
     assert found.indices[0].tolist()[:2] == [1, 0]
@@ -261,7 +261,7 @@ def test_scores_stay_above_zero_and_in_order_however_far_labels_move() -> None:
 def test_the_valid_split_says_how_much_of_the_network_and_of_propensity_to_take() -> None:
     given = two_right()
     fitted = RankNet().fit_reranker(given)
-    assert (fitted.step, fitted.strength) == (1.0, 0.0)  # there was no valid row to ask
+    assert (fitted.step, fitted.strength) == (UNASKED, 0.0)  # there was no valid row to ask
     valid = given.predictions, given.train
     found = fitted.balanced(*valid)
 
@@ -274,6 +274,24 @@ def test_the_valid_split_says_how_much_of_the_network_and_of_propensity_to_take(
     values = {place: worth(*place) for place in product(STEPS, STRENGTHS)}
     assert max(values.values()) > min(values.values())  # there is something to choose
     assert values[found.step, found.strength] == pytest.approx(max(values.values()))
+
+
+def test_without_the_network_it_is_rerank(tiny: Corpus) -> None:
+    plain = Recipe.parse("knn").fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=100)
+    fitted = Recipe.parse("knn + ranknet").fit(tiny.train, tiny.valid).rerankers[0]
+    assert isinstance(fitted, RankNetBlocks)
+    for strength in (0.5, 1.0):
+        found = replace(fitted, step=0.0, strength=strength).rerank(plain, NOTHING)
+        simple = Recipe.parse(f"knn + rerank(strength={strength})").fit(tiny.train, tiny.valid)
+        assert np.allclose(found.scores[:, :10], simple.predict(tiny.test.rows, k=10).scores, rtol=1e-5)
+
+
+def test_a_part_can_be_held_fixed_while_the_other_is_chosen() -> None:
+    given = two_right()
+    fitted = RankNet().fit_reranker(given)
+    valid = given.predictions, given.train
+    assert fitted.balanced(*valid, steps=(0.0,)).step == 0
+    assert fitted.balanced(*valid, strengths=(0.0,)).strength == 0
 
 
 def test_the_plain_form_is_left_as_trained(tiny: Corpus) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar
@@ -20,7 +21,9 @@ from longtail.seams import HeldOut, Reranker, State
 LEAST = np.finfo(np.float32).smallest_subnormal  # scores stay above 0
 MOST = np.finfo(np.float32).max
 FLOOR = 0.05  # share of the out-of-fold scores below the one that counts as 0
-STEPS, STRENGTHS = (0.25, 0.5, 0.75, 1.0), (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)  # tried on the valid split
+STEPS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # tried on the valid split
+STRENGTHS = tuple(tenth / 10 for tenth in range(16))
+UNASKED = 0.3  # the step where there is no valid row to ask
 START = 0.05  # spread of W1 before training
 
 
@@ -48,7 +51,13 @@ class RankNetBlocks:
         scores = np.clip(kept.scores * np.exp(total), LEAST, MOST)
         return Predictions(kept.labels, kept.indices, np.where(kept.indices >= 0, scores, 0).astype(np.float32))
 
-    def balanced(self, predictions: Predictions, data: Dataset) -> RankNetBlocks:
+    def balanced(
+        self,
+        predictions: Predictions,
+        data: Dataset,
+        steps: Sequence[float] = STEPS,
+        strengths: Sequence[float] = STRENGTHS,
+    ) -> RankNetBlocks:
         """The same blocks with the step and the strength that give most P@1 + PSP@1 on these rows."""
         kept = predictions.top(self.candidates)
         change, hits = self._added(kept), kept.hits(data.targets)
@@ -56,15 +65,16 @@ class RankNetBlocks:
         rows = data.targets.nonzero()[0]
         possible = np.zeros(len(data))
         np.maximum.at(possible, rows, worth[data.targets.indices])  # the best first label of each row
+        logs = np.where(kept.indices >= 0, np.log(np.maximum(kept.scores, LEAST)), -np.inf)
+        rarity = self.blocks.rarity[kept.indices]
         best, most = self, -1.0
-        for step, strength in product(STEPS, STRENGTHS):
-            tried = replace(self, step=step, strength=strength)
-            first = tried._moved(kept, change).scores.argmax(axis=1)[:, None]
+        for step, strength in product(steps, strengths):
+            first = (logs + np.float32(step) * change + np.float32(strength) * rarity).argmax(axis=1)[:, None]
             right = np.take_along_axis(hits, first, axis=1)[:, 0]
             gain = worth[np.take_along_axis(kept.indices, first, axis=1)[right, 0]].sum()
             value = right.mean() + gain / possible.sum()
             if value > most:
-                best, most = tried, value
+                best, most = replace(self, step=step, strength=strength), value
         return best
 
     def state(self) -> State:
@@ -92,11 +102,12 @@ class RankNet:
     """Learn which candidates to raise: F = W2 sigmoid(W1 y) + y over the learner's best labels.
 
     The loss puts the rarer of two right labels first, the more so the more their counts differ, and keeps right
-    labels a margin above the wrong candidates that stand highest. W2 starts at 0, so training starts at the learner's
-    own ranking. Each row of W2 is its own weights plus the label's log inverse propensity times one row that all
-    labels share: a label with two examples learns from the others how far to rise. At last the valid split says how
-    much of the network to take and how much inverse propensity to add, by P@1 + PSP@1: a learner whose scores are
-    good chances needs less of the first and more of the second. `shared=false` leaves out both, as in the paper.
+    labels a margin above the wrong candidates that stand highest: few of them, since a ranking is judged by its first
+    places. W2 starts at 0, so training starts at the learner's own ranking. Each row of W2 is its own weights plus the
+    label's log inverse propensity times one row that all labels share: a label with two examples learns from the
+    others how far to rise. At last the valid split says how much of the network to take and how much inverse
+    propensity to add, by P@1 + PSP@1: a network of as many weights moves candidates further than new rows bear out,
+    and a learner whose scores are good chances needs less of it. `shared=false` leaves out both, as in the paper.
 
     It learns from training rows that the learner did not see: the training set is cut into folds and each is predicted
     by a model of the others. A label with one training row can never be right there, so it is not used as a wrong
@@ -115,9 +126,9 @@ class RankNet:
 
     bottleneck: int = 64  # V
     blocks: int = 1
-    margin_weight: float = 3.0  # lambda: the smaller, the more the tail rises and precision falls
-    margin: float = 1.0  # c, in logarithms of the score
-    negatives: int = 10  # wrong candidates a row, those that stand highest
+    margin_weight: float = 10.0  # lambda: the smaller, the more the tail rises and precision falls
+    margin: float = 1.5  # c, in logarithms of the score
+    negatives: int = 3  # wrong candidates a row, those that stand highest
     shared: bool = True
     epochs: int = 5
     learning_rate: float = 0.02
@@ -170,8 +181,10 @@ class RankNet:
             for _ in descend(blocks, loss, candidates, self.learning_rate, orders):
                 advance(1)
         fitted = RankNetBlocks(blocks, floor, self.candidates)
+        if not self.shared:
+            return fitted
         valid, rows = held_out.valid()
-        return fitted.balanced(valid, rows) if self.shared and rows.targets.nnz else fitted
+        return fitted.balanced(valid, rows) if rows.targets.nnz else replace(fitted, step=UNASKED)
 
 
 def _floor(predictions: Predictions) -> float:
