@@ -241,6 +241,15 @@ def test_under_autocast_the_vectors_stay_near_and_the_gradients_full() -> None:
     assert {weight.grad.dtype for weight in encoder.parameters()} == {torch.float32}
 
 
+def test_a_transformer_is_one_graph() -> None:
+    encoder, tokenizer = some("tiny")
+    ids, mask = batch(tokenizer)
+    whole = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=True)  # raises where the graph breaks
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(whole(ids, mask), encoder(ids, mask))
+    torch.testing.assert_close(whole(ids[:2, :8], mask[:2, :8]), encoder(ids[:2, :8], mask[:2, :8]))
+
+
 def test_a_bag_by_hand() -> None:
     encoder, tokenizer = load_encoder("bag", 4, texts=["red ants", "red hill", "red"], residual=True)
     encoder.eval()

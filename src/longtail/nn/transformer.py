@@ -66,10 +66,11 @@ class Transformer(nn.Module):
         lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else stored
         with torch.autocast(kind, enabled=False):
             states = self._embed(ids).to(lower)
-            # Every query sees the same keys: (texts, 1, 1, places) is broadcast over heads and queries.
-            seen = None if mask is None else mask[:, None, None, :]
+            bias = None
+            if mask is not None:  # made once, broadcast over heads and queries: (texts, 1, 1, places)
+                bias = torch.zeros_like(mask, dtype=lower).masked_fill_(~mask, -torch.inf)[:, None, None, :]
             for layer in self.layers:
-                states = layer(states, seen)
+                states = layer(states, bias)
             return pool(states, mask, self.shape.pooling)
 
     def _embed(self, ids: Tensor) -> Tensor:
@@ -95,13 +96,13 @@ class Layer(nn.Module):
         self.narrow = nn.Linear(shape.inner, shape.width)
         self.narrow_norm = nn.LayerNorm(shape.width, shape.epsilon)
 
-    def forward(self, states: Tensor, seen: Tensor | None) -> Tensor:
+    def forward(self, states: Tensor, bias: Tensor | None) -> Tensor:
         shape = self.shape
         texts, places, width = states.shape
         split = _linear(states, self.attend).view(texts, places, 3, shape.heads, width // shape.heads)
         queries, keys, values = split.permute(2, 0, 3, 1, 4).unbind(0)  # each (texts, heads, places, width / heads)
         dropped = shape.attention_dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, dropout_p=dropped)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, dropout_p=dropped)
         mixed = _linear(mixed.transpose(1, 2).reshape(texts, places, width), self.attended)
         states = _normed(states + F.dropout(mixed, shape.dropout, self.training), self.attended_norm)
         inner = _activate(_linear(states, self.widen), shape.activation)
