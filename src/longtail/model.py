@@ -15,7 +15,7 @@ from longtail.data.labels import LabelSet
 from longtail.errors import DataError
 from longtail.predictions import Predictions
 from longtail.progress import stage
-from longtail.seams import HasRows, Reranker, Scorer
+from longtail.seams import HasRows, Reranker, Scorer, TakesLabels
 
 SPARE = 64  # exclusions of a row that its chunk makes room for
 CHUNK = 8192  # rows predicted at a time, so that memory does not grow with the number of rows
@@ -33,6 +33,29 @@ class Model:
 
     def with_reranker(self, reranker: Reranker) -> Model:
         return replace(self, rerankers=(*self.rerankers, reranker))
+
+    def with_labels(self, texts: Sequence[str], ids: Sequence[str] | None = None) -> Model:
+        """The same model with more labels, known by their texts alone; nothing is trained. Ids default to the texts."""
+        if isinstance(texts, str) or not all(text.strip() for text in texts):
+            raise DataError("with_labels takes a list of label texts, none of them empty: with_labels([text, ...])")
+        if not isinstance(self.scorer, TakesLabels):
+            raise DataError(
+                f"{self.recipe} cannot take new labels without training: it does not know labels by their texts alone; "
+                "use a recipe whose learner reads them, such as dpr or ngame"
+            )
+        if self.rerankers:
+            kinds = ", ".join(part.kind for part in self.rerankers)
+            raise DataError(f"the re-rankers of {self.recipe} ({kinds}) know only the labels they were fitted on")
+        new, old = tuple(texts if ids is None else ids), self.labels
+        labels = replace(
+            old,
+            ids=old.ids + new,
+            texts=old.texts + tuple(texts),
+            counts=np.concatenate([old.counts, np.zeros(len(new), dtype=np.int64)]),
+            features=None,
+        )
+        known = [old.word(row) for row in range(len(old))]
+        return replace(self, labels=labels, scorer=self.scorer.with_labels(texts, known))
 
     def predict(self, rows: Rows | Sequence[str], k: int = 5, excluded: Matrix | None = None) -> Predictions:
         """The k best labels of each text or row. Excluded (row, label) pairs leave before the top k is taken."""

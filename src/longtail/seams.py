@@ -6,6 +6,7 @@ need of the data. `longtail methods` prints the grid from these declarations and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -52,6 +53,14 @@ class HasRows(Protocol):
 
     def row_norms(self) -> Floats:
         """Length of each label's weight vector, the bias not counted: (labels,); NaN where a label has none."""
+
+
+@runtime_checkable
+class TakesLabels(Protocol):
+    """A scorer that knows a label by its text, so that new ones can join without training."""
+
+    def with_labels(self, texts: Sequence[str], known: Sequence[str]) -> Scorer:
+        """The same scorer with these labels behind those it has, whose texts are `known`."""
 
 
 class Learner(Protocol):
@@ -107,6 +116,15 @@ class Wraps(Protocol):
     def wrap(self, learner: Learner) -> Learner: ...
 
 
+@runtime_checkable
+class MovesLabels(Protocol):
+    """Puts a label tower beside the encoder: what stands for a label in training, besides its text."""
+
+    def label_tower(self, labels: LabelSet, vectors: Floats, seed: int) -> Any:
+        """A `longtail.nn.siamese.LabelTower`, given the unit vectors (labels, dimension) of the labels' texts before
+        training."""
+
+
 class Reranker(Protocol):
     """What a re-ranking tail method leaves behind."""
 
@@ -156,5 +174,5 @@ class Reranks(Protocol):
 
 def seams_of(part: type) -> tuple[str, ...]:
     """The seams a tail method acts on, read from the methods it has."""
-    entrance = {"augment": "augment", "wrap": "wrap", "rerank": "fit_reranker"}
+    entrance = {"augment": "augment", "wrap": "wrap", "label tower": "label_tower", "rerank": "fit_reranker"}
     return tuple(seam for seam, method in entrance.items() if hasattr(part, method))

@@ -24,9 +24,10 @@ from longtail.nn.encode import encode
 from longtail.nn.fit import Towers
 from longtail.nn.losses import softmax
 from longtail.nn.resident import ResidentTokens
-from longtail.nn.siamese import MovesLabels, Siamese
+from longtail.nn.siamese import Siamese
 from longtail.nn.towers import TowerScorer, unit
 from longtail.progress import listening
+from longtail.seams import MovesLabels, seams_of
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"encoder": "tiny", "batch": 32, "epochs": 3, "dimension": 16, "longest": 8}
@@ -126,7 +127,7 @@ def test_gradients_are_those_of_a_plain_loop(tiny: Corpus, chunk: int | None) ->
 
 @pytest.mark.parametrize("by_label", [False, True])
 def test_a_label_tower_stands_for_the_labels(tiny: Corpus, by_label: bool) -> None:
-    assert isinstance(Shifts(), MovesLabels)
+    assert isinstance(Shifts(), MovesLabels) and seams_of(Shifts) == ("label tower",)
     towers = Towers.begin(Dpr(**SMALL, rows="labels" if by_label else "documents"), tiny.train, tiny.valid, (Shifts(),))  # type: ignore[arg-type]
     tower = towers.tower
     assert isinstance(tower, Shift)

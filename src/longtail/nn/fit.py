@@ -25,13 +25,13 @@ from longtail.nn.loop import Course, train
 from longtail.nn.precision import best_device
 from longtail.nn.resident import ResidentTokens
 from longtail.nn.settings import TowerSettings
-from longtail.nn.siamese import LabelTower, Loss, MovesLabels, Siamese
+from longtail.nn.siamese import LabelTower, Loss, Siamese
 from longtail.nn.tokenizers import TextTokenizer
 from longtail.nn.tokens import Tokens, tokenise
 from longtail.nn.towers import Reader, TowerScorer, unit
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
-from longtail.seams import TailMethod
+from longtail.seams import MovesLabels, TailMethod
 from longtail.search.exact import top_k
 
 MEASURED_ROWS = 4000  # valid rows looked at while training: P@1 within a point

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from longtail.arrays import Floats, Longs
-from longtail.data.labels import LabelSet
 from longtail.nn.bank import Bank
 from longtail.nn.batches import Curriculum, PairBatch, Pairs, clustered_order, paired, random_order
 from longtail.nn.cached import cached_backward
@@ -36,14 +35,6 @@ class LabelTower(Protocol):
 
     def begin_epoch(self, epoch: int, encode: Callable[[], Floats]) -> None:
         """May change before an epoch; `encode` gives the unit vectors of all labels' texts as they are now."""
-
-
-@runtime_checkable
-class MovesLabels(Protocol):
-    """A tail method that puts a label tower beside the encoder."""
-
-    def label_tower(self, labels: LabelSet, vectors: Floats, seed: int) -> Any:
-        """A `LabelTower`, given the unit vectors (labels, dimension) of the labels' texts before training."""
 
 
 @dataclass(eq=False)
