@@ -18,15 +18,15 @@ import time
 def measure(data: str, recipe: str) -> dict[str, float]:
     """Train and predict once in this process."""
     import longtail
-    from longtail.comparison import _compile_kernels
     from longtail.memory import measure_peak, release, resident_bytes
     from longtail.plan import Facts
     from longtail.store import size_on_disk
+    from longtail.warmup import warm_up
 
     corpus = longtail.load(data, test_share=0.1)
     made = longtail.Recipe.parse(recipe)
     planned = made.plan(Facts.of(corpus.train))
-    _compile_kernels()
+    warm_up([made], corpus.train)
     release()
     before = resident_bytes()
     with measure_peak(0.002) as peak:

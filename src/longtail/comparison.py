@@ -7,9 +7,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from scipy import sparse
-
 from longtail.data.corpus import Corpus
 from longtail.errors import DataError
 from longtail.memory import measure_peak, release
@@ -18,6 +15,7 @@ from longtail.progress import stage
 from longtail.recipe import Recipe
 from longtail.report.result import Result
 from longtail.store import size_on_disk
+from longtail.warmup import warm_up
 
 
 def compare(corpus: Corpus, recipes: Sequence[Recipe | str], ks: Sequence[int] = (1, 3, 5)) -> list[Result]:
@@ -29,7 +27,7 @@ def compare(corpus: Corpus, recipes: Sequence[Recipe | str], ks: Sequence[int] =
         raise DataError(f"{corpus.name} has no test rows to compare on; add a test split, or hold one out of train")
     for recipe in parsed:
         recipe.check(corpus.train)  # all of them before the first is trained
-    _compile_kernels()
+    warm_up(parsed, corpus.train)  # once a machine; it must not be charged to the first recipe
     return [run(recipe, corpus, ks) for recipe in parsed]
 
 
@@ -55,14 +53,3 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5)) -> Result
         model_bytes=model_bytes,
         row_norms=model.row_norms(),
     )
-
-
-def _compile_kernels() -> None:
-    """Compiling happens once a machine; it must not be charged to the first recipe."""
-    from longtail.linear.text import Vocabulary
-    from longtail.linear.top import sparse_top
-
-    with stage("compiling kernels"):
-        Vocabulary.learn(["a word"])[0].count(["a word"])
-        one = sparse.csr_array(np.ones((1, 1), dtype=np.float32))
-        sparse_top(one, one, 1)

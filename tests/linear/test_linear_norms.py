@@ -6,15 +6,33 @@ from scipy import sparse
 from longtail.data import Corpus
 from longtail.learners.dismec import Dismec
 from longtail.learners.parabel import Parabel
-from longtail.linear.beam import Forest, make_forest
+from longtail.linear.beam import Forest, ForestMaker
 from longtail.linear.norms import column_norms, leaf_norms
-from longtail.linear.tree import Chunk, chunk_of
+from longtail.linear.tree import Chunk
 
 
 def chunk(level: int, parent: int, first: int, weights: list[list[float]]) -> Chunk:
     """`weights` by feature: a list over the children for each."""
-    dense = np.array(weights, dtype=np.float32)
-    return chunk_of(level, parent, first, np.full(dense.shape[1], 9.0), sparse.csr_array(dense))
+    held = sparse.csr_array(np.array(weights, dtype=np.float32))
+    return Chunk(
+        level=level,
+        parent=parent,
+        first=first,
+        bias=np.full(held.shape[1], 9.0, dtype=np.float32),
+        features=np.arange(held.shape[0], dtype=np.int32),
+        starts=held.indptr.astype(np.int64),
+        children=held.indices.astype(np.uint16),
+        weights=held.data,
+    )
+
+
+def forest_of(*trees: tuple[list[Chunk], list[np.ndarray], np.ndarray]) -> Forest:
+    maker = ForestMaker()
+    for chunks, levels, order in trees:
+        maker.tree(order, levels)
+        for one in chunks:
+            maker.keep(one)
+    return maker.made()
 
 
 def test_hand_worked_trees() -> None:
@@ -26,8 +44,8 @@ def test_hand_worked_trees() -> None:
     first = ([root, pair, alone], [np.array([0, 3]), np.array([0, 2, 3])], np.array([2, 0, 1], dtype=np.int32))
     second = ([flat], [np.array([0, 3])], np.array([0, 1, 2], dtype=np.int32))
     # label 0: 2 and 0; label 1: only in the second tree, 10; label 2: 5 and 3
-    assert leaf_norms(make_forest([first, second])).tolist() == [1.0, 10.0, 4.0]
-    lone = leaf_norms(make_forest([first]))
+    assert leaf_norms(forest_of(first, second)).tolist() == [1.0, 10.0, 4.0]
+    lone = leaf_norms(forest_of(first))
     assert lone[[0, 2]].tolist() == [2.0, 5.0] and np.isnan(lone[1])
 
 
@@ -37,7 +55,7 @@ def slow_norms(forest: Forest) -> list[float]:
     for node in range(len(forest.node_leaf)):
         for number in range(forest.node_chunks[node], forest.node_chunks[node + 1]):
             first = forest.chunk_children[number]
-            for place in range(forest.chunk_features[number], forest.chunk_features[number + 1]):
+            for place in range(*forest.chunk_features[number]):
                 for spot in range(forest.starts[place], forest.starts[place + 1]):
                     if forest.node_leaf[node]:
                         key = (int(forest.child[first + forest.which[spot]]), node)
