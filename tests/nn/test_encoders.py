@@ -19,9 +19,10 @@ from safetensors.torch import load_file, save_file
 from longtail.errors import DataError, MissingExtra, ModelError
 from longtail.nn import extra
 from longtail.nn.encoders import SCRATCH, Encoder, build_encoder, load_encoder
+from longtail.nn.layouts import Packed, Padded
 from longtail.nn.tokenizers import learn_words
 from longtail.nn.tokens import tokenise
-from longtail.nn.transformer import Shape, Transformer, pool
+from longtail.nn.transformer import Shape, Transformer
 from longtail.nn.words import inverse_frequency
 
 TEXTS = ["red ants build a hill", "a hill", "big red ants, red hills and a very long way to walk", "", "ants"]
@@ -248,6 +249,9 @@ def test_a_transformer_is_one_graph() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(whole(ids, mask), encoder(ids, mask))
     torch.testing.assert_close(whole(ids[:2, :8], mask[:2, :8]), encoder(ids[:2, :8], mask[:2, :8]))
+    run, layout = tokenise(TEXTS, tokenizer, 16).packed(np.array([1, 0, 2]), 16)
+    whole = torch.compile(encoder.packed, backend="eager", fullgraph=True, dynamic=True)
+    torch.testing.assert_close(whole(run, layout), encoder.packed(run, layout))
 
 
 def test_a_bag_by_hand() -> None:
@@ -271,11 +275,25 @@ def test_inverse_frequency_counts_texts_not_tokens() -> None:
 
 def test_pooling_by_hand() -> None:
     states = torch.tensor([[[1.0, -4.0], [3.0, -2.0], [9.0, 9.0]]])
-    mask = torch.tensor([[True, True, False]])
-    assert pool(states, mask, "mean").tolist() == [[2.0, -3.0]]
-    assert pool(states, mask, "max").tolist() == [[3.0, -2.0]]
-    assert pool(states, mask, "cls").tolist() == [[1.0, -4.0]]
-    assert pool(states.bfloat16(), None, "max").tolist() == [[9.0, 9.0]]
+    masked = Padded.of(torch.tensor([[True, True, False]]), torch.float32)
+    run, layout = torch.tensor([[5.0, 6.0], [1.0, -4.0], [3.0, -2.0]]), Packed.of(torch.tensor([1, 2]), 3, 2)
+    for how, expected in {"mean": [2.0, -3.0], "max": [3.0, -2.0], "cls": [1.0, -4.0]}.items():
+        assert masked.pool(states, how).tolist() == [expected]
+        assert layout.pool(run, how).tolist() == [[5.0, 6.0], expected]
+    assert Padded.of(None, torch.bfloat16).pool(states.bfloat16(), "max").tolist() == [[9.0, 9.0]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_packed_texts_give_the_vectors_and_gradients_of_padded_ones(kind: str) -> None:
+    encoder, tokenizer = some(kind, dimension=24, **KINDS[kind])
+    tokens, rows, found = tokenise(TEXTS, tokenizer, 16), np.array([2, 0, 3, 2, 1, 4]), []
+    for way in ("padded", "packed"):
+        encoder.zero_grad()
+        vectors = encoder(*tokens.batch(rows, 16)) if way == "padded" else encoder.packed(*tokens.packed(rows, 16))
+        vectors.square().sum().backward()
+        found.append({name: weight.grad.clone() for name, weight in encoder.named_parameters()} | {"": vectors})
+    for name, expected in found[0].items():
+        torch.testing.assert_close(found[1][name], expected, atol=1e-5, rtol=1e-4, msg=name)
 
 
 def test_a_projection_begins_as_a_rotation() -> None:

@@ -115,6 +115,20 @@ def test_batches_are_padded_to_their_own_longest() -> None:
     assert tokens.batch(np.array([], dtype=np.int64), 4)[0].shape == (0, 8)
 
 
+@pytest.mark.parametrize("longest", [16, 4, 3])
+def test_packed_rows_are_the_batch_without_its_padding(longest: int) -> None:
+    tokens, rows = tokenise(["red ants", "", "big red ants hill"], wordpiece(), 16), np.array([2, 1, 0, 2])
+    padded, mask = tokens.batch(rows, longest)
+    ids, layout = tokens.packed(rows, longest)
+    assert ids.tolist() == padded[mask].tolist()
+    assert layout.longest == mask.shape[1] and layout.lengths.tolist() == mask.sum(1).tolist()
+    assert layout.text_of.tolist() == np.nonzero(mask.numpy())[0].tolist()
+    assert layout.places.tolist() == np.nonzero(mask.numpy())[1].tolist()
+    assert layout.pad(ids).tolist() == (padded * mask).tolist()
+    assert layout.mask.tolist() == mask.tolist()
+    assert len(tokens.packed(rows[:0], longest)[0]) == 0
+
+
 def test_a_large_vocabulary_takes_32_bits() -> None:
     tokens = tokenise(["w69999 w0"], learn_words([f"w{number}" for number in range(70_000)]), 4)
     assert tokens.ids.dtype == np.uint32 and int(tokens.ids.max()) >= 2**16

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from longtail.errors import DataError, MissingExtra, ModelError, did_you_mean
 from longtail.nn import pretrained
 from longtail.nn.extra import minilm_folder
+from longtail.nn.layouts import Packed
 from longtail.nn.tokenizers import TextTokenizer, learn_words
 from longtail.nn.tokens import tokenise
 from longtail.nn.transformer import Shape, Transformer
@@ -49,8 +50,19 @@ class Encoder(nn.Module):
             nn.init.orthogonal_(self.projection.weight)  # distances survive as well as they can
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        pooled: Tensor = self.body(ids, mask)
-        return pooled if self.projection is None else self.projection(pooled.to(self.projection.weight.dtype)).float()
+        return self._projected(self.body(ids, mask))
+
+    def packed(self, ids: Tensor, layout: Packed) -> Tensor:
+        """The same of texts that follow one another: (tokens,) ids. A transformer spends nothing on padding here."""
+        if isinstance(self.body, Transformer):
+            return self._projected(self.body.packed(ids, layout))
+        return self.forward(layout.pad(ids), layout.mask)
+
+    def _projected(self, pooled: Tensor) -> Tensor:
+        if self.projection is None:
+            return pooled
+        projected: Tensor = self.projection(pooled.to(self.projection.weight.dtype))
+        return projected.float()
 
 
 def build_encoder(settings: dict[str, Any], seed: int = 0) -> Encoder:

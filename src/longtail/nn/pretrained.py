@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from longtail.errors import DataError, ModelError
 from longtail.nn.extra import require
-from longtail.nn.transformer import ACTIVATIONS, Shape, pool
+from longtail.nn.layouts import Padded
+from longtail.nn.transformer import ACTIVATIONS, Shape
 from longtail.progress import stage
 
 # What is fetched of a repository on the hub: no weights of other frameworks.
@@ -94,7 +95,7 @@ class Foreign(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         states = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
-        return pool(states, mask, self.pooling)
+        return Padded(mask, None).pool(states, self.pooling)
 
 
 def _foreign(

@@ -17,6 +17,7 @@ import torch
 from longtail.arrays import AnyArray, Longs
 from longtail.atomic import new_folder
 from longtail.errors import DataError
+from longtail.nn.layouts import Packed
 from longtail.nn.tokenizers import TextTokenizer
 from longtail.progress import stage
 
@@ -65,6 +66,21 @@ class Tokens:
         if self.closed and len(cut):
             ids[cut, longest - 1] = self.ids[begins[cut] + lengths[cut] - 1]
         return torch.from_numpy(ids), torch.from_numpy(mask)
+
+    def packed(self, rows: Longs, longest: int) -> tuple[torch.Tensor, Packed]:
+        """Token ids (tokens,) int64 of these rows one after another, cut at `longest`, and how they lie."""
+        rows = np.asarray(rows, dtype=np.int64)
+        begins = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - begins
+        kept = np.minimum(lengths, longest)
+        ends = np.cumsum(kept)
+        where = np.arange(int(kept.sum())) + np.repeat(begins - ends + kept, kept)
+        ids = np.asarray(self.ids[where], dtype=np.int64)
+        cut = np.flatnonzero(lengths > longest)
+        if self.closed and len(cut):
+            ids[ends[cut] - 1] = self.ids[begins[cut] + lengths[cut] - 1]
+        bound = -(-int(kept.max(initial=1)) // 8) * 8  # few bounds, so that compiled code is made for few
+        return torch.from_numpy(ids), Packed.of(torch.from_numpy(kept), len(ids), bound)
 
 
 def tokenise(

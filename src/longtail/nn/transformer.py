@@ -14,9 +14,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from longtail.errors import DataError
+from longtail.nn.layouts import POOLINGS, Packed, Padded
 
 ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "relu": "relu"}
-POOLINGS = ("mean", "cls", "max")
 
 
 @dataclass(frozen=True)
@@ -61,26 +61,29 @@ class Transformer(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """(texts, places) ids, and which of them count (None: all), to (texts, width) float32."""
-        kind = ids.device.type
-        stored = next(self.layers.parameters()).dtype
-        lower = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else stored
-        with torch.autocast(kind, enabled=False):
-            states = self._embed(ids).to(lower)
-            bias = None
-            if mask is not None:  # made once, broadcast over heads and queries: (texts, 1, 1, places)
-                bias = torch.zeros_like(mask, dtype=lower).masked_fill_(~mask, -torch.inf)[:, None, None, :]
-            for layer in self.layers:
-                states = layer(states, bias)
-            return pool(states, mask, self.shape.pooling)
-
-    def _embed(self, ids: Tensor) -> Tensor:
         places = ids.shape[1]
-        if places > -(-self.shape.places // 8) * 8:
-            raise DataError(f"the encoder reads at most {self.shape.places} tokens, got {places}; cut texts earlier")
         # Padding to a multiple may reach beyond the table; what it reads there is masked.
         positions = torch.arange(places, device=ids.device).clamp_(max=self.shape.places - 1)
-        states = F.embedding(ids, self.words.weight) + F.embedding(positions, self.positions.weight)
-        return F.dropout(_normed(states, self.norm), self.shape.dropout, self.training)
+        return self._encode(ids, positions, Padded.of(mask, self._precision(ids.device.type)), places)
+
+    def packed(self, ids: Tensor, layout: Packed) -> Tensor:
+        """(tokens,) ids of texts that follow one another to (texts, width) float32."""
+        return self._encode(ids, layout.places, layout, layout.longest)
+
+    def _encode(self, ids: Tensor, positions: Tensor, layout: Padded | Packed, longest: int) -> Tensor:
+        if longest > -(-self.shape.places // 8) * 8:
+            raise DataError(f"the encoder reads at most {self.shape.places} tokens, got {longest}; cut texts earlier")
+        lower = self._precision(ids.device.type)
+        with torch.autocast(ids.device.type, enabled=False):
+            states = F.embedding(ids, self.words.weight) + F.embedding(positions, self.positions.weight)
+            states = F.dropout(_normed(states, self.norm), self.shape.dropout, self.training).to(lower)
+            for layer in self.layers:
+                states = layer(states, layout)
+            return layout.pool(states, self.shape.pooling)
+
+    def _precision(self, device: str) -> torch.dtype:
+        stored = next(self.layers.parameters()).dtype
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else stored
 
 
 class Layer(nn.Module):
@@ -96,30 +99,15 @@ class Layer(nn.Module):
         self.narrow = nn.Linear(shape.inner, shape.width)
         self.narrow_norm = nn.LayerNorm(shape.width, shape.epsilon)
 
-    def forward(self, states: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(self, states: Tensor, layout: Padded | Packed) -> Tensor:
         shape = self.shape
-        texts, places, width = states.shape
-        split = _linear(states, self.attend).view(texts, places, 3, shape.heads, width // shape.heads)
-        queries, keys, values = split.permute(2, 0, 3, 1, 4).unbind(0)  # each (texts, heads, places, width / heads)
-        dropped = shape.attention_dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, dropout_p=dropped)
-        mixed = _linear(mixed.transpose(1, 2).reshape(texts, places, width), self.attended)
-        states = _normed(states + F.dropout(mixed, shape.dropout, self.training), self.attended_norm)
+        split = _linear(states, self.attend).unflatten(-1, (3, shape.heads, shape.width // shape.heads))
+        mixed = layout.attend(split, shape.attention_dropout if self.training else 0.0).flatten(-2)
+        mixed = F.dropout(_linear(mixed, self.attended), shape.dropout, self.training)
+        states = _normed(states + mixed, self.attended_norm)
         inner = _activate(_linear(states, self.widen), shape.activation)
         outer = F.dropout(_linear(inner, self.narrow), shape.dropout, self.training)
         return _normed(states + outer, self.narrow_norm)
-
-
-def pool(states: Tensor, mask: Tensor | None, how: str) -> Tensor:
-    """One vector a text of the vectors of its tokens, in float32: (texts, places, width) to (texts, width)."""
-    if how == "cls":
-        return states[:, 0].float()
-    if how == "max":
-        return (states if mask is None else states.masked_fill(~mask[..., None], -torch.inf)).amax(1).float()
-    if mask is None:
-        return states.float().mean(1)
-    weights = mask.to(torch.float32)
-    return (states.float() * weights[..., None]).sum(1) / weights.sum(1, keepdim=True).clamp_min(1)
 
 
 def _linear(states: Tensor, layer: nn.Linear) -> Tensor:

@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from longtail.arrays import Floats
 from longtail.errors import DataError
+from longtail.nn.layouts import Padded
 from longtail.nn.tokens import Tokens
-from longtail.nn.transformer import pool
 
 
 class Bag(nn.Module):
@@ -55,11 +55,11 @@ class Recurrent(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         vectors = F.dropout(self.words(ids), self.dropout, self.training)
         if mask is None:
-            return pool(self.network(vectors)[0], None, "mean")
+            return Padded(None, None).pool(self.network(vectors)[0], "mean")
         # Packed, so that reading backwards begins at a text's last token and not in the padding.
         packed = pack_padded_sequence(vectors, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
         states = pad_packed_sequence(self.network(packed)[0], batch_first=True, total_length=ids.shape[1])[0]
-        return pool(states, mask, "mean")
+        return Padded(mask, None).pool(states, "mean")
 
 
 def inverse_frequency(tokens: Tokens, vocabulary: int) -> Floats:
