@@ -14,7 +14,7 @@ from longtail.arrays import Floats, Ints
 from longtail.errors import DataError, MissingExtra
 from longtail.progress import listening
 from longtail.search import device, exact
-from longtail.search.exact import Exact, top_k
+from longtail.search.exact import Exact, products, top_k
 
 
 def slow(queries: Floats, vectors: Floats, k: int) -> tuple[Ints, Floats]:
@@ -103,6 +103,15 @@ def test_columns_of_a_larger_matrix() -> None:
     for precision in ("fp32", "bf16"):
         rows, _ = top_k(queries[:, :3], vectors[:, :3], 5, precision)
         np.testing.assert_array_equal(rows, slow(queries[:, :3], vectors[:, :3], 5)[0])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_products_with_a_few_rows_each(kind: type) -> None:
+    queries, vectors = draw(8, 40, 30, 5, 4)
+    rows = np.random.default_rng(0).integers(-1, 30, (40, 6)).astype(np.int32)
+    expected = np.where(rows < 0, 0, np.einsum("qkd,qd->qk", vectors[rows], queries))
+    np.testing.assert_array_equal(products(queries, vectors.astype(kind), rows), expected)
+    assert (rows == -1).any()
 
 
 def test_prepared_vectors_answer_again() -> None:

@@ -111,14 +111,21 @@ class Exact:
     def _rescored(self, queries: Floats, rows: Ints, k: int) -> tuple[Ints, Floats]:
         """The shortlist's scores in float32, and its best k in order."""
         rows.sort(axis=1)  # neighbours in memory, and equal scores in order
-        scores = np.empty(rows.shape, dtype=np.float32)
-        if self.vectors.dtype == np.float32:
-            over_rows(partial(_products, queries, self.vectors, rows, scores), len(rows), least=16)
-        else:
-            for row in range(len(rows)):
-                scores[row] = self.vectors[rows[row]].astype(np.float32) @ queries[row]
+        scores = products(queries, self.vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
+def products(queries: AnyArray, vectors: AnyArray, rows: Ints) -> Floats:
+    """The inner product of each query with its own few vectors: (queries, places), 0 where the row is -1."""
+    asked = np.ascontiguousarray(queries, dtype=np.float32)
+    scores = np.zeros(rows.shape, dtype=np.float32)
+    if vectors.dtype == np.float32:
+        over_rows(partial(_products, asked, np.asarray(vectors), rows, scores), len(rows), least=16)
+    else:
+        for row, some in enumerate(rows):
+            scores[row] = np.where(some < 0, 0, vectors[some].astype(np.float32) @ asked[row])
+    return scores
 
 
 def _half(vectors: AnyArray) -> Any:
@@ -200,6 +207,8 @@ def _products(queries, vectors, rows, scores, low, high):  # type: ignore[no-unt
     for row in range(low, high):
         query = queries[row]
         for place in range(rows.shape[1]):
+            if rows[row, place] < 0:
+                continue
             vector = vectors[rows[row, place]]
             total = np.float32(0)
             for column in range(len(query)):
