@@ -51,13 +51,27 @@ def test_nothing_is_left_to_compile() -> None:
     assert done.stdout.strip() == "{}"
 
 
-def test_rows_have_the_form_of_the_data(tiny: Corpus, numbers: Corpus) -> None:
-    texts, features = few_rows(tiny.train), few_rows(numbers.train)
+def test_rows_have_the_form_that_is_asked_for() -> None:
+    texts, features, both = few_rows(True), few_rows(False, True), few_rows(True, True)
     assert texts.texts is not None and texts.features is None
     assert features.texts is None and features.features is not None
-    both = few_rows(replace(tiny.train, features=numbers.train.features))
     assert both.texts is not None and both.features is not None
     assert (texts.labels.counts > 0).all() and len(texts.labels) == LABELS
+
+
+def test_ahead_of_the_first_run() -> None:
+    def run(*recipes: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "longtail.warmup", *recipes], capture_output=True, text=True)
+
+    done = run("centroid + rerank")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    wrong = run("centroyd")
+    assert wrong.returncode == 1 and "did you mean 'centroid'" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_features_alone_and_both(tiny: Corpus, numbers: Corpus) -> None:
+    warm_up([Recipe.parse("centroid")], numbers.train)
+    warm_up([Recipe.parse("centroid(vectors=0.5)")], replace(tiny.train, features=numbers.train.features))
 
 
 @pytest.mark.parametrize("recipe", ["centroid(vectors=0.5)", "knn(neighbours=999)", "knn + ranknet(folds=999999)"])

@@ -1,11 +1,14 @@
 """Compiling kernels before anybody waits for them or is charged for them.
 
+    python -m longtail.warmup "parabel + ranknet" "fastxml"
+
 Numba compiles a kernel when it first runs and keeps it on disk, once a machine. Running a recipe on a handful of rows
-is the surest way to meet every kernel it needs.
+is the surest way to meet every kernel it needs; an installation or the build of a container can do so ahead.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -30,7 +33,7 @@ def warm_up(recipes: Sequence[Recipe], like: Dataset) -> None:
     """
     with stage("compiling kernels"):
         _compile_measures()
-        rows = few_rows(like)
+        rows = few_rows(like.texts is not None, like.features is not None)
         covered: set[str] = set()
         for recipe in sorted(recipes, key=lambda one: -len(one.parts)):
             parts = set(map(str, recipe.parts))
@@ -56,8 +59,8 @@ def _compile_measures() -> None:
     sparse_top(one, one, 1)
 
 
-def few_rows(like: Dataset) -> Dataset:
-    """Rows of two labels each that name them, in the form of the given data."""
+def few_rows(texts: bool, features: bool = False) -> Dataset:
+    """Rows of two labels each that name them."""
     labels = LabelSet(ids=tuple(map(str, range(LABELS))), texts=tuple(f"word{label}" for label in range(LABELS)))
     columns = np.sort((np.arange(2 * ROWS, dtype=np.int32) * 7 % LABELS).reshape(ROWS, 2), axis=1)
     starts = np.arange(0, 2 * ROWS + 1, 2)
@@ -66,6 +69,19 @@ def few_rows(like: Dataset) -> Dataset:
         labels=labels.counted(targets),
         targets=targets,
         ids=tuple(map(str, range(ROWS))),
-        texts=None if like.texts is None else tuple(f"word{first} and word{second}" for first, second in columns),
-        features=None if like.features is None else targets.copy(),
+        texts=tuple(f"word{first} and word{second}" for first, second in columns) if texts else None,
+        features=targets.copy() if features else None,
     )
+
+
+def main(recipes: Sequence[str]) -> None:
+    """Warm up for data with texts."""
+    texts = few_rows(texts=True)
+    try:
+        warm_up([Recipe.parse(recipe) for recipe in recipes], texts)
+    except LongtailError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
