@@ -27,7 +27,7 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "ance": 'ance(encoder="bag", dimension=64, batch=64, epochs=5, shortlist=4)',
     "dpr": 'dpr(encoder="bag", dimension=64, batch=64, epochs=5)',
     "ngame": 'ngame(encoder="bag", dimension=64, batch=64, epochs=5, classifier_epochs=5)',
-    "siamesexml": "siamesexml(dimension=64, batch=5, epochs=50, classifier_epochs=5)",
+    "siamesexml": "siamesexml(dimension=64, batch=5, epochs=20, classifier_epochs=5)",
 }
 RECIPES = [SETTINGS.get(name, name) for name in LEARNERS]
 RECIPES += [

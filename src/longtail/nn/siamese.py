@@ -153,10 +153,11 @@ class Siamese:
     def _loss(self, rows: Tensor, items: Tensor, batch: PairBatch) -> Tensor:
         """Each row's own positive has a column of its own, so that an item drawn twice counts twice; what was mined
         beside them stands behind."""
-        scores, positive = rows @ items.T, batch.positive()
         columns = batch.chosen if batch.mined is None else torch.cat([batch.chosen, batch.mined])
+        scores = rows @ items.index_select(0, columns).T
+        positive = batch.positive().index_select(1, columns)
         own = torch.arange(len(batch), device=self.device)
-        return self.loss(scores[:, columns], positive[:, columns], own, batch.weights)
+        return self.loss(scores, positive, own, batch.weights)
 
     def _encoding(self, ids: Tensor, mask: Tensor) -> Callable[[], Tensor]:
         def work() -> Tensor:
@@ -186,4 +187,4 @@ class Siamese:
 def _joined(encoded: list[Tensor], places: Tensor | None) -> Tensor:
     """Pieces as one, each row back in its place, of length 1, in float32."""
     whole = encoded[0] if len(encoded) == 1 else torch.cat(encoded)
-    return normalize((whole if places is None else whole[places]).float(), dim=1)
+    return normalize((whole if places is None else whole.index_select(0, places)).float(), dim=1)

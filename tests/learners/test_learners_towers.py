@@ -1,0 +1,271 @@
+"""The dual encoders: what they read, how new labels join, what they refuse, and that a killed one goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from longtail.arrays import Floats
+from longtail.data import Corpus
+from longtail.errors import DataError, ModelError, RecipeError
+from longtail.learners.ance import Ance
+from longtail.learners.dpr import Dpr
+from longtail.learners.ngame import Ngame
+from longtail.learners.siamesexml import SiameseXml
+from longtail.metrics.evaluate import evaluate
+from longtail.model import Model
+from longtail.nn.checkpoint import keeping
+from longtail.nn.history import History
+from longtail.nn.towers import TowerScorer, unit
+from longtail.progress import listening
+from longtail.recipe import Recipe
+from longtail.store import load
+
+SMALL: dict[str, Any] = {"encoder": "bag", "dimension": 64, "batch": 64, "epochs": 5}
+NGAME = Ngame(**SMALL, classifier_epochs=3)
+
+
+def model(learner: Any, corpus: Corpus, parts: tuple[Any, ...] = ()) -> Model:
+    return Model(learner.name, corpus.labels, learner.fit(corpus.train, corpus.valid, parts))
+
+
+def precision(fitted: Model, corpus: Corpus, name: str = "P@1") -> float:
+    return evaluate(fitted.predict(corpus.test.rows, 5), corpus.test)[name]
+
+
+def without(corpus: Corpus, label: int) -> Corpus:
+    """The corpus as it was before somebody thought of the last label: its rows are there, but nobody marked them."""
+    all_of_them = corpus.labels
+    labels = replace(
+        all_of_them, ids=all_of_them.ids[:label], texts=all_of_them.texts[:label], counts=all_of_them.counts[:label]
+    )
+
+    def cut(data: Any) -> Any:
+        return replace(data, labels=labels, targets=data.targets[:, :label])
+
+    return Corpus(name="less", train=cut(corpus.train), valid=cut(corpus.valid), test=cut(corpus.test))
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        Dpr(**SMALL, rows="labels"),
+        Dpr(**{**SMALL, "encoder": "tiny"}, precision="bf16"),
+        Dpr(**SMALL, chunk=10, accumulate=2),
+        Dpr(**SMALL, decay="cosine", both=False, frequency=0.5),
+        Ance(**SMALL, negatives=2, shortlist=5),
+        Ance(**SMALL, shortlist=50),  # more than there are wrong labels
+        Ngame(**SMALL, loss="triplet", classifier_epochs=2),
+        Ngame(**SMALL, classifiers=False, start=0.0, smallest=2, largest=8, refresh=1),
+        Ngame(**{**SMALL, "batch": 5}, rows="labels", classifier_epochs=2),
+        SiameseXml(dimension=64, batch=5, epochs=20, classifiers=False),
+    ],
+    ids=lambda learner: f"{learner.name}-{learner.rows}",
+)
+def test_every_way_to_train_finds_what_the_text_names(learner: Any, tiny: Corpus) -> None:
+    assert precision(model(learner, tiny), tiny) > 90
+
+
+def test_training_without_valid_rows_works(tiny: Corpus) -> None:
+    nothing = tiny.train.take([])
+    for learner in (Dpr(**SMALL), NGAME):
+        fitted = Model("", tiny.labels, learner.fit(tiny.train, nothing, ()))
+        assert precision(fitted, tiny) > 90
+        scores = fitted.predict(["apple"], k=2).scores[0]
+        assert 1 > scores[0] > 3 * scores[1] > 0
+
+
+def test_scores_are_chances(tiny: Corpus) -> None:
+    for learner in (Dpr(**SMALL), NGAME):
+        found = model(learner, tiny).predict(tiny.test.rows, k=5)
+        assert evaluate(found, tiny.test)["ECE@5"] < 5
+
+
+def test_more_of_the_frequency_means_more_common_labels(tiny: Corpus) -> None:
+    text = ["words nobody has seen"]
+    common = [model(Ngame(**SMALL, classifier_epochs=3, frequency=part), tiny).scorer.bias for part in (0.0, 0.5, 1.0)]
+    assert common[0] is None
+    assert np.allclose(2 * common[1], common[2])
+    assert (np.diff(common[2][np.argsort(tiny.labels.counts)]) >= 0).all()
+    assert model(Ngame(**SMALL, frequency=1.0), tiny).predict(text, 10).indices.shape == (1, 10)
+
+
+def test_labels_without_text_are_told_and_can_be_read_by_their_ids(tiny: Corpus) -> None:
+    texts = list(tiny.labels.texts)
+    texts[2], texts[7] = "", "  "
+    bare = replace(tiny.labels, texts=tuple(texts))
+    train, valid = tiny.train.over(bare), tiny.valid.over(bare)
+    with pytest.raises(
+        DataError, match=r"dpr reads .* 2 of 10 labels have none \('L2', 'L7'\).*dpr\(ids_as_text=true\)"
+    ):
+        Recipe.of(Dpr(**SMALL)).fit(train, valid)
+    many = replace(tiny.labels, texts=("x", *("",) * 9))
+    with pytest.raises(DataError, match=r"9 of 10 .*'L5', \.\.\.\)"):
+        Recipe.of(NGAME).fit(tiny.train.over(many), tiny.valid.over(many))
+    assert Dpr(ids_as_text=True).label_texts(bare)[2:8:5] == ("L2", "L7")
+    none = replace(tiny.labels, texts=("",) * 10)
+    read = Recipe.of(Dpr(**SMALL, ids_as_text=True)).fit(tiny.train.over(none), tiny.valid.over(none))
+    assert read.predict(["apple"], 1).indices[0, 0] == 0
+
+
+@pytest.mark.parametrize("learner", [Dpr(**SMALL), NGAME, Ngame(**SMALL, classifier_epochs=3, frequency=0.0)])
+def test_a_new_label_is_predicted_from_its_text(learner: Any, tiny: Corpus, tmp_path: Path) -> None:
+    less = without(tiny, 9)
+    fitted = model(learner, less)
+    assert "L9" not in fitted.labels.ids
+    more = fitted.with_labels(["a jungle"], ids=["L9"])
+    assert more.labels.ids == tiny.labels.ids and more.labels.counts[9] == 0
+    assert more.predict(["jungle of"], 1).answers(0)[0].id == "L9"
+    assert more.predict(["apple of"], 1).answers(0)[0].id == "L0"
+    assert len(fitted.labels) == 9  # the model itself does not change
+    old = more.predict(["apple castle"], 9)
+    assert old.answers(0)[0] == fitted.predict(["apple castle"], 9).answers(0)[0]
+    again = load(replace(more, recipe=str(Recipe.of(learner))).save(tmp_path / "model"))
+    assert again.predict(["jungle of"], 1).answers(0)[0].id == "L9"
+
+
+def test_new_labels_that_cannot_be_taken_are_told(tiny: Corpus) -> None:
+    fitted = model(Dpr(**SMALL), tiny)
+    with pytest.raises(DataError, match="none of them empty"):
+        fitted.with_labels(["a kettle", " "])
+    with pytest.raises(DataError, match=r"list of label texts"):
+        fitted.with_labels("a kettle")
+    with pytest.raises(DataError, match="'L0' stands twice"):
+        fitted.with_labels(["a kettle"], ids=["L0"])
+    with pytest.raises(DataError, match=r"1 texts|do not match"):
+        fitted.with_labels(["a kettle"], ids=["k", "l"])
+    other = Recipe.parse("centroid").fit(tiny.train, tiny.valid)
+    with pytest.raises(DataError, match="centroid cannot take new labels"):
+        other.with_labels(["a kettle"])
+    ranked = Recipe.of(Dpr(**SMALL)).fit(tiny.train, tiny.valid)
+    with pytest.raises(DataError, match=r"re-rankers of .* \(rerank.v1\) know only"):
+        ranked.with_reranker(Recipe.parse("bm25 + rerank").fit(tiny.train, tiny.valid).rerankers[0]).with_labels(["x"])
+
+
+class Aside(nn.Module):
+    """Moves every label the same way."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.way = nn.Parameter(torch.ones(dimension))
+
+    def vectors(self, label_rows: Tensor, encoded: Tensor) -> Tensor:
+        return normalize(encoded + self.way, dim=1)
+
+    def groups(self, rate: float) -> list[dict[str, Any]]:
+        return [{"params": [self.way], "lr": rate, "weight_decay": 0.0}]
+
+    def begin_epoch(self, epoch: int, encode: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Asides:
+    def label_tower(self, labels: Any, vectors: Floats, seed: int) -> Aside:
+        return Aside(vectors.shape[1])
+
+
+def test_a_new_label_moves_as_its_neighbours_were_moved(tiny: Corpus) -> None:
+    less = without(tiny, 9)
+    fitted = model(Dpr(**SMALL), less, (Asides(),))
+    scorer = fitted.with_labels(["a jungle"]).scorer
+    assert isinstance(scorer, TowerScorer)
+    plain = scorer.reader.vectors([*less.labels.texts, "a jungle"])
+    moves = scorer.labels - plain
+    wanted = unit(plain[9:] + moves[:9][np.argsort(-plain[9] @ plain[:9].T)[:8]].mean(axis=0))
+    assert np.allclose(scorer.labels[9], wanted[0], atol=1e-5)
+    assert float(moves[9] @ moves[:9].mean(axis=0)) > 0
+
+
+class Stop(Exception):
+    pass
+
+
+class Killer:
+    """Stops the stage of this name after so many steps."""
+
+    def __init__(self, name: str, steps: int) -> None:
+        self.name, self.left, self.here = name, steps, False
+
+    def start(self, name: str, total: int | None) -> int:
+        self.here = name.startswith(self.name)
+        return 0
+
+    def advance(self, handle: int, amount: int) -> None:
+        self.left -= self.here
+        if self.left == 0:
+            raise Stop
+
+    def finish(self, handle: int) -> None: ...
+
+
+@pytest.mark.parametrize("where", ["training encoder", "training classifiers"])
+def test_a_killed_ngame_goes_on_where_it_was(tiny: Corpus, tmp_path: Path, where: str) -> None:
+    learner = replace(NGAME, classifier_epochs=8, dropout=0.1)
+    whole = model(learner, tiny).scorer.state()
+    with pytest.raises(Stop), keeping(tmp_path, every_seconds=0), listening(Killer(where, 7)):
+        model(learner, tiny)
+    with keeping(tmp_path):
+        again = model(learner, tiny).scorer.state()
+    assert again.settings == whole.settings
+    assert all(np.array_equal(again.tensors[name], whole.tensors[name]) for name in whole.tensors)
+    lines = History.read(tmp_path / "00-encoder").lines
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4, 5]
+    assert {"P@1", "PSP@1", "loss", "rows_per_second"} <= lines[-1].keys()
+    with keeping(tmp_path), pytest.raises(ModelError, match=r"margin 0.3 there, 0.2 here"):
+        model(replace(learner, margin=0.2), tiny)
+    less = replace(tiny, train=tiny.train.take(np.arange(100)))
+    with keeping(tmp_path), pytest.raises(ModelError, match=r"belongs to another training: .*data"):
+        model(learner, less)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "told"),
+    [
+        ("dpr(batch=1)", "'batch' of dpr is at least 2"),
+        ("dpr(temperature=0.0)", "'temperature' of dpr is above 0"),
+        ("dpr(warmup=1.0)", r"'warmup' of dpr lies in \[0, 1\)"),
+        ("dpr(frequency=2)", r"'frequency' of dpr lies in \[0, 1\]"),
+        ("dpr(rows='words')", "takes 'documents' or 'labels'|takes \"documents\" or \"labels\""),
+        ("dpr(seed=-1)", "not below 0"),
+        ("ance(shortlist=0)", "at least 1 of negatives, shortlist and refresh"),
+        ("ngame(largest=2)", "smaller than the first"),
+        ("ngame(start=2)", r"start in \[0, 1\]"),
+        ("ngame(classifier_epochs=0)", "'classifier_epochs' of ngame is at least 1"),
+        ("siamesexml(ceiling=1.0)", "'ceiling' of siamesexml lies between 0 and 1"),
+        ("siamesexml(sharpness=0)", "'sharpness' of siamesexml is above 0"),
+        ("siamesexml(stand_in=1)", r"'stand_in' of siamesexml lies in \[0, 1\)"),
+        ("siamesexml(negatives=0)", "'negatives' of siamesexml is at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_data_is_read(recipe: str, told: str) -> None:
+    with pytest.raises(RecipeError, match=told):
+        Recipe.parse(recipe)
+
+
+def test_what_cannot_be_learned_from_is_told(tiny: Corpus) -> None:
+    with pytest.raises(DataError, match=r"no encoder 'bog'; did you mean 'bag'"):
+        Dpr(encoder="bog").fit(tiny.train, tiny.valid, ())
+    empty = replace(tiny.train, targets=sparse.csr_array(tiny.train.targets.shape, dtype=np.float32))
+    with pytest.raises(DataError, match="nothing to learn from"):
+        Dpr(**SMALL).fit(empty, tiny.valid, ())
+    fitted = model(Dpr(**SMALL), tiny)
+    with pytest.raises(DataError, match="reads texts"):
+        fitted.predict(replace(tiny.test.rows, texts=None, features=tiny.test.targets))
+
+
+def test_a_damaged_model_is_refused(tiny: Corpus) -> None:
+    state = model(NGAME, tiny).scorer.state()
+    with pytest.raises(ValueError, match="one finite vector a label"):
+        TowerScorer.restore(replace(state, tensors=state.tensors | {"labels": np.full((10, 64), np.nan, np.float32)}))
+    with pytest.raises(ValueError, match="one finite number a label"):
+        TowerScorer.restore(replace(state, tensors=state.tensors | {"bias": np.zeros(3, np.float32)}))
+    with pytest.raises(ValueError, match="odds grow"):
+        TowerScorer.restore(replace(state, settings=state.settings | {"odds": [-1.0, 0.0]}))
