@@ -109,10 +109,10 @@ def plain_loss(towers: Towers, batch: PairBatch, drawn: list[int]) -> Tensor:
     return total / len(batch)
 
 
-@pytest.mark.parametrize("chunk", [None, 5])
-def test_gradients_are_those_of_a_plain_loop(tiny: Corpus, chunk: int | None) -> None:
+@pytest.mark.parametrize("how", [{}, {"chunk": 5}, {"pack": True}, {"pack": True, "chunk": 5}])
+def test_gradients_are_those_of_a_plain_loop(tiny: Corpus, how: dict[str, Any]) -> None:
     towers = start(tiny)
-    work = task(towers, batch=12, chunk=chunk)
+    work = task(towers, batch=12, **how)
     batch = next(work.batches(0, 0))
     drawn = batch.pool[batch.chosen.numpy()].tolist()
     assert len(set(drawn)) < len(drawn)  # a label drawn twice counts twice

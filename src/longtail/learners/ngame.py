@@ -42,7 +42,7 @@ class Ngame(TowerSettings):
     classifiers: bool = True  # Module II
     classifier_epochs: int = 20
     classifier_rate: float = 3e-3
-    classifier_dropout: float = 0.2  # on the rows' vectors
+    classifier_dropout: float = 0.1  # on the rows' vectors
     classifier_batch: int = 1024
 
     summary: ClassVar[str] = "dual encoder, clustered batches, then classifiers fused with it"

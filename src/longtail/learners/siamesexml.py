@@ -41,7 +41,7 @@ class SiameseXml(TowerSettings):
     classifier_rate: float = 3e-3
     classifier_ceiling: float = 0.75
     classifier_sharpness: float = 3.0
-    classifier_dropout: float = 0.2  # on the rows' vectors
+    classifier_dropout: float = 0.1  # on the rows' vectors
     classifier_batch: int = 256
 
     summary: ClassVar[str] = "label-wise dual encoder, probabilistic contrastive loss, then classifiers"

@@ -110,6 +110,12 @@ class Place:
         return Checkpoint(facts, tensors)
 
 
+def kept_folder() -> Path | None:
+    """The folder of the `keeping` block, for what is worth keeping besides checkpoints."""
+    kept = _keeping.get()
+    return None if kept is None else kept.folder
+
+
 def next_place(name: str) -> Place | None:
     """Where the training loop that begins now keeps its checkpoints; None outside a `keeping` block."""
     kept = _keeping.get()

@@ -63,7 +63,8 @@ class Classifiers:
         return paired(self.pairs, order, drawn, self.batch, self.device, begin, everyone=True)
 
     def backward(self, batch: PairBatch, share: float) -> Tensor:
-        rows = normalize(dropout(self._documents.index_select(0, batch.row_tensor), self.dropout, self.table.training), dim=1)
+        documents = self._documents.index_select(0, batch.row_tensor)
+        rows = normalize(dropout(documents, self.dropout, self.table.training), dim=1)
         labels = normalize(self.table.weight.index_select(0, batch.pool_tensor), dim=1)
         loss = self.loss(rows @ labels.T, batch.positive(), batch.chosen, batch.weights)
         torch.autograd.backward(loss * share)

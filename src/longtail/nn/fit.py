@@ -17,6 +17,7 @@ from longtail.errors import DataError
 from longtail.metrics.evaluate import evaluate
 from longtail.nn.batches import Pairs
 from longtail.nn.blend import Blend, Odds
+from longtail.nn.checkpoint import kept_folder
 from longtail.nn.classifiers import Classifiers
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, load_encoder
@@ -73,8 +74,10 @@ class Towers:
             )
         device = best_device()
         longest = min(settings.longest, encoder.longest or settings.longest)
-        documents = tokenise(train.texts, tokenizer, longest, what="documents")
-        labels = tokenise(label_texts, tokenizer, longest, what="labels")
+        kept = kept_folder()
+        cache = None if kept is None else kept / "tokens"
+        documents = tokenise(train.texts, tokenizer, longest, cache, what="documents")
+        labels = tokenise(label_texts, tokenizer, longest, cache, what="labels")
         towers = cls(settings, train, valid, parts, encoder.to(device), tokenizer, documents, labels, device)
         makers = [part for part in parts if isinstance(part, MovesLabels)]
         for maker in makers:

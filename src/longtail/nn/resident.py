@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from longtail.arrays import Longs
 from longtail.memory import available_bytes
+from longtail.nn.layouts import Packed
 from longtail.nn.tokens import Tokens
 
 SHARE = 0.25  # of the free memory that tokens may take
@@ -64,9 +66,28 @@ class ResidentTokens:
         where = torch.where(mask, begins[picked, None] + places, 0)
         return torch.where(mask, ids[where].long(), self.tokens.pad), mask
 
+    def run(self, rows: Longs) -> tuple[Tensor, Tensor, int] | None:
+        """These texts one after the other without padding: token ids (tokens,), lengths (rows,) and their sum; None
+        where the tokens do not lie on the device."""
+        if self._held is None or int(self.tokens.lengths[rows].max(initial=1)) > self.longest:
+            return None
+        ids, begins, lengths = self._held
+        picked, tokens = self._sent(rows), int(self.lengths[rows].sum())
+        layout = Packed.of(lengths[picked], tokens, self.longest)
+        return ids[begins[picked][layout.text_of] + layout.places].long(), layout.lengths, tokens
+
     def _sent(self, rows: Longs) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
         return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def packed(parts: Sequence[tuple[ResidentTokens, Longs]]) -> tuple[Tensor, Packed] | None:
+    """The texts of several sides as one run, to be read in one go; None where some do not lie on the device."""
+    runs = [run for side, rows in parts if (run := side.run(rows)) is not None]
+    if len(runs) < len(parts):
+        return None
+    ids, lengths, tokens = zip(*runs, strict=True)
+    return torch.cat(ids), Packed.of(torch.cat(lengths), sum(tokens), max(side.longest for side, _ in parts))
 
 
 def cut_by_width(widths: Longs, number: int) -> list[int]:

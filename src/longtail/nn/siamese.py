@@ -16,10 +16,13 @@ from longtail.arrays import Floats, Longs
 from longtail.nn.bank import Bank
 from longtail.nn.batches import Curriculum, PairBatch, Pairs, clustered_order, paired, random_order
 from longtail.nn.cached import cached_backward
+from longtail.nn.clusters import balanced_clusters
 from longtail.nn.encoders import Encoder
+from longtail.nn.layouts import Packed
 from longtail.nn.precision import autocast, decay_groups
-from longtail.nn.resident import ResidentTokens, Texts
+from longtail.nn.resident import ResidentTokens, packed
 
+Sides = list[tuple[ResidentTokens, Longs]]  # texts of several sides, by number
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # of scores, positives, the chosen ones and weights
 Miner = Callable[[int], Longs | None]  # before an epoch: items (rows, some) to draw negatives from; None = as before
 
@@ -54,6 +57,7 @@ class Siamese:
     precision: str = "auto"
     chunk: int | None = None
     compiled: bool = False
+    pack: bool | None = None  # read a batch as one run without padding; None: where that is faster
     seed: int = 0
     tower: LabelTower | None = None
     curriculum: Curriculum | None = None
@@ -68,7 +72,11 @@ class Siamese:
         self.device = self.row_texts.device
         self.rows = len(self.pairs.rows)
         self.steps = math.ceil(self.rows / self.batch)
-        self._encode = torch.compile(self.encoder, dynamic=True) if self.compiled else self.encoder
+        self._padded, self._packed = self.encoder.forward, self.encoder.packed
+        if self.compiled:
+            self._padded, self._packed = (torch.compile(way, dynamic=True) for way in (self._padded, self._packed))
+        if self.pack is None:  # elsewhere attention pads again
+            self.pack = self.device.type == "cuda" and self.encoder.settings["kind"] == "transformer"
         self._bank: Bank | None = None
         if self.curriculum is not None:
             self._bank = Bank.of(len(self.row_texts.tokens), self.encoder.dimension, self.device)
@@ -91,8 +99,6 @@ class Siamese:
         if self.tower is not None and self.encode_labels is not None:
             self.tower.begin_epoch(epoch, self.encode_labels)
         if self.curriculum is not None and self._bank is not None and self.curriculum.is_time(epoch, self.epochs):
-            from longtail.nn.clusters import balanced_clusters
-
             size = min(self.curriculum.size(epoch, self.epochs), self.batch)
             vectors = self._bank.vectors[torch.from_numpy(self.pairs.rows).to(self._bank.vectors.device)]
             self._clusters = balanced_clusters(
@@ -118,19 +124,13 @@ class Siamese:
         return (replace(batch, others=other) for batch, other in zip(found, others[begin:], strict=True))
 
     def backward(self, batch: PairBatch, share: float) -> Tensor:
-        # Pieces of like length waste less on padding; on a GPU each costs launches, which small models wait for.
-        number = 2 if self.device.type == "cuda" else 4
-        row_pieces, row_places = self.row_texts.pieces(batch.rows, number, self.chunk)
-        item_pieces, item_places = self.item_texts.pieces(batch.pool, number, self.chunk)
-        other_pieces: list[Texts] = []
-        other_places = None
+        wanted = [(self.row_texts, batch.rows), (self.item_texts, batch.pool)]
         if batch.others is not None:
-            other_pieces, other_places = self.item_texts.pieces(batch.others, number, self.chunk)
-        cut, end = len(row_pieces), len(row_pieces) + len(item_pieces)
+            wanted.append((self.item_texts, batch.others))
+        pieces, joined = self._pieces(wanted)
 
         def loss_of(encoded: list[Tensor]) -> Tensor:
-            rows = _joined(encoded[:cut], row_places)
-            items = _joined(encoded[cut:end], item_places)
+            rows, items, *others = (normalize(vectors.float(), dim=1) for vectors in joined(encoded))
             if self._bank is not None:
                 self._bank.write(batch.row_tensor, rows)
             if self.tower is not None:
@@ -139,16 +139,33 @@ class Siamese:
                 else:
                     items = self.tower.vectors(batch.pool_tensor, items)
             loss = self._loss(rows, items, batch)
-            if batch.others is None:
-                return loss
-            return torch.lerp(loss, self._loss(_joined(encoded[end:], other_places), items, batch), self.stand_in)
+            return loss if not others else torch.lerp(loss, self._loss(others[0], items, batch), self.stand_in)
 
-        pieces = [self._encoding(*texts) for texts in (*row_pieces, *item_pieces, *other_pieces)]
         if self.chunk is not None:
             return cached_backward(pieces, loss_of, share)
         loss = loss_of([piece() for piece in pieces])
         torch.autograd.backward(loss * share)
         return loss.detach()
+
+    def _pieces(self, wanted: Sides) -> tuple[list[Callable[[], Tensor]], Callable[[list[Tensor]], list[Tensor]]]:
+        """What to encode, piece by piece, and how to put the pieces together to the vectors of each side."""
+        run = packed(wanted) if self.pack and self.chunk is None else None
+        if run is not None:
+            sizes = [len(rows) for _, rows in wanted]
+            return [self._encoding(*run)], lambda encoded: list(encoded[0].split(sizes))
+        # Pieces of like length waste less on padding; on a GPU each costs launches, which small models wait for.
+        number = 2 if self.device.type == "cuda" else 4
+        cut = [side.pieces(rows, number, self.chunk) for side, rows in wanted]
+
+        def joined(encoded: list[Tensor]) -> list[Tensor]:
+            found, begin = [], 0
+            for texts, places in cut:
+                whole = torch.cat(encoded[begin : begin + len(texts)])
+                found.append(whole if places is None else whole.index_select(0, places))
+                begin += len(texts)
+            return found
+
+        return [self._encoding(*one) for texts, _ in cut for one in texts], joined
 
     def _loss(self, rows: Tensor, items: Tensor, batch: PairBatch) -> Tensor:
         """Each row's own positive has a column of its own, so that an item drawn twice counts twice; what was mined
@@ -159,11 +176,10 @@ class Siamese:
         own = torch.arange(len(batch), device=self.device)
         return self.loss(scores, positive, own, batch.weights)
 
-    def _encoding(self, ids: Tensor, mask: Tensor) -> Callable[[], Tensor]:
+    def _encoding(self, ids: Tensor, layout: Tensor | Packed) -> Callable[[], Tensor]:
         def work() -> Tensor:
             with autocast(self.precision, self.device, self.encoder.settings["kind"]):
-                vectors: Tensor = self._encode(ids, mask)
-            return vectors
+                return self._packed(ids, layout) if isinstance(layout, Packed) else self._padded(ids, layout)
 
         return work
 
@@ -182,9 +198,3 @@ class Siamese:
             self._bank.load_state(state)
         self._clusters = state["clusters"].numpy()
         self._mined = state["mined"].numpy() if "mined" in state else None
-
-
-def _joined(encoded: list[Tensor], places: Tensor | None) -> Tensor:
-    """Pieces as one, each row back in its place, of length 1, in float32."""
-    whole = encoded[0] if len(encoded) == 1 else torch.cat(encoded)
-    return normalize((whole if places is None else whole.index_select(0, places)).float(), dim=1)
