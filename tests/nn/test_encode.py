@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import DataError
 from longtail.nn.encode import batches, encode
 from longtail.nn.encoders import Encoder, load_encoder
+from longtail.nn.tokenizers import learn_words
 from longtail.nn.tokens import Tokens, tokenise
 from longtail.progress import listening
 
@@ -58,6 +62,18 @@ def test_texts_are_cut_at_what_the_caller_and_the_encoder_can_read() -> None:
     long = Tokens(np.full(1000, 3, np.uint16), np.array([0, 1000]))
     assert encoder.longest == 512
     np.testing.assert_allclose(encode(encoder, long, precision="fp32"), one_by_one(encoder, long, 512), atol=1e-5)
+
+
+def test_an_encoder_of_another_family_reads_no_more_than_it_has_places_for(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.MPNetConfig(vocab_size=40, max_position_embeddings=22, **sizes)
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes(learn_words(WORDS).to_bytes())
+    encoder, tokenizer = load_encoder(str(tmp_path))
+    assert encoder.longest == 20
+    tokens = tokenise([" ".join(WORDS * 10), "red ants"], tokenizer, 100)
+    for precision in ("fp32", "bf16"):
+        assert np.isfinite(encode(encoder, tokens, precision=precision)).all()
 
 
 def test_no_texts_and_no_such_precision() -> None:

@@ -120,7 +120,10 @@ def _foreign(
         if shown:
             logging.enable_progress_bar()
     weights = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    return {"kind": "foreign", "config": config, "pooling": pooling}, weights
+    places = model.config.to_dict().get("max_position_embeddings")
+    if isinstance(places, int) and model.config.pad_token_id == 1:
+        places -= 2  # families that pad with 1 count places from 2
+    return {"kind": "foreign", "config": config, "pooling": pooling, "places": places}, weights
 
 
 def _shape(config: dict[str, Any], pooling: str, dropout: float | None) -> Shape | None:
