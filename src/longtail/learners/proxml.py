@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from longtail.arrays import Floats, Matrix
 from longtail.data.dataset import Dataset
@@ -67,7 +66,7 @@ class Proxml(Reading):
                 first = firsts[number]
                 targets = _dense(by_label, first, min(first + self.together, labels))
                 weights = fit_sparse(*plain, targets, np.float32(self.penalty), np.float32(self.limit), self.passes)
-                in_turn.put(number, chunk_of(0, 0, first, weights[-1], sparse.csr_array(weights[:-1])))
+                in_turn.put(number, chunk_of(0, 0, first, weights))
                 advance(1)
 
             in_threads(work, range(len(firsts)))

@@ -37,13 +37,15 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
     order: Ints = np.arange(labels, dtype=np.int32)
     levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
     plain = (vectors.indptr.astype(np.int64), vectors.indices.astype(np.int32), vectors.data.astype(np.float32))
-    features = vectors.shape[1]
     while np.diff(levels[-1]).max() > leaf:
         bounds = levels[-1]
 
         def work(node: int, bounds: Longs = bounds, depth: int = len(levels)) -> None:
             members = order[bounds[node] : bounds[node + 1]]
-            _halve(members, *plain, features, seed + 7919 * depth + node)
+            if len(members) > 2:
+                place = np.full(vectors.shape[1], -1, dtype=np.int32)
+                starts, columns, values, names = gather(members.astype(np.int64), *plain, place)
+                members[:] = members[_halve(starts, columns, values, len(names), seed + 7919 * depth + node)]
 
         in_threads(work, range(len(bounds) - 1))
         middle = bounds[:-1] + (np.diff(bounds) + 1) // 2
@@ -134,49 +136,52 @@ def _spread(starts, columns, values, features, clusters, seed):  # type: ignore[
     return side
 
 
-@njit(nogil=True, cache=True)
-def _halve(members, starts, columns, values, features, seed):  # type: ignore[no-untyped-def]
-    """Put the members in an order whose first half is one cluster: balanced spherical 2-means."""
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _halve(starts, columns, values, features, seed):  # type: ignore[no-untyped-def]
+    """The rows in an order whose first half is one cluster: balanced spherical 2-means."""
     np.random.seed(seed)
-    number = len(members)
-    if number < 3:
-        return
-    first = np.random.randint(number)
-    second = np.random.randint(number - 1)
+    rows = len(starts) - 1
+    first = np.random.randint(rows)
+    second = np.random.randint(rows - 1)
     second += second >= first
-    # One centre is enough: a member's side depends on the difference of the two cosines alone.
+    # One centre is enough: a row's side depends on the difference of the two cosines alone.
     centre = np.zeros(features, dtype=np.float32)
-    _add(centre, members[first], starts, columns, values, np.float32(1.0))
-    _add(centre, members[second], starts, columns, values, np.float32(-1.0))
-    lean = np.empty(number, dtype=np.float32)
-    half = (number + 1) // 2
+    for entry in range(starts[first], starts[first + 1]):
+        centre[columns[entry]] += values[entry]
+    for entry in range(starts[second], starts[second + 1]):
+        centre[columns[entry]] -= values[entry]
+    whole = np.zeros(features, dtype=np.float32)
+    for entry in range(starts[rows]):
+        whole[columns[entry]] += values[entry]
+    left = np.empty(features, dtype=np.float32)
+    lean = np.empty(rows, dtype=np.float32)
     before = -np.inf
-    ranks = np.arange(number)
+    ranks = np.arange(rows)
     for _ in range(ROUNDS):
-        for position in range(number):
+        for row in range(rows):
             total = np.float32(0.0)
-            label = members[position]
-            for entry in range(starts[label], starts[label + 1]):
+            for entry in range(starts[row], starts[row + 1]):
                 total += values[entry] * centre[columns[entry]]
-            lean[position] = total
-        ranks = np.argsort(-lean)
+            lean[row] = -total
+        ranks = np.argsort(lean)
         # New centres, and the mean cosine to one's own: the length of each sum is the sum of the cosines.
-        left = np.zeros(features, dtype=np.float32)
-        right = np.zeros(features, dtype=np.float32)
-        for position in range(number):
-            side = left if position < half else right
-            _add(side, members[ranks[position]], starts, columns, values, np.float32(1.0))
-        left_length = np.sqrt(np.sum(left * left))
-        right_length = np.sqrt(np.sum(right * right))
-        now = (left_length + right_length) / number
+        left[:] = 0
+        for row in ranks[: (rows + 1) // 2]:
+            for entry in range(starts[row], starts[row + 1]):
+                left[columns[entry]] += values[entry]
+        left_length = np.float32(0.0)
+        right_length = np.float32(0.0)
+        for feature in range(features):
+            left_length += left[feature] * left[feature]
+            right = whole[feature] - left[feature]
+            right_length += right * right
+        left_length, right_length = np.sqrt(left_length), np.sqrt(right_length)
+        now = (left_length + right_length) / rows
         if now - before < GAIN:
             break
         before = now
-        centre = left / max(left_length, np.float32(1e-12)) - right / max(right_length, np.float32(1e-12))
-    members[:] = members[ranks]
-
-
-@njit(nogil=True, cache=True)
-def _add(vector, label, starts, columns, values, sign):  # type: ignore[no-untyped-def]
-    for entry in range(starts[label], starts[label + 1]):
-        vector[columns[entry]] += sign * values[entry]
+        left_length = np.float32(1.0) / max(left_length, np.float32(1e-12))
+        right_length = np.float32(1.0) / max(right_length, np.float32(1e-12))
+        for feature in range(features):
+            centre[feature] = left[feature] * left_length - (whole[feature] - left[feature]) * right_length
+    return ranks

@@ -16,6 +16,7 @@ from longtail.linear.text import Features
 from longtail.linear.tree import Training, fit_tree
 from longtail.progress import stage
 from longtail.seams import State
+from longtail.threads import in_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +62,12 @@ def fit_forest(
 ) -> ForestScorer:
     """Several trees whose groups and training start from different seeds; `group` makes a tree's groups of a seed."""
     maker = ForestMaker(training.chances)
-    for seed in range(training.seed, training.seed + trees):
-        with stage("grouping labels"):
-            order, levels = group(seed)
+    seeds = range(training.seed, training.seed + trees)
+    groups: dict[int, tuple[Ints, list[Longs]]] = {}
+    with stage("grouping labels"):  # trees side by side, since the first cuts of one keep only one core busy
+        in_threads(lambda seed: groups.update({seed: group(seed)}), seeds)
+    for seed in seeds:
+        order, levels = groups[seed]
         maker.tree(order, levels)
         fit_tree(rows, targets, order, levels, replace(training, seed=seed), maker.keep)
     return ForestScorer(features, maker.made(), beam)

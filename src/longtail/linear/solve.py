@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep them inside their bounds
-LANES = 16  # children are padded to a multiple of this many float32
+LANES = 8  # children are padded to a multiple of this many float32
 
 
 @njit(nogil=True, cache=True)
@@ -312,6 +312,39 @@ def fit_children(starts, columns, values, features, t_starts, t_child, t_value, 
         weights, no, t_starts = narrower, fewer, kept_starts
         left = left[staying]
     return result
+
+
+@njit(nogil=True, cache=True)
+def pruned(weights, names, least):  # type: ignore[no-untyped-def]
+    """What is left of the weights (features + 1, children) without those smaller than `least` (children,) and the bias.
+
+    By feature, in the order of their names: features, starts (features + 1,), children, values.
+    """
+    order = np.argsort(names)
+    children = weights.shape[1]
+    kept = 0
+    held = 0
+    for feature in order:
+        before = kept
+        for child in range(children):
+            kept += abs(weights[feature, child]) >= least[child] and weights[feature, child] != 0
+        held += kept > before
+    features = np.empty(held, dtype=np.int32)
+    starts = np.zeros(held + 1, dtype=np.int64)
+    which = np.empty(kept, dtype=np.uint16)
+    values = np.empty(kept, dtype=np.float32)
+    at, line = 0, 0
+    for feature in order:
+        before = at
+        for child in range(children):
+            if abs(weights[feature, child]) >= least[child] and weights[feature, child] != 0:
+                which[at], values[at] = child, weights[feature, child]
+                at += 1
+        if at > before:
+            features[line] = names[feature]
+            line += 1
+            starts[line] = at
+    return features, starts, which, values
 
 
 @njit(nogil=True, cache=True)

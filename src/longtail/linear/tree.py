@@ -11,12 +11,12 @@ import numpy as np
 from scipy import sparse
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
-from longtail.linear.solve import fit_chances, fit_children, gather, node_targets
+from longtail.linear.solve import fit_chances, fit_children, gather, node_targets, pruned
 from longtail.plan import WORKING_BYTES, Facts, Plan
 from longtail.progress import stage
 from longtail.threads import in_threads
 
-BLOCK = 64  # children trained side by side
+BLOCK = 96  # children trained side by side
 CHUNK = 128  # children kept side by side
 SURE = 30.0  # a score whose log chance is 0
 
@@ -121,7 +121,7 @@ class InTurn:
 
 
 def _only_child(level: int, parent: int, child: int) -> Chunk:
-    return chunk_of(level, parent, child, np.full(1, SURE), sparse.csr_array((0, 1), dtype=np.float32))
+    return chunk_of(level, parent, child, np.full((1, 1), SURE, dtype=np.float32))
 
 
 def _raised(leaves: Matrix, bounds: Longs) -> Matrix:
@@ -166,26 +166,17 @@ def _fit_chunk(
         else:
             found.append(fit_children(*(starts, columns, values, len(names), *told, *ends)))
     weights = np.hstack(found) if len(found) > 1 else found[0]
-    size = np.abs(weights[:-1])
-    least = training.cut * size.max(axis=0, initial=0) if training.cut_is_share else training.cut
-    kept = sparse.csr_array(np.where(size >= least, weights[:-1], 0))
-    rows_of = np.argsort(names)
-    return chunk_of(level, parent, first, weights[-1], kept[rows_of], names[rows_of])
+    least = np.full(last - first, training.cut, dtype=np.float32)
+    if training.cut_is_share:
+        least *= np.abs(weights[:-1]).max(axis=0, initial=0)
+    return Chunk(level, parent, first, weights[-1].copy(), *pruned(weights, names, least))
 
 
-def chunk_of(level: int, parent: int, first: int, bias: Floats, weights: Matrix, names: Ints | None = None) -> Chunk:
-    """Sparse weights (features, children) as a chunk; `names` are the features' numbers, rising."""
-    held = np.flatnonzero(np.diff(weights.indptr))
-    return Chunk(
-        level=level,
-        parent=parent,
-        first=first,
-        bias=np.array(bias, dtype=np.float32),
-        features=(held if names is None else names[held]).astype(np.int32),
-        starts=np.concatenate([weights.indptr[held], [weights.nnz]]).astype(np.int64),
-        children=weights.indices.astype(np.uint16),
-        weights=weights.data.astype(np.float32),
-    )
+def chunk_of(level: int, parent: int, first: int, weights: Floats) -> Chunk:
+    """Dense weights (features + 1, children) as a chunk; zeros are not kept."""
+    names = np.arange(len(weights) - 1, dtype=np.int32)
+    none = np.zeros(weights.shape[1], dtype=np.float32)
+    return Chunk(level, parent, first, weights[-1].copy(), *pruned(weights, names, none))
 
 
 def plan_trees(facts: Facts, trees: int, leaf: int, passes: int, beam: int) -> Plan:
