@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from longtail.arrays import Doubles, Floats
+from longtail.arrays import Doubles, Floats, Longs
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
 from longtail.linear.ranknet_kernels import Blocks, Candidates, Loss, added, descend
@@ -23,6 +23,7 @@ MOST = np.finfo(np.float32).max
 FLOOR = 0.05  # share of the out-of-fold scores below the one that counts as 0
 STEPS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # tried on the valid split
 STRENGTHS = tuple(tenth / 10 for tenth in range(16))
+PLACES = (1, 3, 5)  # the k of P@k + PSP@k that they are chosen by
 UNASKED = 0.3  # the step where there is no valid row to ask
 START = 0.05  # spread of W1 before training
 
@@ -58,21 +59,23 @@ class RankNetBlocks:
         steps: Sequence[float] = STEPS,
         strengths: Sequence[float] = STRENGTHS,
     ) -> RankNetBlocks:
-        """The same blocks with the step and the strength that give most P@1 + PSP@1 on these rows."""
+        """The same blocks with the step and the strength that give most P + PSP at 1, 3 and 5 on these rows."""
         kept = predictions.top(self.candidates)
         change, hits = self._added(kept), kept.hits(data.targets)
         worth = inverse_propensity(data.labels)
-        rows = data.targets.nonzero()[0]
-        possible = np.zeros(len(data))
-        np.maximum.at(possible, rows, worth[data.targets.indices])  # the best first label of each row
+        gains = np.where(hits, worth[kept.indices], 0)
+        possible = _possible(worth, data)
         logs = np.where(kept.indices >= 0, np.log(np.maximum(kept.scores, LEAST)), -np.inf)
         rarity = self.blocks.rarity[kept.indices]
         best, most = self, -1.0
         for step, strength in product(steps, strengths):
-            first = (logs + np.float32(step) * change + np.float32(strength) * rarity).argmax(axis=1)[:, None]
-            right = np.take_along_axis(hits, first, axis=1)[:, 0]
-            gain = worth[np.take_along_axis(kept.indices, first, axis=1)[right, 0]].sum()
-            value = right.mean() + gain / possible.sum()
+            first = _first(logs + np.float32(step) * change + np.float32(strength) * rarity)
+            found, gained = (np.take_along_axis(part, first, axis=1).sum(axis=0).cumsum() for part in (hits, gains))
+            # A row with fewer than k candidates has all of them among its first k.
+            value = sum(
+                found[min(k, len(found)) - 1] / (k * len(data)) + gained[min(k, len(found)) - 1] / possible[k]
+                for k in PLACES
+            )
             if value > most:
                 best, most = replace(self, step=step, strength=strength), value
         return best
@@ -106,8 +109,9 @@ class RankNet:
     places. W2 starts at 0, so training starts at the learner's own ranking. Each row of W2 is its own weights plus the
     label's log inverse propensity times one row that all labels share: a label with two examples learns from the
     others how far to rise. At last the valid split says how much of the network to take and how much inverse
-    propensity to add, by P@1 + PSP@1: a network of as many weights moves candidates further than new rows bear out,
-    and a learner whose scores are good chances needs less of it. `shared=false` leaves out both, as in the paper.
+    propensity to add, by P + PSP at 1, 3 and 5: a network of so many weights moves candidates further than new rows
+    bear out, and a learner whose scores are good chances needs less of it. `shared=false` leaves out both, as in the
+    paper.
 
     It learns from training rows that the learner did not see: the training set is cut into folds and each is predicted
     by a model of the others. A label with one training row can never be right there, so it is not used as a wrong
@@ -185,6 +189,22 @@ class RankNet:
             return fitted
         valid, rows = held_out.valid()
         return fitted.balanced(valid, rows) if rows.targets.nnz else replace(fitted, step=UNASKED)
+
+
+def _possible(worth: Doubles, data: Dataset) -> dict[int, float]:
+    """The most that the first k labels of these rows can be worth."""
+    rows, gains = data.targets.nonzero()[0], worth[data.targets.indices]
+    gains = gains[np.lexsort((-gains, rows))]  # each row's labels, dearest first
+    place = np.arange(len(rows)) - data.targets.indptr[:-1][rows]
+    return {k: float(gains[place < k].sum()) for k in PLACES}
+
+
+def _first(scores: Floats) -> Longs:
+    """Places of the highest scores, highest first: (rows, up to the last of PLACES)."""
+    number = min(PLACES[-1], scores.shape[1])
+    some = np.argpartition(-scores, number - 1, axis=1)[:, :number]
+    order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(some, order, axis=1)
 
 
 def _floor(predictions: Predictions) -> float:
