@@ -30,6 +30,7 @@ LEARNERS = {
 }
 TAIL_METHODS = {
     "centroid": "longtail.tail.centroid:CentroidTail",
+    "dexa": "longtail.tail.dexa:Dexa",
     "ranknet": "longtail.tail.ranknet:RankNet",
     "rerank": "longtail.tail.rerank:Rerank",
     "taug": "longtail.tail.taug:Taug",

@@ -6,7 +6,7 @@ need of the data. `longtail methods` prints the grid from these declarations and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -120,9 +120,9 @@ class Wraps(Protocol):
 class MovesLabels(Protocol):
     """Puts a label tower beside the encoder: what stands for a label in training, besides its text."""
 
-    def label_tower(self, labels: LabelSet, vectors: Floats, seed: int) -> Any:
-        """A `longtail.nn.siamese.LabelTower`, given the unit vectors (labels, dimension) of the labels' texts before
-        training."""
+    def label_tower(self, labels: LabelSet, texts: Floats, means: Callable[[], Floats], seed: int) -> Any:
+        """A `longtail.nn.siamese.LabelTower`, given unit vectors (labels, dimension) as they are before training: of
+        the labels' texts and, when asked, the means of their rows'."""
 
 
 class Reranker(Protocol):

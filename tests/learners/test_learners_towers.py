@@ -168,8 +168,8 @@ class Aside(nn.Module):
 
 @dataclass(frozen=True)
 class Asides:
-    def label_tower(self, labels: Any, vectors: Floats, seed: int) -> Aside:
-        return Aside(vectors.shape[1])
+    def label_tower(self, labels: Any, texts: Floats, means: Any, seed: int) -> Aside:
+        return Aside(texts.shape[1])
 
 
 def test_a_new_label_moves_as_its_neighbours_were_moved(tiny: Corpus) -> None:

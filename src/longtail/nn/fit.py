@@ -81,7 +81,8 @@ class Towers:
         towers = cls(settings, train, valid, parts, encoder.to(device), tokenizer, documents, labels, device)
         makers = [part for part in parts if isinstance(part, MovesLabels)]
         for maker in makers:
-            towers.tower = maker.label_tower(train.labels, towers.text_vectors(), settings.seed).to(device)
+            tower = maker.label_tower(train.labels, towers.text_vectors(), towers.label_means, settings.seed)
+            towers.tower = tower.to(device)
         return towers
 
     @cached_property
@@ -184,6 +185,15 @@ class Towers:
 
     def document_vectors(self) -> Floats:
         return unit(encode(self.encoder, self.documents, longest=self.longest, what="documents"))
+
+    def label_means(self) -> Floats:
+        """The mean direction of each label's rows; where a label has none, of its text."""
+        weights = self.train.targets.T.tocsr()
+        means = unit(weights @ self.document_vectors())
+        bare = np.diff(weights.indptr) == 0
+        if bare.any():
+            means[bare] = self.text_vectors()[bare]
+        return means
 
     def mine(self, some: int) -> Longs:
         """The nearest items of each row that are none of its positives, as the encoder is now: (rows, some), -1 where

@@ -1,0 +1,114 @@
+"""Shared auxiliary vectors: the formula, what is shared, and that nothing of them is left in the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from longtail.data.corpus import Corpus  # noqa: E402
+from longtail.errors import DataError, RecipeError  # noqa: E402
+from longtail.nn.auxiliary import SharedVectors, kmeans  # noqa: E402
+from longtail.nn.towers import unit  # noqa: E402
+from longtail.recipe import Recipe  # noqa: E402
+from longtail.tail.dexa import Dexa  # noqa: E402
+
+LEARNER = "dpr(encoder='bag', dimension=32, batch=64, epochs=4)"
+
+
+def drawn(rows: int, dimension: int = 6) -> Any:
+    return unit(np.random.default_rng(0).standard_normal((rows, dimension)).astype(np.float32))
+
+
+def tower(labels: int = 12, head: int = 2, number: int = 3, **more: Any) -> SharedVectors:
+    settings = {"grouping": "balanced", "refresh": 0, "speed": 1.0, "seed": 0, **more}
+    return SharedVectors(drawn(labels), np.arange(labels) < head, number, **settings)
+
+
+def test_a_label_is_the_normalised_sum_of_its_text_and_its_clusters_vector() -> None:
+    made, texts = tower(), torch.from_numpy(drawn(12))
+    rows = torch.tensor([0, 5, 5, 11])
+    assert torch.allclose(made.vectors(rows, texts[rows]), texts[rows])  # begins at the text alone
+    with torch.no_grad():
+        made.shared.weight.copy_(torch.from_numpy(drawn(5)) * 2)
+    for label, vector in zip(rows, made.vectors(rows, texts[rows]), strict=True):
+        whole = texts[label].double() + made.shared.weight[made.cluster[label]].double()
+        assert torch.allclose(vector.double(), whole / whole.norm(), atol=1e-6)
+
+
+def test_the_head_has_its_own_and_the_rest_share_in_equal_parts() -> None:
+    clusters = tower(labels=22, head=2, number=5).cluster.numpy()
+    assert clusters[:2].tolist() == [0, 1]
+    assert np.bincount(clusters).tolist() == [1, 1, 4, 4, 4, 4, 4]
+
+
+def test_labels_of_a_cluster_pull_one_vector() -> None:
+    made, texts = tower(head=0, number=1), torch.from_numpy(drawn(12))
+    wanted = torch.from_numpy(drawn(12)[::-1].copy())
+    (made.vectors(torch.arange(12), texts) * wanted).sum().backward()
+    alone = torch.zeros(6)
+    for label in range(12):
+        one = tower(head=0, number=1)
+        (one.vectors(torch.tensor([label]), texts[label : label + 1]) * wanted[label]).sum().backward()
+        alone += one.shared.weight.grad[0]
+    assert torch.allclose(made.shared.weight.grad[0], alone, atol=1e-5)
+
+
+def test_a_new_clustering_begins_at_the_mean_of_its_labels_vectors() -> None:
+    made = tower(refresh=2)
+    with torch.no_grad():
+        made.shared.weight.copy_(torch.from_numpy(drawn(5)))
+    before = made.shared(made.cluster).detach().clone()  # of each label
+    made.begin_epoch(1, lambda: pytest.fail("not yet"))
+    made.begin_epoch(2, lambda: drawn(12)[::-1].copy())
+    for cluster in range(5):
+        mine = made.cluster == cluster
+        assert torch.allclose(made.shared.weight[cluster], before[mine].mean(0), atol=1e-6)
+
+
+def test_kmeans_puts_rows_with_the_nearest_centre() -> None:
+    vectors = unit(np.repeat(np.eye(3), [5, 2, 9], axis=0) + 0.01 * np.random.default_rng(0).random((16, 3)))
+    found = kmeans(vectors, 16, 0, "cpu")  # every row its own
+    assert len(set(found.tolist())) == 16
+    for seed in range(20):
+        found = kmeans(vectors, 3, seed, "cpu")
+        if len(set(found.tolist())) == 3 and np.bincount(found).tolist().count(9):
+            break
+    assert sorted(np.bincount(found).tolist()) == [2, 5, 9]
+
+
+def test_nothing_of_them_is_left_in_the_model(tiny: Corpus) -> None:
+    plain = Recipe.parse(LEARNER).fit(tiny.train, tiny.valid)
+    moved = Recipe.parse(f"{LEARNER} + dexa(clusters=3, head=none, speed=5)").fit(tiny.train, tiny.valid)
+    ours, theirs = (model.scorer.state().tensors for model in (moved, plain))
+    assert {name: array.nbytes for name, array in ours.items()} == {n: a.nbytes for n, a in theirs.items()}
+    texts = moved.scorer.reader.vectors(tiny.train.labels.texts)
+    assert np.abs(moved.scorer.labels - texts).max() > 0.01  # folded in
+    texts = plain.scorer.reader.vectors(tiny.train.labels.texts)
+    assert plain.scorer.labels == pytest.approx(texts, abs=1e-5)
+
+
+@pytest.mark.parametrize("settings", ["grouping='kmeans'", "space='rows'", "refresh=1", "head=none", "clusters=1"])
+def test_every_form_trains(tiny: Corpus, settings: str) -> None:
+    model = Recipe.parse(f"{LEARNER} + dexa({settings})").fit(tiny.train, tiny.valid)
+    found = model.predict(tiny.test.rows, 3)
+    assert found.hits(tiny.test.targets)[:, 0].mean() > 0.5
+
+
+def test_more_clusters_than_labels_are_refused(tiny: Corpus) -> None:
+    with pytest.raises(DataError, match="99 clusters of"):
+        Recipe.parse(f"{LEARNER} + dexa(clusters=99, head=none)").fit(tiny.train, tiny.valid)
+
+
+@pytest.mark.parametrize("settings", [{"clusters": 0}, {"head": 0}, {"speed": 0.0}, {"refresh": 2, "space": "rows"}])
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError):
+        Dexa(**settings)
+
+
+def test_a_learner_without_a_label_tower_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"label_tower.*use it on"):
+        Recipe.parse("parabel + dexa")
