@@ -78,8 +78,8 @@ def svg(lines: Sequence[dict[str, Any]]) -> str:
             parts.append(tag("path", d=f"M{left + 44} {y}H{right - 10}", stroke="#ddd", fill="none"))
             parts.append(tag("text", f"{mark:g}", x=left + 38, y=y + 4, text_anchor="end"))
         parts += [
-            tag("text", f"epoch {epoch}", x=round(across(epoch), 1), y=HEIGHT - 14, text_anchor="middle")
-            for epoch in sorted({1, last})
+            tag("text", f"epoch {epoch}", x=round(across(epoch), 1), y=HEIGHT - 14, text_anchor=anchor)
+            for epoch, anchor in {1: "start", last: "end"}.items()
         ]
         for number, (name, points) in enumerate(taken.items()):
             if not points:

@@ -88,33 +88,51 @@ class TowerSettings:
         )
 
     def plan(self, facts: Facts) -> Plan:
-        """From the sizes of the encoder: bytes of weights, gradients and AdamW's two means; six operations a weight and
-        token."""
-        weights, body, width = _sizes(self.encoder, self.dimension, facts)
-        tokens = facts.rows * min(1.5 * facts.terms_per_row + 2, self.longest)
+        """From the sizes of the encoder: weights, gradients and AdamW's two means; six operations a weight and token;
+        every step moves all weights through memory some ten times."""
+        size = _Size.of(self.encoder, self.dimension, facts)
+        row_tokens = min(1.5 * facts.terms_per_row + 2, self.longest)
         label_tokens = min(1.5 * facts.terms_per_label + 2, self.longest)
-        held = min(self.chunk or self.batch, facts.rows)
-        activations = int(2 * held * min(self.longest, 64) * width * 120)
-        vectors = 4 * width * facts.labels
-        speed = 5e13 if Path("/dev/nvidia0").exists() else 5e10  # operations a second
-        work = 6 * body * self.epochs * (tokens + facts.rows * label_tokens)
+        held = min(self.chunk or self.batch, facts.rows) * (row_tokens + label_tokens)
+        activations = int(held * size.width * (4 + 70 * size.layers))
+        vectors = 4 * size.width * facts.labels
+        fast = Path("/dev/nvidia0").exists()
+        speed, memory = (5e13, 1e12) if fast else (5e10, 8e9)  # operations and bytes a second
+        steps = self.epochs * -(-facts.rows // self.batch)
+        work = 6 * size.met * self.epochs * facts.rows * (row_tokens + label_tokens)
         return Plan(
-            train_bytes=int(16 * weights + activations + 8 * tokens + 2 * vectors + 500_000_000),
-            model_bytes=int(4 * weights + vectors + 60 * facts.labels),
-            train_seconds=work / speed + 1e-6 * self.epochs * facts.positives + 10,
-            predict_seconds=1000 * (2 * body * tokens / max(facts.rows, 1) + 2 * width * facts.labels) / speed + 0.05,
-            steps=(("weights and optimiser", 16 * weights), ("activations", activations), ("label vectors", vectors)),
+            train_bytes=int(16 * size.weights + activations + 8 * facts.rows * row_tokens + 2 * vectors + 500_000_000),
+            model_bytes=int(4 * size.weights + vectors + 60 * facts.labels),
+            train_seconds=work / speed + steps * (40 * size.weights / memory + 0.01) + 10,
+            predict_seconds=1000 * (2 * size.met * row_tokens + 2 * size.width * facts.labels) / speed + 0.05,
+            steps=(
+                ("weights and optimiser", 16 * size.weights),
+                ("activations", activations),
+                ("label vectors", vectors),
+            ),
         )
 
 
-def _sizes(encoder: str, dimension: int | None, facts: Facts) -> tuple[int, int, int]:
-    """Weights in all, weights that a token meets, and the width of a vector."""
-    words = min(facts.terms, 100_000)
-    if encoder in ("bag", "gru"):
-        width = dimension or 512
-        return words * width + width**2, width if encoder == "bag" else 3 * width**2, width
-    sizes = {"tiny": (2, 64), "scratch-mini": (4, 256), "scratch-small": (4, 512), "scratch-medium": (8, 512),
-             "scratch-base": (12, 768)}  # fmt: skip
-    layers, width = sizes.get(encoder, (6, 384))
-    body = 12 * layers * width**2
-    return (words if encoder in sizes else 31_000) * width + body, body, dimension or width
+SCRATCH = {"tiny": (2, 64), "scratch-mini": (4, 256), "scratch-small": (4, 512), "scratch-medium": (8, 512),
+           "scratch-base": (12, 768)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Size:
+    """Of an encoder, guessed from its name: a folder or a hub name counts as all-MiniLM-L6-v2."""
+
+    weights: int  # in all
+    met: int  # by a token on its way
+    width: int  # of a vector
+    layers: int
+
+    @classmethod
+    def of(cls, encoder: str, dimension: int | None, facts: Facts) -> _Size:
+        words = min(facts.terms, 100_000)
+        if encoder in ("bag", "gru"):
+            width = dimension or 512
+            met = width if encoder == "bag" else 3 * width**2
+            return cls(words * width + met, met, width, 0 if encoder == "bag" else 1)
+        layers, width = SCRATCH.get(encoder, (6, 384))
+        met = 12 * layers * width**2
+        return cls((words if encoder in SCRATCH else 31_000) * width + met, met, dimension or width, layers)
