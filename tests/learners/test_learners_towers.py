@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from torch.nn.functional import normalize
 
 from longtail.arrays import Floats
 from longtail.data import Corpus
-from longtail.errors import DataError, ModelError, RecipeError
+from longtail.errors import DataError, MissingExtra, ModelError, RecipeError
 from longtail.learners.ance import Ance
 from longtail.learners.dpr import Dpr
 from longtail.learners.ngame import Ngame
@@ -259,6 +261,19 @@ def test_what_cannot_be_learned_from_is_told(tiny: Corpus) -> None:
     fitted = model(Dpr(**SMALL), tiny)
     with pytest.raises(DataError, match="reads texts"):
         fitted.predict(replace(tiny.test.rows, texts=None, features=tiny.test.targets))
+
+
+@pytest.mark.parametrize("name", ["dpr", "ance", "ngame", "siamesexml"])
+def test_without_torch_recipes_are_read_and_training_says_what_to_install(
+    name: str, tiny: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        f"from longtail.recipe import Recipe; Recipe.parse({name!r}).learner; import sys; print('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    monkeypatch.setattr("longtail.nn.extra.find_spec", lambda package: None)
+    with pytest.raises(MissingExtra, match=rf"{name} needs torch.*pip install 'longtail\[nn\]'"):
+        Recipe.parse(name).fit(tiny.train, tiny.valid)
 
 
 def test_a_damaged_model_is_refused(tiny: Corpus) -> None:
