@@ -63,7 +63,7 @@ class Reading:
             if self.pairs:
                 facts = replace(
                     facts,
-                    terms=8 * facts.terms,
+                    terms=6 * facts.terms,  # 7 and more of them, but a pair keeps no letters
                     terms_per_row=2.2 * facts.terms_per_row,
                     shared_terms=1.2 * facts.shared_terms,
                     mean_terms=3 * facts.mean_terms,
