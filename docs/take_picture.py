@@ -18,7 +18,7 @@ with sync_playwright() as playwright:
     page = browser.new_page(viewport={"width": 1120, "height": 900}, color_scheme="light")
     page.goto(report.as_uri())
     top = page.locator("#table").bounding_box()
-    end = page.locator("#tradeoff").bounding_box()
+    end = page.locator("#norms").bounding_box()
     assert top and end
     area = {"x": 0, "y": top["y"] - 10, "width": 1120, "height": end["y"] - top["y"] - 60}
     page.screenshot(path=picture, clip=area, full_page=True)
