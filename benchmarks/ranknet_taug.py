@@ -1,6 +1,7 @@
 """The tables and figures of the RankNet and TAUG paper on your data sets, as Markdown.
 
-    python benchmarks/ranknet_taug.py DATA [DATA ...] --keep FOLDER [--parts ranknet taug rivals] [--rows N] [--so-far]
+    python benchmarks/ranknet_taug.py DATA [DATA ...] --keep FOLDER [--parts ranknet taug rivals]
+        [--learners fastxml bonsai parabel] [--rows N] [--so-far]
 
 The folder keeps every figure the moment it is there, a line each in figures.jsonl, and the predictions that RankNet
 learns from, so that a stopped run goes on where it was and a finished one prints at once. Delete a line to measure it
@@ -246,8 +247,8 @@ def picked(values: Values, names: Sequence[str]) -> list[float | str]:
     return [values.get(name, "") for name in names]
 
 
-def print_ranknet(corpora: Sequence[Corpus], kept: Kept) -> None:
-    found = {(c.name, learner): ranknet_values(c, learner, kept) for c in corpora for learner in LEARNERS}
+def print_ranknet(corpora: Sequence[Corpus], kept: Kept, learners: Sequence[str] = LEARNERS) -> None:
+    found = {(c.name, learner): ranknet_values(c, learner, kept) for c in corpora for learner in learners}
     names = {"plain": "{}", "rerank": "{} + rerank", "control": "{} + rerank({})", "ranknet": "{} + ranknet"}
 
     def rows(measures: Sequence[str]) -> Iterator[list[object]]:
@@ -321,21 +322,30 @@ def print_taug(corpora: Sequence[Corpus], kept: Kept) -> None:
     ):
         print(f"### {title}\n")
         rows = [
-            [corpus.name, f"{value:g}", *picked(values(corpus, _method(setting, value)), [*names, "train seconds"])]
+            [corpus.name, f"{value:g}", *picked(values(corpus, _method(setting, value)), names)]
             for corpus in corpora
             for value in sweep
         ]
-        table(["data", setting, *names, "train s"], rows, 1)
+        table(["data", setting, *names], rows, 2)
     print("### Mean length of classifier rows by training rows of the label (figures 1 and 2)\n")
     methods = ["", *(_method("copies", value) for value in COPIES)]
     for corpus in corpora:
-        made = {method or "plain": values(corpus, method) for method in methods}
-        bins = [name for name in made["plain"] if name.startswith("norm ")]
+        made = {f"`{method or BASE}`": _lengths(values(corpus, method)) for method in methods}
+        sizes = sorted(set().union(*made.values()))
         rows = [
-            [name.removeprefix("norm "), *(f"{each[name]:.2f}" if name in each else "" for each in made.values())]
-            for name in bins
+            [_between(size), *(f"{each[size]:.2f}" if size in each else "" for each in made.values())] for size in sizes
         ]
-        table([f"{corpus.name}: rows", *(f"`{method}`" for method in made)], rows, 1)
+        table([f"{corpus.name}: rows", *made], rows, 1)
+
+
+def _lengths(values: Values) -> dict[int, float]:
+    """Mean length of the rows by the power of two that the labels' numbers of training rows do not exceed."""
+    bins = {name.removeprefix("norm ").split("-")[1]: mean for name, mean in values.items() if name.startswith("norm ")}
+    return {int(np.ceil(np.log2(int(high)))): mean for high, mean in bins.items()}
+
+
+def _between(power: int) -> str:
+    return f"{2 ** (power - 1) + 1} to {2**power}" if power > 1 else str(2**power)
 
 
 def _method(setting: str, value: float) -> str:
@@ -344,28 +354,35 @@ def _method(setting: str, value: float) -> str:
 
 def print_rivals(corpora: Sequence[Corpus], kept: Kept) -> None:
     print("## Side by side (table 4)\n")
-    names = ["PSP@1", "PSP@3", "PSP@5", "P@1", "P@5", "C@1", "train seconds"]
+    names = ["PSP@1", "PSP@3", "PSP@5", "P@1", "P@5", "C@1"]
     rows: list[list[object]] = []
     for corpus, recipe in product(corpora, RIVALS):
         values = kept.values(corpus.name, f"{recipe}, features", partial(trained, corpus, recipe))
         rows.append([corpus.name, f"`{recipe}`", *picked(values, names)])
-    table(["data", "recipe", *names[:-1], "train s"], rows, 2)
+    table(["data", "recipe", *names], rows, 2)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+")
     parser.add_argument("--keep", type=Path, required=True, help="folder for finished figures")
-    parts = {"ranknet": print_ranknet, "taug": print_taug, "rivals": print_rivals}
-    parser.add_argument("--parts", nargs="+", choices=list(parts), default=list(parts))
+    parser.add_argument(
+        "--parts", nargs="+", choices=["ranknet", "taug", "rivals"], default=["ranknet", "taug", "rivals"]
+    )
+    parser.add_argument("--learners", nargs="+", choices=LEARNERS, default=LEARNERS, help="under RankNet")
     parser.add_argument("--so-far", action="store_true", help="print what is there, train nothing")
     parser.add_argument("--rows", type=int, help="training rows to take, at most")
     options = parser.parse_args()
     options.keep.mkdir(parents=True, exist_ok=True)
     corpora = [smaller(longtail.load(data), options.rows) for data in options.data]
+    kept = Kept(options.keep, options.so_far)
+    if "ranknet" in options.parts:
+        print_ranknet(corpora, kept, options.learners)
     vectors = [as_features(corpus) for corpus in corpora] if set(options.parts) - {"ranknet"} else []
-    for name in options.parts:
-        parts[name](corpora if name == "ranknet" else vectors, Kept(options.keep, options.so_far))
+    if "taug" in options.parts:
+        print_taug(vectors, kept)
+    if "rivals" in options.parts:
+        print_rivals(vectors, kept)
 
 
 def smaller(corpus: Corpus, rows: int | None) -> Corpus:
