@@ -17,6 +17,7 @@ from numba import njit
 from longtail.arrays import AnyArray, Floats, Longs
 from longtail.errors import DataError
 from longtail.progress import stage
+from longtail.search.select import at
 from longtail.threads import in_threads
 
 GAIN = 1e-4  # mean cosine below which another round is not worth it
@@ -210,35 +211,9 @@ def _products(rows, direction, scores):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _at(values, place):  # type: ignore[no-untyped-def]
-    """The value that would stand at `place` if the values were sorted; they are left in disorder."""
-    low, high = 0, len(values) - 1
-    while low < high:
-        one, two, three = values[low], values[(low + high) // 2], values[high]
-        pivot = max(min(one, two), min(max(one, two), three))
-        up, down = low, high
-        while up <= down:
-            while values[up] < pivot:
-                up += 1
-            while values[down] > pivot:
-                down -= 1
-            if up <= down:
-                values[up], values[down] = values[down], values[up]
-                up += 1
-                down -= 1
-        if place <= down:
-            high = down
-        elif place >= up:
-            low = up
-        else:
-            break
-    return values[place]
-
-
-@njit(nogil=True, cache=True)
 def _highest(scores, number):  # type: ignore[no-untyped-def]
     """Which `number` scores are the highest; of equal ones the first."""
-    bound = _at(scores.copy(), len(scores) - number)
+    bound = at(scores.copy(), len(scores) - number)
     chosen = np.zeros(len(scores), np.bool_)
     taken = 0
     for place in range(len(scores)):

@@ -19,11 +19,11 @@ from longtail.arrays import AnyArray, Floats, Ints
 from longtail.errors import DataError, MissingExtra
 from longtail.progress import stage
 from longtail.search import device as other
+from longtail.search.select import Best, ordered
 from longtail.threads import over_rows
 
 Precision = Literal["fp32", "bf16"]
 QUERIES, VECTORS = 1024, 4096  # one piece of scores: 16 MiB in fp32, 8 in bf16
-BLOCK = 64  # scores looked at in one go: mostly none is good enough
 
 
 def top_k(
@@ -85,32 +85,30 @@ class Exact:
                 elif self.precision == "bf16":
                     rows[begin:end], scores[begin:end] = self._rescored(some, self._half_top(some, wide), k)
                 else:
-                    self._single_top(some, rows[begin:end], scores[begin:end])
+                    rows[begin:end], scores[begin:end] = self._single_top(some, k)
                 advance(len(some))
         return rows, scores
 
-    def _single_top(self, queries: Floats, rows: Ints, scores: Floats) -> None:
-        scores[:] = -np.inf
-        rows[:] = -1
+    def _single_top(self, queries: Floats, k: int) -> tuple[Ints, Floats]:
+        best = Best.none(len(queries), k, np.int32)
         room = np.empty((len(queries), VECTORS), dtype=np.float32)
         for begin, piece in _pieces(self.vectors):
-            found = np.matmul(queries, piece.T, out=room[:, : len(piece)])
-            over_rows(partial(_keep, found, begin, rows, scores), len(rows))
+            scores = np.matmul(queries, piece.T, out=room[:, : len(piece)])
+            best.keep(scores.view(np.int32), begin)
+        return ordered(*best.cut())
 
     def _half_top(self, queries: Floats, wide: int) -> Ints:
         import torch
 
-        rows = np.full((len(queries), wide), -1, dtype=np.int32)
-        bits = np.full((len(queries), wide), np.iinfo(np.int16).min, dtype=np.int16)
+        best = Best.none(len(queries), wide, np.int16)
         asked = torch.from_numpy(queries).bfloat16()
         for begin in range(0, len(self.vectors), VECTORS):
-            found = torch.mm(asked, self.held[begin : begin + VECTORS].T).view(torch.int16).numpy()
-            over_rows(partial(_keep_bits, found, begin, rows, bits), len(rows))
-        return rows
+            scores = torch.mm(asked, self.held[begin : begin + VECTORS].T)
+            best.keep(scores.view(torch.int16).numpy(), begin)
+        return best.cut()[0]
 
     def _rescored(self, queries: Floats, rows: Ints, k: int) -> tuple[Ints, Floats]:
-        """The shortlist's scores in float32, and its best k in order."""
-        rows.sort(axis=1)  # neighbours in memory, and equal scores in order
+        """The best k of a shortlist that stands in order of the row, by their scores in float32."""
         scores = products(queries, self.vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
@@ -152,54 +150,6 @@ def _refuse_infinite(name: str, vectors: AnyArray) -> None:
         bad = np.flatnonzero(~np.isfinite(piece @ ones))  # one product finds a NaN at the speed of memory
         if len(bad):
             raise DataError(f"{name}: row {begin + int(bad[0])} holds a number that is not finite; encode it again")
-
-
-@njit(nogil=True, cache=True)
-def _insert(row, score, rows, scores):  # type: ignore[no-untyped-def]
-    """Put a later row into a list that is sorted best first; the last one falls off."""
-    low, high = 0, len(scores) - 1
-    while low < high:  # the first place whose score is worse; equal ones came earlier and stay ahead
-        middle = (low + high) // 2
-        if scores[middle] < score:
-            high = middle
-        else:
-            low = middle + 1
-    for place in range(len(scores) - 1, low, -1):
-        scores[place] = scores[place - 1]
-        rows[place] = rows[place - 1]
-    scores[low] = score
-    rows[low] = row
-
-
-@njit(nogil=True, cache=True)
-def _scan(line, offset, rows, scores):  # type: ignore[no-untyped-def]
-    last = len(scores) - 1
-    for begin in range(0, len(line), BLOCK):
-        end = min(begin + BLOCK, len(line))
-        bound = scores[last]
-        better = 0
-        for column in range(begin, end):
-            better += line[column] > bound
-        if better:
-            for column in range(begin, end):
-                if line[column] > scores[last]:
-                    _insert(offset + column, line[column], rows, scores)
-
-
-@njit(nogil=True, cache=True)
-def _keep(found, offset, rows, scores, low, high):  # type: ignore[no-untyped-def]
-    for row in range(low, high):
-        _scan(found[row], offset, rows[row], scores[row])
-
-
-@njit(nogil=True, cache=True)
-def _keep_bits(found, offset, rows, bits, low, high):  # type: ignore[no-untyped-def]
-    """The same over the bits of bfloat16 numbers, turned so that they are ordered as integers."""
-    for row in range(low, high):
-        line = found[row]
-        for column in range(len(line)):
-            line[column] ^= (line[column] >> 15) & np.int16(0x7FFF)
-        _scan(line, offset, rows[row], bits[row])
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
