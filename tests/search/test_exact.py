@@ -114,6 +114,14 @@ def test_products_with_a_few_rows_each(kind: type) -> None:
     assert (rows == -1).any()
 
 
+@pytest.mark.parametrize(("precision", "place"), MODES)
+@pytest.mark.filterwarnings("error")
+def test_what_may_only_be_read(precision: exact.Precision, place: str) -> None:
+    queries, vectors = draw(9, 4, 30, 5, 4)
+    queries.flags.writeable = vectors.flags.writeable = False
+    np.testing.assert_array_equal(top_k(queries, vectors, 3, precision, place)[0], slow(queries, vectors, 3)[0])
+
+
 def test_prepared_vectors_answer_again() -> None:
     queries, vectors = draw(4, 6, 50, 4, 5)
     index = Exact(vectors, "bf16")

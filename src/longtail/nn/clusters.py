@@ -130,7 +130,7 @@ def _on_device(vectors: AnyArray, number: int, seed: int, device: str) -> Longs:
     with torch.inference_mode(), stage("clustering", total=int(np.ceil(np.log2(number)))) as advance:
         units = torch.empty((rows, dimension), dtype=torch.float32, device=device)
         for low in range(0, rows, 1 << 16):
-            piece = torch.from_numpy(np.ascontiguousarray(vectors[low : low + (1 << 16)])).to(device)
+            piece = torch.tensor(np.asarray(vectors[low : low + (1 << 16)]), device=device)
             units[low : low + len(piece)] = torch.nn.functional.normalize(piece.float(), dim=1, eps=1e-20)
         bad = (~units.sum(1).isfinite()).nonzero()
         if len(bad):

@@ -14,7 +14,7 @@ from longtail.threads import thread_count
 # Measured by benchmarks/search.py; they need to be right within a factor of two only.
 FLOPS = 6e10  # multiply-adds counted as two, a second and core, in large batches
 BYTES = 8e9  # read from memory in a second, where a single query looks at every vector
-GRAPH = 1.5e-6  # seconds and core to add a vector to the graph, for each of its dimensions
+GRAPH = 2e-6  # seconds and core to add a vector to the graph, for each of its dimensions
 WALK = 4e-4  # seconds and core for a query of the graph
 PATIENCE = 0.05  # seconds that a service may spend on searching for one query
 FEW = 20_000  # vectors below which nothing is worth building

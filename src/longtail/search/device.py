@@ -39,7 +39,7 @@ def hold(vectors: AnyArray, half: bool, device: str) -> Held:
             )
     single = torch.empty(vectors.shape, dtype=torch.float32, device=device)
     for begin in range(0, len(vectors), PIECE):
-        piece = np.ascontiguousarray(vectors[begin : begin + PIECE], dtype=np.float32)
+        piece = np.array(vectors[begin : begin + PIECE], dtype=np.float32)  # torch dislikes what it may not write
         single[begin : begin + len(piece)] = torch.from_numpy(piece)
     return Held(single, single.bfloat16() if half else None)
 
@@ -49,7 +49,7 @@ def search(held: Held, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats
     import torch
 
     with torch.inference_mode(), _full_precision():
-        asked = torch.from_numpy(queries).to(held.single.device)
+        asked = torch.tensor(queries, device=held.single.device)
         best = None
         for begin in range(0, len(held.single), PIECE):
             piece = (held.single if held.half is None else held.half)[begin : begin + PIECE]

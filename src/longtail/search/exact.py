@@ -101,7 +101,7 @@ class Exact:
         import torch
 
         best = Best.none(len(queries), wide, np.int16)
-        asked = torch.from_numpy(queries).bfloat16()
+        asked = torch.tensor(queries, dtype=torch.bfloat16)  # a copy: torch dislikes what it may not write
         for begin in range(0, len(self.vectors), VECTORS):
             scores = torch.mm(asked, self.held[begin : begin + VECTORS].T)
             best.keep(scores.view(torch.int16).numpy(), begin)
@@ -134,7 +134,7 @@ def _half(vectors: AnyArray) -> Any:
         raise MissingExtra("torch", "nn", "searching in bf16") from None
     copy = torch.empty(vectors.shape, dtype=torch.bfloat16)
     for begin, piece in _pieces(vectors):
-        copy[begin : begin + len(piece)] = torch.from_numpy(piece)
+        copy[begin : begin + len(piece)] = torch.tensor(piece)
     return copy
 
 
