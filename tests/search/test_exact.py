@@ -35,6 +35,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces so small that every search crosses several of them."""
     monkeypatch.setattr(exact, "QUERIES", 3)
     monkeypatch.setattr(exact, "VECTORS", 7)
+    monkeypatch.setattr(exact, "FEW", 1)
+    monkeypatch.setattr(exact, "WIDE", 9)
     monkeypatch.setattr(device, "PIECE", 7)
 
 

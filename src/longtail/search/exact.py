@@ -24,6 +24,7 @@ from longtail.threads import over_rows
 
 Precision = Literal["fp32", "bf16"]
 QUERIES, VECTORS = 1024, 4096  # one piece of scores: 16 MiB in fp32, 8 in bf16
+FEW, WIDE = 64, 1 << 16  # a few queries look at longer pieces, since each product waits for the slowest of its threads
 
 
 def top_k(
@@ -91,8 +92,9 @@ class Exact:
 
     def _single_top(self, queries: Floats, k: int) -> tuple[Ints, Floats]:
         best = Best.none(len(queries), k, np.int32)
-        room = np.empty((len(queries), VECTORS), dtype=np.float32)
-        for begin, piece in _pieces(self.vectors):
+        piece_rows = WIDE if len(queries) <= FEW else VECTORS
+        room = np.empty((len(queries), piece_rows), dtype=np.float32)
+        for begin, piece in _pieces(self.vectors, piece_rows):
             scores = np.matmul(queries, piece.T, out=room[:, : len(piece)])
             best.keep(scores.view(np.int32), begin)
         return ordered(*best.cut())
@@ -102,8 +104,9 @@ class Exact:
 
         best = Best.none(len(queries), wide, np.int16)
         asked = torch.tensor(queries, dtype=torch.bfloat16)  # a copy: torch dislikes what it may not write
-        for begin in range(0, len(self.vectors), VECTORS):
-            scores = torch.mm(asked, self.held[begin : begin + VECTORS].T)
+        piece_rows = WIDE if len(queries) <= FEW else VECTORS
+        for begin in range(0, len(self.vectors), piece_rows):
+            scores = torch.mm(asked, self.held[begin : begin + piece_rows].T)
             best.keep(scores.view(torch.int16).numpy(), begin)
         return best.cut()[0]
 
@@ -133,20 +136,20 @@ def _half(vectors: AnyArray) -> Any:
     except ImportError:
         raise MissingExtra("torch", "nn", "searching in bf16") from None
     copy = torch.empty(vectors.shape, dtype=torch.bfloat16)
-    for begin, piece in _pieces(vectors):
+    for begin, piece in _pieces(vectors, WIDE):
         copy[begin : begin + len(piece)] = torch.tensor(piece)
     return copy
 
 
-def _pieces(vectors: AnyArray) -> Iterator[tuple[int, Floats]]:
-    """The vectors in float32, a piece at a time, each with where it begins."""
-    for begin in range(0, len(vectors), VECTORS):
-        yield begin, np.ascontiguousarray(vectors[begin : begin + VECTORS], dtype=np.float32)
+def _pieces(vectors: AnyArray, rows: int) -> Iterator[tuple[int, Floats]]:
+    """The vectors in float32, some rows at a time, each piece with where it begins."""
+    for begin in range(0, len(vectors), rows):
+        yield begin, np.ascontiguousarray(vectors[begin : begin + rows], dtype=np.float32)
 
 
 def _refuse_infinite(name: str, vectors: AnyArray) -> None:
     ones = np.ones(vectors.shape[1], dtype=np.float32)
-    for begin, piece in _pieces(vectors):
+    for begin, piece in _pieces(vectors, WIDE):
         bad = np.flatnonzero(~np.isfinite(piece @ ones))  # one product finds a NaN at the speed of memory
         if len(bad):
             raise DataError(f"{name}: row {begin + int(bad[0])} holds a number that is not finite; encode it again")
