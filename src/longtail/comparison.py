@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from longtail.data.corpus import Corpus
 from longtail.errors import DataError
 from longtail.memory import measure_peak, release
 from longtail.metrics import evaluate
+from longtail.nn.checkpoint import keeping
 from longtail.progress import stage
 from longtail.recipe import Recipe
 from longtail.report.result import Result
@@ -18,8 +22,14 @@ from longtail.store import size_on_disk
 from longtail.warmup import warm_up
 
 
-def compare(corpus: Corpus, recipes: Sequence[Recipe | str], ks: Sequence[int] = (1, 3, 5)) -> list[Result]:
-    """Train each recipe on train (and valid, where it chooses or calibrates), measure it on test."""
+def compare(
+    corpus: Corpus, recipes: Sequence[Recipe | str], ks: Sequence[int] = (1, 3, 5), keep: str | Path | None = None
+) -> list[Result]:
+    """Train each recipe on train (and valid, where it chooses or calibrates), measure it on test.
+
+    With `keep`, checkpoints of encoders in training go to a folder a recipe there, and a comparison that was stopped
+    goes on from them; the time told is then that since it went on.
+    """
     parsed = [recipe if isinstance(recipe, Recipe) else Recipe.parse(recipe) for recipe in recipes]
     if not parsed:
         raise DataError("compare needs at least one recipe")
@@ -28,16 +38,17 @@ def compare(corpus: Corpus, recipes: Sequence[Recipe | str], ks: Sequence[int] =
     for recipe in parsed:
         recipe.check(corpus.train)  # all of them before the first is trained
     warm_up(parsed, corpus.train)  # once a machine; it must not be charged to the first recipe
-    return [run(recipe, corpus, ks) for recipe in parsed]
+    return [run(recipe, corpus, ks, keep) for recipe in parsed]
 
 
-def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5)) -> Result:
+def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str | Path | None = None) -> Result:
     """One recipe: trained, saved to learn its size, and measured on test."""
     test = corpus.test
     release()
     with measure_peak() as peak, stage(str(recipe)):
         begin = time.perf_counter()
-        model = recipe.fit(corpus.train, corpus.valid)
+        with keeping_for(recipe, keep):
+            model = recipe.fit(corpus.train, corpus.valid)
         trained = time.perf_counter()
         predictions = model.predict(test.rows, max(*ks, 5), test.excluded)
         predicted = time.perf_counter()
@@ -53,3 +64,15 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5)) -> Result
         model_bytes=model_bytes,
         row_norms=model.row_norms(),
     )
+
+
+def keeping_for(recipe: Recipe, keep: str | Path | None) -> AbstractContextManager[None]:
+    """Checkpoints in the recipe's own folder under `keep`; none without one."""
+    return nullcontext() if keep is None else keeping(kept_at(recipe, keep))
+
+
+def kept_at(recipe: Recipe, keep: str | Path) -> Path:
+    """A folder name that a person recognises, and that no other recipe has."""
+    written = str(recipe)
+    plain = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-")[:40]
+    return Path(keep) / f"{plain}-{hashlib.blake2b(written.encode(), digest_size=4).hexdigest()}"

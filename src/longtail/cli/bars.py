@@ -15,6 +15,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from longtail.memory import Peak, readable
@@ -23,7 +24,13 @@ from longtail.memory import Peak, readable
 class _TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
         seconds = task.time_remaining
-        return Text("" if seconds is None or task.finished else f"{seconds:.0f} s left", style="cyan")
+        return Text("" if seconds is None or task.finished else f"{_time(seconds)} left", style="cyan")
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 class _PeakMemory(ProgressColumn):
@@ -44,7 +51,8 @@ class Bars:
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
+            # The one column that gives way: a long line wraps where the terminal is narrow, and nothing of it is lost.
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=False)),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
             _TimeLeft(),

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from longtail.cli.keep import Keep, kept
 from longtail.cli.shared import (
     Json,
     Source,
@@ -34,6 +35,7 @@ def compare(
         Path, typer.Option(metavar="FILE", help="HTML report to write; one that stands there is replaced.")
     ] = Path("report.html"),
     force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
+    keep: Keep = None,
     json: Json = False,
 ) -> None:
     """Train recipes on the same data: one table, one report.
@@ -49,11 +51,11 @@ def compare(
     from longtail.report.page import render, write
     from longtail.report.table import comparison_table
 
-    with progress():
+    with kept(parsed, keep), progress():
         corpus = source.read(test=True)
         if not force:
             refuse_what_will_not_fit(parsed, corpus.train)
-        results = run(corpus, parsed)
+        results = run(corpus, parsed, keep=keep)
         command = shlex.join(["longtail", *sys.argv[1:]])
         write(report, render(results, corpus, command=command, versions=versions()))
     for note in corpus.notes:

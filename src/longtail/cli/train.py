@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from longtail.cli.keep import Keep, kept
 from longtail.cli.shared import (
     Json,
     Source,
@@ -30,12 +31,14 @@ def train(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Model folder to write.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that stands there.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
+    keep: Keep = None,
     json: Json = False,
 ) -> None:
     """Train one recipe and save the model."""
     recipes = read_recipes([recipe])
 
     from longtail.cli.plan import refuse_what_will_not_fit
+    from longtail.comparison import keeping_for
     from longtail.errors import ModelError, RecipeError
     from longtail.memory import measure_peak, readable
     from longtail.store import size_on_disk
@@ -45,12 +48,13 @@ def train(
     if out.exists() and not overwrite:
         raise ModelError(f"{out} exists; choose another name, or pass --overwrite to replace it")
     ready_to_write(out, folder=True)
-    with progress(), measure_peak() as peak:
+    with kept(recipes, keep), progress(), measure_peak() as peak:
         corpus = source.read()
         if not force:
             refuse_what_will_not_fit(recipes, corpus.train)
         begin = time.perf_counter()
-        model = recipes[0].fit(corpus.train, corpus.valid)
+        with keeping_for(recipes[0], keep):
+            model = recipes[0].fit(corpus.train, corpus.valid)
         seconds = time.perf_counter() - begin
         try:
             replace(model, text_field=corpus.text_field).save(out, overwrite=overwrite)

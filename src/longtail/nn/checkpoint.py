@@ -9,7 +9,7 @@ read back, the one that was killed goes on, and the others begin.
 
 A checkpoint is one safetensors file with its facts as JSON in the header. It is written beside its place and renamed,
 so there is always a whole one. It names what it belongs to: one of another recipe, other data or another seed is
-refused.
+refused. Loads torch only to write and to read one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from longtail.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FILE = "checkpoint.safetensors"
 VERSION = 1
@@ -59,7 +60,7 @@ class Checkpoint:
     """Where a training stands: plain facts, and tensors by name."""
 
     facts: dict[str, Any]  # JSON values
-    tensors: dict[str, torch.Tensor]
+    tensors: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -75,18 +76,26 @@ class Place:
 
     def write(self, checkpoint: Checkpoint, identity: Mapping[str, Any]) -> None:
         """Put the checkpoint in the place of the last one, whole or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        from safetensors.torch import save_file
+
         # A copy of each: tensors that share memory or stand on a device cannot be written as they are.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in checkpoint.tensors.items()}
         header = {"version": VERSION, "identity": dict(identity), "facts": checkpoint.facts}
         temporary = self.folder / f".{FILE}.writing-{os.getpid()}"
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             save_file(tensors, temporary, metadata={"longtail": json.dumps(header)})
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(self.file)
+        except (OSError, SafetensorError) as error:
+            raise ModelError(
+                f"{self.file}: the checkpoint cannot be written ({error}); check the disk and the rights, then run the "
+                "same again: it goes on from the checkpoint before"
+            ) from None
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink()
 
     def read(self, identity: Mapping[str, Any]) -> Checkpoint | None:
         """The last checkpoint; None where there is none; an error where it belongs to another training."""
@@ -114,6 +123,25 @@ def kept_folder() -> Path | None:
     """The folder of the `keeping` block, for what is worth keeping besides checkpoints."""
     kept = _keeping.get()
     return None if kept is None else kept.folder
+
+
+def standing(folder: str | Path) -> list[tuple[Path, str]]:
+    """The folder of each training loop kept under this one, and where it stands, in words."""
+    return [(file.parent, _stands(file)) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
+
+
+def _stands(file: Path) -> str:
+    try:
+        with safe_open(file, framework="numpy") as opened:  # the header alone: no tensor is read
+            header = json.loads(opened.metadata()["longtail"])
+            facts, epochs = header["facts"], header["identity"]["epochs"]
+            epoch, steps, stopped = int(facts["epoch"]), int(facts["step"]), bool(facts["stopped"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return "a checkpoint that cannot be read"
+    if stopped or epoch == epochs:
+        return f"finished after epoch {epoch} of {epochs}"
+    begun = f" and {steps} steps" if steps else ""
+    return f"{epoch} of {epochs} epochs{begun} done"
 
 
 def next_place(name: str) -> Place | None:

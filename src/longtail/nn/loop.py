@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from longtail.errors import RecipeError
-from longtail.memory import resident_bytes
+from longtail.memory import readable, resident_bytes
 from longtail.nn.checkpoint import Checkpoint, Place, next_place
 from longtail.nn.history import History
 from longtail.progress import stage
@@ -165,19 +165,20 @@ class _Run:
             "rate": self.optimiser.param_groups[0]["lr"],
             "seconds": round(seconds, 3),
             "rows_per_second": round(rows / max(seconds, 1e-9)),
-            "peak_bytes": _peak(task.device),
+            "peak_bytes": max([_peak(task.device), *(line["peak_bytes"] for line in self.history.lines[-1:])]),
         }
         if not math.isfinite(loss):
             raise RecipeError(
                 f"the loss of {task.name} is {loss} after epoch {self.epoch}; lower the rate "
                 f"(now {max(self.rates):g}) or raise the temperature or the batch"
             )
-        if self._is_time_to_measure():
-            line |= self._measure()
-        self.history.lines.append(line)
+        measured = self._measure() if self._is_time_to_measure() else {}
+        self.history.lines.append(line | measured)
         if self.place is not None:
             self.checkpoint()
             self.history.write(self.place.folder)
+            if measured:
+                self.history.draw(self.place.folder)
 
     def _one_step(self, group: list[Any]) -> None:
         factor = self.course.rate(self.epoch * self.steps + self.step, self.course.epochs * self.steps)
@@ -220,13 +221,15 @@ class _Run:
             self.history.draw(self.place.folder)
 
     def _line(self) -> str:
-        """One line for whoever listens: time left and memory are the listener's to show."""
+        """One line for whoever listens: time left and this process's memory are the listener's to show."""
         line = f"training {self.task.name}: epoch {self.epoch + 1} of {self.course.epochs}"
         if self.history.lines:
             last = self.history.lines[-1]
             line += f", loss {last['loss']:.3g}"
             line += "".join(f", {name} {value:.1f}" for name, value in self.measures.items())
             line += f", {last['rows_per_second']:,} rows/s"
+            if self.task.device.type == "cuda":
+                line += f", GPU peak {readable(last['peak_bytes'])}"
         return line
 
     def _weights(self) -> dict[str, Tensor]:
