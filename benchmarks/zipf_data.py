@@ -1,0 +1,64 @@
+"""Generated data of any size with a long tail: `zipf_data` makes rows of words and their labels.
+
+Ranks of labels and of common words are drawn by Zipf's law with exponent 1. Fifty labels share a topic and its words;
+a label also has a word of its own, which half of its rows hold. Labels of a row are drawn one by one, so a row lies in
+several branches of a tree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from longtail.arrays import Longs, Matrix
+from longtail.data.dataset import Dataset
+from longtail.data.labels import LabelSet
+
+COMMON = 30_000  # words that belong to no label
+TOPIC, TOPIC_WORDS = 50, 20  # labels that share a topic, and its words
+COMMON_A_ROW = 8
+MOST_LABELS = 5  # of a row: 1 to 5, each as likely
+
+
+def zipf_data(rows: int, labels: int, asked: int, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """Training rows, and `asked` rows of the same kind to predict."""
+    chance = np.random.default_rng(seed)
+    every = rows + asked
+    owner = np.repeat(np.arange(every), chance.integers(1, MOST_LABELS + 1, every))
+    label = chance.permutation(labels)[_zipf(chance, len(owner), labels)]
+    topical = COMMON + label // TOPIC * TOPIC_WORDS
+    first_own = COMMON + -(-labels // TOPIC) * TOPIC_WORDS
+    told = chance.random(len(owner)) < 0.5
+    words = [
+        _zipf(chance, every * COMMON_A_ROW, COMMON),
+        topical + chance.integers(0, TOPIC_WORDS, len(owner)),
+        topical + chance.integers(0, TOPIC_WORDS, len(owner)),
+        first_own + label[told],
+    ]
+    columns = first_own + labels
+    holders = [np.repeat(np.arange(every), COMMON_A_ROW), owner, owner, owner[told]]
+    features = _matrix(np.concatenate(holders), np.concatenate(words), (every, columns))
+    held = np.bincount(features.indices, minlength=columns)
+    features.data = (np.log((1 + every) / (1 + held)) + 1).astype(np.float32)[features.indices]
+    targets = _matrix(owner, label, (every, labels))
+    names = LabelSet(ids=tuple(map(str, range(labels)))).counted(targets[:rows])
+    return tuple(
+        Dataset(labels=names, targets=targets[part], ids=tuple(map(str, range(every)[part])), features=features[part])
+        for part in (slice(rows), slice(rows, every))
+    )  # type: ignore[return-value]
+
+
+def _zipf(chance: np.random.Generator, number: int, most: int) -> Longs:
+    """Ranks 0..most-1: the chance of rank r is close to a constant / (r + 1)."""
+    drawn: npt.NDArray[np.float64] = np.exp(chance.random(number) * np.log(most + 1))
+    return np.minimum(drawn.astype(np.int64) - 1, most - 1)
+
+
+def _matrix(rows: Longs, columns: Longs, shape: tuple[int, int]) -> Matrix:
+    """Ones at these places, each once."""
+    keys = np.sort(rows * shape[1] + columns)
+    keys = keys[np.append(True, keys[1:] != keys[:-1])]
+    starts = np.searchsorted(keys, np.arange(shape[0] + 1) * shape[1])
+    held = (keys % shape[1]).astype(np.int32)
+    return sparse.csr_array((np.ones(len(keys), dtype=np.float32), held, starts.astype(np.int32)), shape=shape)
