@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import sparse
 
 from longtail.arrays import Bools, Floats, Longs
 from longtail.data.dataset import Dataset
-from longtail.errors import DataError
+from longtail.errors import DataError, MissingExtra, RecipeError
 from longtail.metrics.evaluate import evaluate
 from longtail.nn.batches import Pairs
 from longtail.nn.blend import Blend, Odds
@@ -64,6 +65,8 @@ class Towers:
             raise DataError(f"{settings.name} reads texts; the training rows have only features")
         if train.targets.nnz == 0:
             raise DataError(f"no row of train has a label, so {settings.name} has nothing to learn from")
+        if settings.search == "approximate" and find_spec("faiss") is None:
+            raise MissingExtra("faiss-cpu", "search", f"{settings.name}(search='approximate')")
         with stage("loading the encoder"):
             encoder, tokenizer = load_encoder(
                 settings.encoder,
@@ -71,6 +74,11 @@ class Towers:
                 texts=(*train.texts, *label_texts),
                 dropout=settings.dropout,
                 seed=settings.seed,
+            )
+        if (settings.search_dimension or 0) > encoder.dimension:
+            raise RecipeError(
+                f"setting 'search_dimension' of {settings.name} is {settings.search_dimension}, and the vectors of "
+                f"{settings.encoder} have {encoder.dimension} numbers: take fewer, or none for all"
             )
         device = best_device()
         longest = min(settings.longest, encoder.longest or settings.longest)
@@ -150,13 +158,14 @@ class Towers:
         self.history = train(task, self.course(), self.identity())
 
     def learn_classifiers(self, loss: Loss, batch: int, epochs: int, rate: float, dropout: float) -> Floats:
-        """A vector a label on the encoder as it is now, begun at the label's: (labels, dimension), of length 1."""
-        documents = self.document_vectors()
+        """A vector a label on the encoder as it is now, begun at the label's: (labels, dimension), of length 1. They
+        are learned in the space that is searched."""
+        documents = self.searched(self.document_vectors())
         rows, tokens = self.held_out
-        queries = unit(encode(self.encoder, tokens, longest=self.longest, what="valid rows"))
+        queries = self.searched(unit(encode(self.encoder, tokens, longest=self.longest, what="valid rows")))
         task = Classifiers(
             documents=documents,
-            begin=self.label_vectors(),
+            begin=self.searched(self.label_vectors()),
             pairs=Pairs(self.train.targets),
             loss=loss,
             batch=batch,
@@ -182,6 +191,11 @@ class Towers:
             rows = torch.arange(len(vectors), device=self.device)
             moved = self.tower.vectors(rows, torch.from_numpy(vectors).to(self.device))
         return unit(moved.float().cpu().numpy())
+
+    def searched(self, vectors: Floats) -> Floats:
+        """The first numbers of each vector, as many as are searched, of length 1 again."""
+        cut = self.settings.search_dimension
+        return vectors if cut is None else unit(vectors[:, :cut])
 
     def document_vectors(self) -> Floats:
         return unit(encode(self.encoder, self.documents, longest=self.longest, what="documents"))
@@ -220,8 +234,8 @@ class Towers:
     def look(self) -> dict[str, float]:
         """P@1 and PSP@1 on valid as the encoder is now."""
         rows, tokens = self.held_out
-        queries = unit(encode(self.encoder, tokens, longest=self.longest, what="valid rows"))
-        return self._look(queries, self.label_vectors(), rows)
+        queries = self.searched(unit(encode(self.encoder, tokens, longest=self.longest, what="valid rows")))
+        return self._look(queries, self.searched(self.label_vectors()), rows)
 
     def _look(self, queries: Floats, labels: Floats, rows: Dataset) -> dict[str, float]:
         spare = 0 if rows.excluded is None else int(np.diff(rows.excluded.indptr).max(initial=0))
@@ -231,12 +245,15 @@ class Towers:
 
     def scorer(self, classifiers: Floats | None = None) -> TowerScorer:
         """The trained towers, with weights of text, classifier and frequency and chances learned on valid."""
-        reader, texts = Reader.of(self.encoder, self.tokenizer, self.longest), self.label_vectors()
-        sharp = 1 / self.settings.temperature
+        own = self.settings
+        reader = Reader.of(self.encoder, self.tokenizer, self.longest, own.search_dimension)
+        texts = self.searched(self.label_vectors())
+        sharp = 1 / own.temperature
         believed = Odds(sharp, -0.5 * sharp)
         plain = TowerScorer(
-            reader, texts if classifiers is None else classifiers, believed, moved=self.tower is not None
-        )
+            reader, texts if classifiers is None else classifiers, believed,
+            moved=self.tower is not None, search=own.search,
+        )  # fmt: skip
         if len(self.valid) == 0:
             return plain
         with stage("learning chances"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
@@ -12,6 +12,8 @@ from longtail.errors import DataError, RecipeError
 from longtail.plan import Facts, Plan
 
 NAMED = 5  # labels named in an error
+Search = Literal["auto", "exact", "approximate"]
+SEARCHES: tuple[str, ...] = get_args(Search)
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class TowerSettings:
 
     encoder: str = "auto"  # minilm, bag, gru, tiny, a folder or owner/name; auto: minilm where installed, else bag
     dimension: int | None = None  # of the vectors; none: the encoder's own width
+    search_dimension: int | None = None  # numbers of a vector that are searched and saved, from the first; none: all
+    search: Search = "auto"  # auto: exact, unless one text would wait too long among so many labels
     longest: int = 64  # tokens of a text that are read
     rows: Literal["documents", "labels"] = "documents"  # what the loss is taken over, each with one drawn positive
     batch: int = 1024
@@ -46,11 +50,16 @@ class TowerSettings:
 
     def __post_init__(self) -> None:
         least = {"longest": 3, "batch": 2, "epochs": 1, "accumulate": 1, "chunk": 1, "measure_every": 0, "patience": 1,
-                 "dimension": 1}  # fmt: skip
+                 "dimension": 1, "search_dimension": 1}  # fmt: skip
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and value < bound:
                 raise RecipeError(f"setting '{name}' of {self.name} is at least {bound}, got {value}")
+        if self.dimension is not None and (self.search_dimension or 0) > self.dimension:
+            raise RecipeError(
+                f"setting 'search_dimension' of {self.name} cuts vectors of dimension {self.dimension}, "
+                f"got {self.search_dimension}"
+            )
         for name in ("rate", "temperature", "clip"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -96,15 +105,16 @@ class TowerSettings:
         held = min(self.chunk or self.batch, facts.rows) * (row_tokens + label_tokens)
         activations = int(held * size.width * (4 + 70 * size.layers))
         vectors = 4 * size.width * facts.labels
+        searched = min(self.search_dimension or size.width, size.width)
         fast = Path("/dev/nvidia0").exists()
         speed, memory = (5e13, 1e12) if fast else (5e10, 8e9)  # operations and bytes a second
         steps = self.epochs * -(-facts.rows // self.batch)
         work = 6 * size.met * self.epochs * facts.rows * (row_tokens + label_tokens)
         return Plan(
             train_bytes=int(16 * size.weights + activations + 8 * facts.rows * row_tokens + 2 * vectors + 500_000_000),
-            model_bytes=int(4 * size.weights + vectors + 60 * facts.labels),
+            model_bytes=int(4 * size.weights + 4 * searched * facts.labels + 60 * facts.labels),
             train_seconds=work / speed + steps * (40 * size.weights / memory + 0.01) + 10,
-            predict_seconds=1000 * (2 * size.met * row_tokens + 2 * size.width * facts.labels) / speed + 0.05,
+            predict_seconds=1000 * (2 * size.met * row_tokens + 2 * searched * facts.labels) / speed + 0.05,
             steps=(
                 ("weights and optimiser", 16 * size.weights),
                 ("activations", activations),

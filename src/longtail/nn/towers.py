@@ -14,15 +14,19 @@ from longtail.data.dataset import Rows
 from longtail.errors import DataError
 from longtail.nn.blend import Odds
 from longtail.nn.extra import require
+from longtail.nn.settings import SEARCHES, Search
 from longtail.predictions import ranked
+from longtail.progress import stage
 from longtail.seams import State
 
 if TYPE_CHECKING:
     from longtail.nn.encoders import Encoder
     from longtail.nn.tokenizers import TextTokenizer
+    from longtail.search.approximate import Approximate
     from longtail.search.exact import Exact
 
 
+SINGLE = 16  # rows of a call up to which each waits for its search; more share one matrix product
 NEAR = 8  # known labels that show where a new one moves
 
 
@@ -34,19 +38,20 @@ class Reader:
     weights: dict[str, AnyArray]
     definition: Bytes  # of the tokenizer
     longest: int  # tokens of a text that are read
+    cut: int | None = None  # numbers of a vector that are kept, from the first on; none: all
 
     @classmethod
-    def of(cls, encoder: Encoder, tokenizer: TextTokenizer, longest: int) -> Reader:
+    def of(cls, encoder: Encoder, tokenizer: TextTokenizer, longest: int, cut: int | None = None) -> Reader:
         weights = {name: tensor.detach().cpu().numpy().copy() for name, tensor in encoder.state_dict().items()}
-        return cls(encoder.settings, weights, np.frombuffer(tokenizer.to_bytes(), dtype=np.uint8), longest)
+        return cls(encoder.settings, weights, np.frombuffer(tokenizer.to_bytes(), dtype=np.uint8), longest, cut)
 
     def vectors(self, texts: Sequence[str], what: str = "texts") -> Floats:
-        """(texts, dimension), of length 1."""
+        """(texts, dimension), of length 1 after the cut."""
         from longtail.nn.encode import encode
         from longtail.nn.tokens import tokenise
 
         encoder, tokenizer = self._ready
-        return unit(encode(encoder, tokenise(texts, tokenizer, self.longest), what=what))
+        return unit(encode(encoder, tokenise(texts, tokenizer, self.longest), what=what)[:, : self.cut])
 
     @cached_property
     def _ready(self) -> tuple[Encoder, TextTokenizer]:
@@ -69,13 +74,13 @@ class Reader:
         return {"tokenizer": self.definition, **{f"encoder.{name}": array for name, array in self.weights.items()}}
 
     @classmethod
-    def restore(cls, settings: dict[str, Any], longest: int, tensors: dict[str, AnyArray]) -> Reader:
+    def restore(cls, settings: dict[str, Any], longest: int, cut: int | None, tensors: dict[str, AnyArray]) -> Reader:
         weights = {
             name.removeprefix("encoder."): array for name, array in tensors.items() if name.startswith("encoder.")
         }
         if not isinstance(settings, dict) or not isinstance(longest, int) or longest < 1:
             raise ValueError("the settings of the encoder are not whole")
-        return cls(settings, weights, tensors["tokenizer"], longest)
+        return cls(settings, weights, tensors["tokenizer"], longest, cut)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +94,7 @@ class TowerScorer:
     bias: Floats | None = None  # (labels,)
     length: float = 1.0  # of the vector of a label that is only known by its text
     moved: bool = False  # labels stand where a label tower moved them, not where their texts alone would
+    search: Search = "auto"
     kind: ClassVar[str] = "tower.v1"
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
@@ -96,22 +102,52 @@ class TowerScorer:
             raise DataError("this model reads texts; give rows with texts, not only features")
         if k < 1 or len(rows) == 0:
             return np.zeros((len(rows), 0), dtype=np.int32), np.zeros((len(rows), 0), dtype=np.float32)
-        found, products = self.nearest(self.reader.vectors(rows.texts), k)
-        return ranked(found, self.odds.of(products))  # equal after rounding: by label row
+        vectors = self.reader.vectors(rows.texts)
+        quick = self.search == "approximate" or (self.search == "auto" and len(rows) <= SINGLE)
+        found, products = self._quick[0].top(self._asked(vectors), k) if quick else self.nearest(vectors, k)
+        scores = np.where(found < 0, np.float32(0), self.odds.of(products))
+        return ranked(found, scores)  # equal after rounding: by label row
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Ints, Floats]:
-        """The k best labels of each vector (rows, dimension), and their products."""
-        if self.bias is not None:
-            vectors = np.concatenate([vectors, np.ones((len(vectors), 1), dtype=np.float32)], axis=1)
-        return self._index.top(vectors, k)
+        """The k best labels of each vector (rows, dimension), and their products; none is missed."""
+        return self._exact.top(self._asked(vectors), k)
+
+    @property
+    def searching(self) -> str:
+        """How the labels of a few texts are found, and why; builds the graph where it is one."""
+        return self._quick[1]
+
+    def _asked(self, vectors: Floats) -> Floats:
+        if self.bias is None:
+            return vectors
+        return np.concatenate([vectors, np.ones((len(vectors), 1), dtype=np.float32)], axis=1)
 
     @cached_property
-    def _index(self) -> Exact:
+    def _exact(self) -> Exact:
         from longtail.nn.precision import best_device
         from longtail.search.exact import Exact
 
         searched = self.labels if self.bias is None else np.concatenate([self.labels, self.bias[:, None]], axis=1)
         return Exact(searched, device=str(best_device()))
+
+    @cached_property
+    def _quick(self) -> tuple[Exact | Approximate, str]:
+        """For a few texts at a time, where each waits for its own search. Not saved: it is built anew after loading."""
+        from longtail.search.approximate import build
+        from longtail.search.choose import choose
+
+        exact = self._exact
+        if self.search == "approximate":
+            kind, reason = "hnsw", "approximate search: the recipe asks for it"
+        else:
+            labels, dimension = exact.vectors.shape
+            choice = choose(labels, dimension, queries=None, device=exact.device)
+            kind, reason = choice.kind, choice.reason
+        if kind == "exact":
+            return exact, reason
+        with stage(reason):
+            index = build(exact.vectors, "hnsw")
+        return index, f"{reason}; {index}"
 
     def with_labels(self, texts: Sequence[str], known: Sequence[str]) -> TowerScorer:
         """The same model with more labels, told from their texts; `known` are the texts of those it has.
@@ -136,6 +172,8 @@ class TowerScorer:
             "odds": [self.odds.slope, self.odds.offset],
             "length": self.length,
             "moved": self.moved,
+            "cut": self.reader.cut,
+            "search": self.search,
         }
         bias = {} if self.bias is None else {"bias": self.bias}
         return State(settings, {**self.reader.tensors(), "labels": self.labels, **bias})
@@ -143,13 +181,19 @@ class TowerScorer:
     @classmethod
     def restore(cls, state: State) -> TowerScorer:
         settings, labels, bias = state.settings, state.tensors["labels"], state.tensors.get("bias")
-        reader = Reader.restore(settings["encoder"], settings["longest"], state.tensors)
+        cut, how = settings["cut"], settings["search"]
+        reader = Reader.restore(settings["encoder"], settings["longest"], cut, state.tensors)
         slope, offset = (float(value) for value in settings["odds"])
         if labels.ndim != 2 or labels.dtype != np.float32 or not np.isfinite(labels).all():
             raise ValueError("the label vectors are not one finite vector a label")
+        if cut is not None and cut != labels.shape[1]:
+            raise ValueError(f"label vectors of {labels.shape[1]} numbers where {cut} are kept")
+        if how not in SEARCHES:
+            raise ValueError(f"a search called {how!r}")
         if bias is not None and (bias.shape != labels.shape[:1] or not np.isfinite(bias).all()):
             raise ValueError("the biases are not one finite number a label")
-        return cls(reader, labels, Odds(slope, offset), bias, float(settings["length"]), bool(settings["moved"]))
+        length, moved = float(settings["length"]), bool(settings["moved"])
+        return cls(reader, labels, Odds(slope, offset), bias, length, moved, how)
 
 
 def unit(vectors: AnyArray) -> Floats:
