@@ -202,6 +202,14 @@ def test_methods_lists_the_catalogue() -> None:
         assert part["summary"]
 
 
+def test_methods_tells_shared_settings_once() -> None:
+    told = call("methods").out
+    assert told.count("temperature=") == 1
+    assert told.count("hashed_bits=") == 1
+    assert "How encoders are trained, in ance, dpr, ngame, siamesexml: " in told
+    assert told.count("epochs=50") == 1  # siamesexml's own, where it differs
+
+
 def test_plan_tells_what_fits(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = call("plan", data, "centroid", "knn + rerank")
     assert (done.code, done.err) == (0, "")

@@ -32,25 +32,29 @@ def methods(json: Json = False) -> None:
         return
     from rich.table import Table
 
-    from longtail.grammar import Value, literal
     from longtail.linear.reading import Reading
+    from longtail.nn.settings import TowerSettings
 
     screen = console()
-    shared = {field.name: literal(cast(Value, field.default)) for field in dataclasses.fields(Reading)}
+    # Settings that many learners share are told once, under the table.
+    bases: dict[type[Any], str] = {Reading: "How rows are read", TowerSettings: "How encoders are trained"}
+    shared = {base: _settings(base) for base in bases}
     for title, kinds in (("Learners", learners), ("Tail methods", tail)):
         table = Table(title=title, title_justify="left")
         for column in ("name", "what it does", "settings", "needs of the data"):
             table.add_column(column)
         for name, kind in kinds.items():
             facts = _facts(kind)
-            common = shared if issubclass(kind, Reading) else {}
-            settings = ", ".join(f"{key}={value}" for key, value in facts["settings"].items() if key not in common)
+            common = {key: value for base in bases if issubclass(kind, base) for key, value in shared[base].items()}
+            own = {key: value for key, value in facts["settings"].items() if common.get(key) != value}
+            settings = ", ".join(f"{key}={value}" for key, value in own.items())
             table.add_row(name, facts["summary"], settings, ", ".join(facts["data_needs"]).replace("_", " "))
         screen.print(table)
         if kinds is learners:
-            readers = [name for name, kind in learners.items() if issubclass(kind, Reading)]
-            settings = ", ".join(f"{key}={value}" for key, value in shared.items())
-            screen.print(f"How rows are read, in {', '.join(readers)}: {settings}\n")
+            for base, words in bases.items():
+                names = [name for name, kind in learners.items() if issubclass(kind, base)]
+                settings = ", ".join(f"{key}={value}" for key, value in shared[base].items())
+                screen.print(f"{words}, in {', '.join(names)}: {settings}\n")
     grid = Table(title="Which tail method goes on which learner", title_justify="left")
     for column in ("", *tail):
         grid.add_column(column, justify="left" if not column else "center")
@@ -60,10 +64,10 @@ def methods(json: Json = False) -> None:
 
 
 def _facts(kind: type[Any]) -> dict[str, Any]:
+    return {"summary": kind.summary, "settings": _settings(kind), "data_needs": sorted(kind.data_needs)}
+
+
+def _settings(kind: type[Any]) -> dict[str, str]:
     from longtail.grammar import Value, literal
 
-    return {
-        "summary": kind.summary,
-        "settings": {field.name: literal(cast(Value, field.default)) for field in dataclasses.fields(kind)},
-        "data_needs": sorted(kind.data_needs),
-    }
+    return {field.name: literal(cast(Value, field.default)) for field in dataclasses.fields(kind)}
