@@ -74,5 +74,5 @@ def keeping_for(recipe: Recipe, keep: str | Path | None) -> AbstractContextManag
 def kept_at(recipe: Recipe, keep: str | Path) -> Path:
     """A folder name that a person recognises, and that no other recipe has."""
     written = str(recipe)
-    plain = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-")[:40]
+    plain = re.sub(r"[^a-z0-9]+", "-", written.lower())[:40].strip("-")
     return Path(keep) / f"{plain}-{hashlib.blake2b(written.encode(), digest_size=4).hexdigest()}"

@@ -27,14 +27,14 @@ def start(*words: str | Path) -> subprocess.Popen[bytes]:
 
 def stop_after_some_epochs(process: subprocess.Popen[bytes], number: signal.Signals) -> tuple[bytes, int]:
     """Send the signal once a few epochs are kept; standard error, and how many epochs there were."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline and process.poll() is None:
         kept = list(Path("run").glob("*/00-*/history.jsonl"))
         if kept and len(kept[0].read_text().splitlines()) >= 3:
             process.send_signal(number)
             break
         time.sleep(0.005)
-    err = process.communicate(timeout=60)[1]
+    err = process.communicate(timeout=180)[1]
     return err, len(History.read(kept[0].parent).lines)
 
 
@@ -51,7 +51,7 @@ def test_a_training_that_is_killed_goes_on_to_the_same_model(data: Path) -> None
     assert not Path("model").exists()
 
     again = start(*words)
-    err = again.communicate(timeout=60)[1]
+    err = again.communicate(timeout=180)[1]
     assert again.returncode == 0, err
     stood = re.search(r"dpr\(.*\) goes on from run/dpr\S+/00-\w+: (\d+) of 20 epochs done", err.decode())
     assert stood is not None and int(stood[1]) >= before
@@ -61,7 +61,7 @@ def test_a_training_that_is_killed_goes_on_to_the_same_model(data: Path) -> None
     assert (place / "history.svg").read_text().startswith("<svg")
 
     whole = start("train", data, RECIPE, "--out", "whole")
-    assert whole.communicate(timeout=60)
+    assert whole.communicate(timeout=180)
     assert whole.returncode == 0
     assert checksums(Path("model")) == checksums(Path("whole"))
 
