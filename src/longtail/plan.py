@@ -33,11 +33,28 @@ class Facts:
     characters: int  # of all texts
     own_columns: int = 0  # of features that stand beside the texts
     own_per_row: float = 0.0  # non-zero ones of a row
+    empty: float = 0.0  # share of the labels that have no row
 
     @property
     def row_terms(self) -> float:
         """Non-zero entries of all rows."""
         return self.rows * self.terms_per_row
+
+    @property
+    def reading_bytes(self) -> int:
+        """The most that is held while words are counted: the rows, their parts before, their squares after."""
+        return int(WORKING_BYTES + 110 * self.terms + 32 * self.row_terms)
+
+    @property
+    def read_bytes(self) -> int:
+        """What the process holds when they are: words and rows, and small pieces that do not go back at once."""
+        small = 8_000_000 + 17 * self.row_terms
+        return int(WORKING_BYTES + 110 * self.terms + min(small, 32 * self.row_terms))
+
+    @property
+    def kept_bytes(self) -> int:
+        """Words and rows alone."""
+        return int(WORKING_BYTES + 70 * self.terms + 8 * self.row_terms)
 
     @property
     def reading_seconds(self) -> float:
@@ -68,6 +85,7 @@ class Facts:
             characters=characters,
             own_columns=0 if beside is None else int(beside.shape[1]),
             own_per_row=0.0 if beside is None else beside.nnz / max(rows, 1),
+            empty=float(np.mean(counts == 0)) if len(counts) else 0.0,
         )
 
 

@@ -18,7 +18,7 @@ from longtail.model import Model
 from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
-from longtail.seams import DATA_NEEDS, Augments, ChecksData, Learner, Reranks, TailMethod, Wraps
+from longtail.seams import DATA_NEEDS, AddsCost, Augments, ChecksData, Learner, Reranks, TailMethod, Wraps
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,11 @@ class Recipe:
 
     def plan(self, facts: Facts) -> Plan:
         """Memory and time this recipe will need on data of these sizes."""
-        return self._wrapped().plan(facts)
+        planned = self._wrapped().plan(facts)
+        for method in self.tail:
+            if isinstance(method, AddsCost):
+                planned = method.plan_on(planned, facts)
+        return planned
 
     def _wrapped(self) -> Learner:
         """The learner inside the tail methods that fit it in parts."""

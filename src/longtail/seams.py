@@ -172,6 +172,14 @@ class Reranks(Protocol):
     def fit_reranker(self, held_out: HeldOut) -> Reranker: ...
 
 
+@runtime_checkable
+class AddsCost(Protocol):
+    """Takes memory or time of its own, beside the recipe that stands before it."""
+
+    def plan_on(self, before: Plan, facts: Facts) -> Plan:
+        """What the recipe takes with this method, given what it takes without."""
+
+
 def seams_of(part: type) -> tuple[str, ...]:
     """The seams a tail method acts on, read from the methods it has."""
     entrance = {"augment": "augment", "wrap": "wrap", "label tower": "label_tower", "rerank": "fit_reranker"}

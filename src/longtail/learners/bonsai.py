@@ -13,7 +13,7 @@ from longtail.errors import RecipeError
 from longtail.linear.cluster import companions, label_vectors, spread
 from longtail.linear.forest import ForestScorer, fit_forest
 from longtail.linear.reading import Reading
-from longtail.linear.tree import Training, plan_trees
+from longtail.linear.tree import Training, kept_at, plan_trees
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
 
@@ -72,4 +72,4 @@ class Bonsai(Reading):
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
         leaf = max(facts.labels // self.branches ** self._depth(facts.labels), 1)
-        return plan_trees(facts, self.trees, leaf + self.branches, self.passes, self.beam)
+        return plan_trees(facts, self.trees, leaf, self.branches, self.passes, self.beam, 18 * kept_at(self.cut))

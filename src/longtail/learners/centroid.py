@@ -14,7 +14,7 @@ from longtail.linear.norms import column_norms
 from longtail.linear.reading import Reading
 from longtail.linear.text import Features, matrix_from, matrix_state, unit_rows
 from longtail.linear.top import sparse_top
-from longtail.plan import WORKING_BYTES, Facts, Plan
+from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions, ranked
 from longtail.progress import stage
 from longtail.seams import Scorer, State, TailMethod
@@ -108,15 +108,16 @@ class Centroid(Reading):
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
         products = facts.positives * facts.terms_per_row
-        means, chances = 36 * facts.mean_terms, 160 * CANDIDATES * min(CHANCE_ROWS, facts.rows // 20)
+        chances = 160 * CANDIDATES * min(CHANCE_ROWS, facts.rows // 20)
+        means = 34 * facts.mean_terms  # as they are scaled and turned; 24 of them stay with the process
         # A query meets the means that hold its words; common words are in most means, which caps the number.
         met = 0.28 * facts.shared_terms / max(facts.terms_per_row, 1) * facts.mean_terms
         return Plan(
-            train_bytes=int(
-                WORKING_BYTES + 110 * facts.terms + max(24 * facts.row_terms + means, 8 * facts.mean_terms + chances)
+            train_bytes=max(
+                facts.reading_bytes, facts.read_bytes + means, facts.read_bytes + 24 * facts.mean_terms + chances
             ),
             model_bytes=int(20 * facts.terms + 8 * facts.mean_terms + 60 * facts.labels),
             train_seconds=facts.reading_seconds + 5e-8 * products + 1e-7 * facts.mean_terms + 0.2,
             predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 6e-10 * met),
-            steps=(("word counts", int(24 * facts.row_terms)), ("label means", means), ("chances", chances)),
+            steps=(("word counts", facts.reading_bytes), ("label means", means), ("chances", chances)),
         )

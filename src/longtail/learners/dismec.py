@@ -12,9 +12,10 @@ from longtail.errors import RecipeError
 from longtail.linear.beam import ForestMaker
 from longtail.linear.forest import ForestScorer
 from longtail.linear.reading import Reading
-from longtail.linear.tree import Training, fit_tree
+from longtail.linear.tree import BLOCK, CHUNK, HEAP, Training, fit_tree, kept_at
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
+from longtail.threads import thread_count
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,18 @@ class Dismec(Reading):
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
-        kept = 6 * facts.mean_terms
+        weights = int(48 * facts.mean_terms * kept_at(self.cut) / kept_at(0.01))
+        # Classifiers that are trained side by side: a block with its copy and dual variables, then the whole chunk.
+        scratch = thread_count() * (4 * CHUNK * 2 * facts.terms + 4 * BLOCK * facts.rows)
         work = self.passes * facts.row_terms * facts.labels
         return Plan(
-            train_bytes=int(
-                110 * facts.terms + 32 * facts.row_terms + 600 * facts.rows + 500 * facts.terms + 12 * kept
-            ),
-            model_bytes=int(20 * facts.terms + 10 * kept + 60 * facts.labels),
+            train_bytes=max(facts.reading_bytes, facts.kept_bytes + HEAP + weights + scratch),
+            model_bytes=20 * facts.terms + weights + 60 * facts.labels,
             train_seconds=facts.reading_seconds + 3e-10 * work + 0.5,
             predict_seconds=1000 * (1e-4 + 3e-9 * facts.labels * facts.terms_per_row),
-            steps=(("word counts", int(24 * facts.row_terms)), ("weights", int(12 * kept))),
+            steps=(
+                ("word counts", facts.reading_bytes),
+                ("weights", weights),
+                ("classifiers in training", scratch),
+            ),
         )

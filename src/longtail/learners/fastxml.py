@@ -18,6 +18,7 @@ from longtail.linear.text import Features
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, State, TailMethod
+from longtail.threads import thread_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +91,15 @@ class FastXml(Reading):
         # Rows of one leaf share labels, the more so the more rows a label has: this many of the positives are left.
         distinct = min(1.45 * max(facts.positives / max(facts.labels, 1), 1.0) ** -0.39, 1.0) * facts.positives
         tree = 8 * distinct + 120 * 0.8 * facts.rows / self.leaf  # labels of leaves; weights of nodes
-        model = 20 * facts.terms + 60 * facts.labels + tree * self.trees
+        trees = int(tree * self.trees)
+        copies = int(8 * thread_count() * facts.row_terms)  # of a node's rows, all of them in the root
         depth = max(math.log2(max(facts.rows / self.leaf, 1.0)), 1.0)
         return Plan(
-            train_bytes=int(110 * facts.terms + 24 * facts.row_terms + 3.5 * tree * self.trees),
-            model_bytes=int(model),
+            # At last the trees are put side by side: they, the rows of their leaves, and what is made of them.
+            train_bytes=max(facts.reading_bytes, facts.read_bytes + max(copies + trees, int(3.5 * trees))),
+            model_bytes=20 * facts.terms + 60 * facts.labels + trees,
             train_seconds=facts.reading_seconds
             + self.trees * depth * (2.2e-7 * facts.positives + 1e-8 * facts.row_terms),
             predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 4e-6 * self.trees),
-            steps=(("word counts", int(24 * facts.row_terms)), ("trees", int(tree * self.trees))),
+            steps=(("word counts", facts.reading_bytes), ("rows of nodes", copies), ("trees", trees)),
         )

@@ -14,7 +14,7 @@ from longtail.errors import RecipeError
 from longtail.linear.reading import Reading
 from longtail.linear.text import Features, matrix_from, matrix_state
 from longtail.linear.top import sparse_top
-from longtail.plan import WORKING_BYTES, Facts, Plan
+from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, State, TailMethod
 
@@ -88,9 +88,9 @@ class Knn(Reading):
         facts = self.seen(facts)
         met = facts.rows * facts.shared_terms  # entries of the index that a query meets
         return Plan(
-            train_bytes=int(WORKING_BYTES + 110 * facts.terms + 40 * facts.row_terms),
+            train_bytes=facts.reading_bytes,
             model_bytes=int(20 * facts.terms + 8 * facts.row_terms + 8 * facts.positives + 60 * facts.labels),
             train_seconds=facts.reading_seconds + 2e-8 * facts.row_terms,
             predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 2e-9 * met),
-            steps=(("word counts", int(32 * facts.row_terms)), ("row index", int(8 * facts.row_terms))),
+            steps=(("word counts", facts.reading_bytes), ("row index", int(8 * facts.row_terms))),
         )

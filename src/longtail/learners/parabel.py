@@ -11,7 +11,7 @@ from longtail.errors import RecipeError
 from longtail.linear.cluster import halve, label_vectors, merged
 from longtail.linear.forest import ForestScorer, fit_forest
 from longtail.linear.reading import Reading
-from longtail.linear.tree import Training, plan_trees
+from longtail.linear.tree import Training, kept_at, plan_trees
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
 
@@ -63,4 +63,5 @@ class Parabel(Reading):
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
-        return plan_trees(facts, self.trees, self.leaf, self.passes, self.beam)
+        kept, leaf = 24 * kept_at(self.cut), 0.75 * self.leaf  # halving ends anywhere between half of a leaf and all
+        return plan_trees(facts, self.trees, leaf, self.branches, self.passes, self.beam, kept)

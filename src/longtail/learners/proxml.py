@@ -74,15 +74,16 @@ class Proxml(Reading):
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
-        kept = facts.mean_terms // 2
-        each = 4 * self.together * (2 * facts.rows + facts.terms)
+        weights = 4 * facts.mean_terms
+        scratch = 4 * thread_count() * self.together * (2 * facts.rows + facts.terms)  # scores, targets; weights
+        by_feature = int(12 * facts.row_terms)
         work = self.passes * facts.row_terms * facts.labels
         return Plan(
-            train_bytes=int(110 * facts.terms + 40 * facts.row_terms + thread_count() * each + 12 * kept),
-            model_bytes=int(20 * facts.terms + 10 * kept + 60 * facts.labels),
+            train_bytes=max(facts.reading_bytes, facts.read_bytes + by_feature + scratch + weights),
+            model_bytes=20 * facts.terms + weights + 60 * facts.labels,
             train_seconds=facts.reading_seconds + 6e-10 * work + 0.5,
             predict_seconds=1000 * (1e-4 + 2e-9 * facts.labels * facts.terms_per_row),
-            steps=(("word counts", int(24 * facts.row_terms)), ("scores", int(thread_count() * each))),
+            steps=(("word counts", facts.reading_bytes), ("rows by word", by_feature), ("scores", scratch)),
         )
 
 

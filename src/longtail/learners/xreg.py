@@ -11,7 +11,7 @@ from longtail.errors import RecipeError
 from longtail.linear.cluster import halve, label_vectors, merged
 from longtail.linear.forest import ForestScorer, fit_forest
 from longtail.linear.reading import Reading
-from longtail.linear.tree import Training, plan_trees
+from longtail.linear.tree import Training, kept_at, plan_trees
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
 
@@ -70,4 +70,5 @@ class Xreg(Reading):
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
-        return plan_trees(facts, self.trees, self.leaf, 3 * self.passes, self.beam)
+        kept, leaf = 20 * kept_at(2 * self.cut), 0.75 * self.leaf  # as for `parabel`
+        return plan_trees(facts, self.trees, leaf, self.branches, 3 * self.passes, self.beam, kept)

@@ -12,12 +12,13 @@ from scipy import sparse
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
 from longtail.linear.solve import fit_chances, fit_children, gather, node_targets, pruned
-from longtail.plan import WORKING_BYTES, Facts, Plan
+from longtail.plan import Facts, Plan
 from longtail.progress import stage
-from longtail.threads import in_threads
+from longtail.threads import in_threads, thread_count
 
 BLOCK = 96  # children trained side by side
 CHUNK = 128  # children kept side by side
+HEAP = 30_000_000  # bytes that short-lived arrays leave behind, two threads
 SURE = 30.0  # a score whose log chance is 0
 
 
@@ -179,17 +180,40 @@ def chunk_of(level: int, parent: int, first: int, weights: Floats) -> Chunk:
     return Chunk(level, parent, first, weights[-1].copy(), *pruned(weights, names, none))
 
 
-def plan_trees(facts: Facts, trees: int, leaf: int, passes: int, beam: int) -> Plan:
-    """Memory and time of label trees; the leaves cost most of both. The numbers are fitted to measured runs."""
+def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int, beam: int, kept: float) -> Plan:
+    """Memory and time of label trees, from the labels of a mean leaf and the children of the root. The numbers are
+    fitted to measured runs.
+
+    `kept` is how many weights a label of one word keeps; a label of n words keeps about sqrt(n) times as many.
+    """
     labels = max(facts.labels, 1)
-    kept = 24 * trees * labels * (facts.mean_terms / labels) ** 0.48  # weights that are left after the cut
-    visits = trees * passes * facts.positives * min(leaf, facts.labels)  # of a row by a classifier
-    rows, groups, weights = 24 * facts.row_terms, 36 * facts.mean_terms, 18 * kept
+    leaf = min(leaf, labels)
+    taught = max(labels * (1 - facts.empty), 1.0)  # labels with rows; the others keep next to no weights
+    weights = int(8 * kept * trees * taught * (facts.mean_terms / taught) ** 0.48)  # with the features they stand under
+    # The fullest leaf has three times the words and rows of a mean one; a child has its weights there, their copy and
+    # a dual variable a row. The root meets all words, on one thread.
+    words = min(3 * facts.mean_terms * leaf / labels, facts.terms)
+    rows = min(3 * facts.positives * leaf / labels, facts.rows)
+    in_leaves = 4 * thread_count() * min(leaf, CHUNK) * (2 * words + rows)
+    in_root = 4 * min(branches, CHUNK) * (3 * facts.terms + facts.rows)
+    scratch = int(max(in_leaves, in_root))
+    groups = 34 * facts.mean_terms  # vectors of labels while they are scaled, or with copies of trees in work
+    visits = trees * passes * facts.positives * (leaf + branches)  # of a row by a classifier
     search = facts.reading_seconds / max(facts.rows, 1) + trees * beam * 1e-7 * facts.terms_per_row
     return Plan(
-        train_bytes=int(WORKING_BYTES + 110 * facts.terms + rows + groups + weights),
-        model_bytes=int(20 * facts.terms + 10 * kept + 60 * facts.labels),
+        train_bytes=max(facts.reading_bytes, facts.read_bytes + groups, facts.kept_bytes + HEAP + weights + scratch),
+        model_bytes=20 * facts.terms + weights + 60 * facts.labels,
         train_seconds=facts.reading_seconds + visits * (5e-9 + 1.2e-10 * facts.terms_per_row) + 0.5,
         predict_seconds=1000 * (1e-4 + search),
-        steps=(("word counts", int(rows)), ("label groups", int(groups)), ("weights", int(weights))),
+        steps=(
+            ("word counts", facts.reading_bytes),
+            ("label groups", groups),
+            ("weights", weights),
+            ("classifiers in training", scratch),
+        ),
     )
+
+
+def kept_at(cut: float) -> float:
+    """Weights that pass a cut, against those that pass 0.1; few are smaller than 0.003."""
+    return float((0.1 / max(cut, 0.003)) ** 0.65)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from longtail.data.dataset import Rows
 from longtail.errors import RecipeError
 from longtail.linear.means import LabelMeans
 from longtail.linear.text import Features
+from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
 from longtail.seams import HeldOut, Reranker, State
@@ -81,3 +82,15 @@ class CentroidTail:
             features, vectors = Features.learn(held_out.train)
             means = LabelMeans.learn(vectors, held_out.train.targets)
         return Nearness(features, means, self.share, self.gamma, self.candidates)
+
+    def plan_on(self, before: Plan, facts: Facts) -> Plan:
+        """Words are counted once more, and kept once more beside the means."""
+        averaging = max(facts.reading_bytes, facts.read_bytes + 34 * facts.mean_terms)
+        return replace(
+            before,
+            train_bytes=max(before.train_bytes, before.model_bytes + averaging),
+            model_bytes=before.model_bytes + 20 * facts.terms + 8 * facts.mean_terms,
+            train_seconds=before.train_seconds + facts.reading_seconds + 5e-8 * facts.positives * facts.terms_per_row,
+            predict_seconds=before.predict_seconds + 1000 * facts.reading_seconds / max(facts.rows, 1),
+            steps=(*before.steps, ("label means", averaging)),
+        )

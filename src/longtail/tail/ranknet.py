@@ -14,6 +14,7 @@ from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
 from longtail.linear.ranknet_kernels import Blocks, Candidates, Loss, added, descend
 from longtail.metrics.propensity import inverse_propensity
+from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
 from longtail.seams import HeldOut, Reranker, State
@@ -189,6 +190,25 @@ class RankNet:
             return fitted
         valid, rows = held_out.valid()
         return fitted.balanced(valid, rows) if rows.targets.nnz else replace(fitted, step=UNASKED)
+
+    def plan_on(self, before: Plan, facts: Facts) -> Plan:
+        """The learner's model stays while each fold is trained, beside the candidates of the folds before."""
+        weights = 8 * self.blocks * facts.labels * self.bottleneck
+        if self.epochs == 0:
+            return replace(before, model_bytes=before.model_bytes + weights)
+        rows, part = min(self.rows, facts.rows), 1 - 1 / self.folds
+        candidates = 8 * CANDIDATES * rows
+        learning = 4 * candidates  # also their logarithms, in double precision for a while, and which are right
+        held = before.model_bytes + weights
+        folds = self.folds * part * before.train_seconds + before.predict_seconds * rows / 1000
+        steps = self.epochs * self.blocks * self.candidates * self.bottleneck * rows
+        return Plan(
+            train_bytes=max(before.train_bytes, held + candidates + int(part * before.train_bytes), held + learning),
+            model_bytes=held,
+            train_seconds=before.train_seconds + folds + 1e-9 * steps,
+            predict_seconds=before.predict_seconds + 1e-6 * self.blocks * self.candidates * self.bottleneck,
+            steps=(*before.steps, ("candidates out of fold", learning)),
+        )
 
 
 def _possible(worth: Doubles, data: Dataset) -> dict[int, float]:
