@@ -27,7 +27,7 @@ ARROWS = {
     "metrics": {"data", "predictions", "threads", "errors", "arrays"},
     "plan": {"data", "memory", "arrays"},
     "seams": {"data", "plan", "predictions", "arrays"},
-    "linear": {"data", "seams", "plan", "predictions", "progress", "threads", "errors", "arrays"},
+    "linear": {"data", "seams", "plan", "predictions", "progress", "threads", "memory", "errors", "arrays"},
     "search": {"progress", "threads", "memory", "errors", "arrays"},
     "nn": {
         "search",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import re
 import tempfile
@@ -44,6 +45,7 @@ def compare(
 def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str | Path | None = None) -> Result:
     """One recipe: trained, saved to learn its size, and measured on test."""
     test = corpus.test
+    gc.collect()
     release()
     with measure_peak() as peak, stage(str(recipe)):
         begin = time.perf_counter()

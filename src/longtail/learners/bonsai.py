@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 from scipy import sparse
@@ -51,13 +52,13 @@ class Bonsai(Reading):
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
         features, rows = self.read(train)
-        vectors = self._vectors(train, rows)
         training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed)
 
-        def group(seed: int) -> tuple[Ints, list[Longs]]:
+        def group(vectors: Matrix, seed: int) -> tuple[Ints, list[Longs]]:
             return spread(vectors, self.branches, self._depth(len(train.labels)), seed)
 
-        return fit_forest(features, rows, train.targets, group, training, self.trees, self.beam)
+        describe = partial(self._vectors, train, rows)
+        return fit_forest(features, rows, train.targets, describe, group, training, self.trees, self.beam)
 
     def _depth(self, labels: int) -> int:
         return self.depth or (1 if labels <= 10 * self.branches**2 else 2)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
-from longtail.arrays import Ints, Longs
+from longtail.arrays import Ints, Longs, Matrix
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.cluster import halve, label_vectors, merged
@@ -52,14 +53,14 @@ class Parabel(Reading):
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
         features, rows = self.read(train)
-        vectors = label_vectors(train.targets, rows)
         training = Training(cost=self.cost, passes=self.passes, cut=self.cut, seed=self.seed)
 
-        def group(seed: int) -> tuple[Ints, list[Longs]]:
+        def group(vectors: Matrix, seed: int) -> tuple[Ints, list[Longs]]:
             order, levels = halve(vectors, self.leaf, seed)
             return order, merged(levels, self.branches)
 
-        return fit_forest(features, rows, train.targets, group, training, self.trees, self.beam)
+        describe = partial(label_vectors, train.targets, rows)
+        return fit_forest(features, rows, train.targets, describe, group, training, self.trees, self.beam)
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)

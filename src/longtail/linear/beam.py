@@ -12,7 +12,8 @@ from longtail.linear.tree import Chunk
 from longtail.threads import in_threads, thread_count
 
 BLOCK_ROWS = 4096  # rows that go down together; more of them share the cost of unpacking a node
-BLOCK_BYTES = 64_000_000  # of their scores in the leaves, over all threads
+BLOCK_BYTES = 24_000_000  # of their scores in the leaves, over all threads
+ROOM = 1 << 24  # entries that an array has room for at first; pages that are never written take no memory
 ALONE = 32  # rows that are too few for a thread of their own
 
 
@@ -102,7 +103,7 @@ class _Growing:
     """An array that grows in place: the system moves its pages, nobody copies them."""
 
     def __init__(self, dtype: type) -> None:
-        self._array: AnyArray = np.empty(1 << 16, dtype=dtype)
+        self._array: AnyArray = np.empty(ROOM, dtype=dtype)
         self.size = 0
 
     def extend(self, values: AnyArray) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.arrays import Ints, Longs, Matrix
+from longtail.arrays import Floats, Ints, Longs, Matrix
 from longtail.linear.solve import gather
 from longtail.linear.text import unit_rows
 from longtail.threads import in_threads
@@ -16,7 +16,7 @@ ROUNDS = 20
 
 def label_vectors(targets: Matrix, rows: Matrix) -> Matrix:
     """The normalised sum of each label's rows, weighted by its targets: csr (labels, features)."""
-    return unit_rows((targets.T @ rows).tocsr())
+    return unit_rows(targets.T.tocsr() @ rows)
 
 
 def companions(targets: Matrix) -> Matrix:
@@ -36,21 +36,33 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
     labels = vectors.shape[0]
     order: Ints = np.arange(labels, dtype=np.int32)
     levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
-    plain = (vectors.indptr.astype(np.int64), vectors.indices.astype(np.int32), vectors.data.astype(np.float32))
+    plain = _plain(vectors)
     while np.diff(levels[-1]).max() > leaf:
         bounds = levels[-1]
 
         def work(node: int, bounds: Longs = bounds, depth: int = len(levels)) -> None:
             members = order[bounds[node] : bounds[node + 1]]
-            if len(members) > 2:
+            if len(members) < 3:
+                return
+            rows, features = plain, vectors.shape[1]
+            if len(members) < labels:  # their own rows over their own columns; all of them need no copy
                 place = np.full(vectors.shape[1], -1, dtype=np.int32)
-                starts, columns, values, names = gather(members.astype(np.int64), *plain, place)
-                members[:] = members[_halve(starts, columns, values, len(names), seed + 7919 * depth + node)]
+                *rows, names = gather(members.astype(np.int64), *plain, place)
+                features = len(names)
+            members[:] = members[_halve(*rows, features, seed + 7919 * depth + node)]
 
         in_threads(work, range(len(bounds) - 1))
         middle = bounds[:-1] + (np.diff(bounds) + 1) // 2
         levels.append(np.sort(np.concatenate([bounds, middle])))
     return order, levels
+
+
+def _plain(vectors: Matrix) -> tuple[Longs, Ints, Floats]:
+    return (
+        vectors.indptr.astype(np.int64, copy=False),
+        vectors.indices.astype(np.int32, copy=False),
+        vectors.data.astype(np.float32, copy=False),
+    )
 
 
 def merged(levels: list[Longs], branches: int) -> list[Longs]:
@@ -65,7 +77,7 @@ def spread(vectors: Matrix, branches: int, depth: int, seed: int) -> tuple[Ints,
     labels = vectors.shape[0]
     order: Ints = np.arange(labels, dtype=np.int32)
     levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
-    plain = (vectors.indptr.astype(np.int64), vectors.indices.astype(np.int32), vectors.data.astype(np.float32))
+    plain = _plain(vectors)
     for level in range(depth):
         bounds = levels[-1]
         sizes: list[Longs] = [np.zeros(0, dtype=np.int64)] * (len(bounds) - 1)

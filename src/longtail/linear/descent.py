@@ -28,7 +28,9 @@ def descend(  # type: ignore[no-untyped-def]
     several = rows >= MANY
     place = np.full(columns if several else 0, -1, dtype=np.int32)
     unpacked = np.empty(cells if several else 0, dtype=np.float32)
-    longest = (r_starts[begin + 1 : end + 1] - r_starts[begin:end]).max() if rows else 0
+    longest = 0
+    for row in range(begin, end):
+        longest = max(longest, r_starts[row + 1] - r_starts[row])
     lines = np.empty(longest + 1, dtype=np.int32)
     shares = np.empty(longest + 1, dtype=np.float32)
     score = np.empty(lanes, dtype=np.float32)
@@ -46,10 +48,12 @@ def descend(  # type: ignore[no-untyped-def]
     at_node = np.zeros(nodes + 1, dtype=np.int64)
     order = np.empty(rows * beam, dtype=np.int64)
     for root in roots:
-        pair_node[:, 0], pair_path[:, 0], width[:] = root, 0, 1
+        for row in range(rows):
+            pair_node[row, 0], pair_path[row, 0], width[row] = root, 0, 1
         standing = rows
         while standing > 0:
-            at_node[:] = 0  # sort the pairs by node, by counting
+            for node in range(nodes + 1):  # sort the pairs by node, by counting
+                at_node[node] = 0
             for row in range(rows):
                 for spot in range(width[row]):
                     at_node[pair_node[row, spot] + 1] += 1
@@ -100,8 +104,8 @@ def descend(  # type: ignore[no-untyped-def]
                         else:
                             _log_chances(score, last - first, path, chances, inner, pair, first - base)
                     if many:
-                        for feature in features[at:stop]:
-                            place[feature] = -1
+                        for feature in range(at, stop):
+                            place[features[feature]] = -1
                 if leaf:
                     for position in range(low, high):
                         row = order[position] // beam
@@ -182,12 +186,14 @@ def _collect(  # type: ignore[no-untyped-def]
                     sums[child[base + number]] += leaf_scores[slot, number]
         best, worth = labels[begin + row], scores[begin + row]
         size = 0
-        for label in candidates[:count]:
+        for position in range(count):
+            label = candidates[position]
             size = _offer(best, worth, size, label, sums[label])
             sums[label] = 0
             marked[label] = False
         _settle(best, worth, size)
-        worth /= trees
+        for position in range(size):
+            worth[position] /= trees
 
 
 @njit(nogil=True, cache=True)
@@ -239,7 +245,8 @@ def _add_unpacked(  # type: ignore[no-untyped-def]
             line = used
             place[words[entry]] = line
             used += padded
-            unpacked[line:used] = 0
+            for cell in range(line, used):
+                unpacked[cell] = 0
             for spot in range(starts[feature], starts[feature + 1]):
                 unpacked[line + which[spot]] += weights[spot]
         lines[known], shares[known] = line, values[entry]
@@ -335,8 +342,8 @@ def _best(nodes, paths, count, best_nodes, best_paths):  # type: ignore[no-untyp
                 nodes[0], paths[0] = nodes[position], paths[position]
                 _sift(nodes, paths, 0, beam)
         count = beam
-    best_nodes[:count] = nodes[:count]
-    best_paths[:count] = paths[:count]
+    for position in range(count):
+        best_nodes[position], best_paths[position] = nodes[position], paths[position]
 
 
 @njit(nogil=True, cache=True)

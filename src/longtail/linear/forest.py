@@ -14,9 +14,12 @@ from longtail.linear.beam import Forest, ForestMaker, search
 from longtail.linear.norms import leaf_norms
 from longtail.linear.text import Features
 from longtail.linear.tree import Training, fit_tree
+from longtail.memory import release
 from longtail.progress import stage
 from longtail.seams import State
 from longtail.threads import in_threads
+
+Group = Callable[[Matrix, int], tuple[Ints, list[Longs]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,22 +58,34 @@ def fit_forest(
     features: Features,
     rows: Matrix,
     targets: Matrix,
-    group: Callable[[int], tuple[Ints, list[Longs]]],
+    describe: Callable[[], Matrix],
+    group: Group,
     training: Training,
     trees: int,
     beam: int,
 ) -> ForestScorer:
-    """Several trees whose groups and training start from different seeds; `group` makes a tree's groups of a seed."""
+    """Several trees whose groups and training start from different seeds.
+
+    `describe` makes the vectors of the labels, `group` a tree's groups of vectors and a seed.
+    """
     maker = ForestMaker(training.chances)
     seeds = range(training.seed, training.seed + trees)
-    groups: dict[int, tuple[Ints, list[Longs]]] = {}
-    with stage("grouping labels"):  # trees side by side, since the first cuts of one keep only one core busy
-        in_threads(lambda seed: groups.update({seed: group(seed)}), seeds)
-    for seed in seeds:
-        order, levels = groups[seed]
+    groups = _groups(describe, group, seeds)
+    release()
+    for (order, levels), seed in zip(groups, seeds, strict=True):
         maker.tree(order, levels)
         fit_tree(rows, targets, order, levels, replace(training, seed=seed), maker.keep)
+        release()
     return ForestScorer(features, maker.made(), beam)
+
+
+def _groups(describe: Callable[[], Matrix], group: Group, seeds: range) -> list[tuple[Ints, list[Longs]]]:
+    """Trees side by side, since the first cuts of one keep only one core busy. The vectors are gone afterwards."""
+    found: dict[int, tuple[Ints, list[Longs]]] = {}
+    with stage("grouping labels"):
+        vectors = describe()
+        in_threads(lambda seed: found.update({seed: group(vectors, seed)}), seeds)
+    return [found[seed] for seed in seeds]
 
 
 def _check(forest: Forest, columns: int) -> None:

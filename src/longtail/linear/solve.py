@@ -73,7 +73,7 @@ def node_targets(rows, starts, columns, values, first, last):  # type: ignore[no
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
 def _passes(  # type: ignore[no-untyped-def]
-    starts, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, order
+    begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, order
 ):
     """Pass over the rows until half of the children are done or `most` passes are; returns passes made and who is done.
 
@@ -99,7 +99,7 @@ def _passes(  # type: ignore[no-untyped-def]
             row = order[position]
             for lane in range(lanes):
                 score[lane] = weights[bias, lane]
-            for entry in range(starts[row], starts[row + 1]):
+            for entry in range(begins[row], ends[row]):
                 value = values[entry]
                 line = weights[columns[entry]]
                 for lane in range(lanes):
@@ -143,7 +143,7 @@ def _passes(  # type: ignore[no-untyped-def]
             for lane in range(lanes):
                 weights[bias, lane] += step[lane]
             if moving * 4 > lanes:
-                for entry in range(starts[row], starts[row + 1]):
+                for entry in range(begins[row], ends[row]):
                     value = values[entry]
                     line = weights[columns[entry]]
                     for lane in range(lanes):
@@ -151,7 +151,7 @@ def _passes(  # type: ignore[no-untyped-def]
             else:
                 for lane in range(lanes):
                     if step[lane] != 0:
-                        for entry in range(starts[row], starts[row + 1]):
+                        for entry in range(begins[row], ends[row]):
                             weights[columns[entry], lane] += values[entry] * step[lane]
         finished = 0
         for lane in range(lanes):
@@ -164,7 +164,7 @@ def _passes(  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
 def fit_chances(  # type: ignore[no-untyped-def]
-    starts, columns, values, features, t_starts, t_child, t_value, importance, children, cost, limit, most, seed
+    begins, ends, columns, values, features, t_starts, t_child, t_value, importance, children, cost, limit, most, seed
 ):
     """Logistic weights of each child for soft targets: (features + 1, children), the last row is the bias.
 
@@ -172,7 +172,7 @@ def fit_chances(  # type: ignore[no-untyped-def]
     variable of a row is cost x importance x (target - chance); each step solves for it with a few of Newton's steps.
     """
     np.random.seed(seed)
-    rows = len(starts) - 1
+    rows = len(begins)
     lanes = _padded(children)
     weights = np.zeros((features + 1, lanes), dtype=np.float32)
     pull = np.zeros((rows, lanes), dtype=np.float32)
@@ -183,7 +183,7 @@ def fit_chances(  # type: ignore[no-untyped-def]
     lengths = np.empty(rows, dtype=np.float32)
     for row in range(rows):
         total = np.float32(1.0)
-        for entry in range(starts[row], starts[row + 1]):
+        for entry in range(begins[row], ends[row]):
             total += values[entry] * values[entry]
         lengths[row] = total
     for _ in range(most):
@@ -195,7 +195,7 @@ def fit_chances(  # type: ignore[no-untyped-def]
             row = order[position]
             for lane in range(lanes):
                 score[lane] = weights[features, lane]
-            for entry in range(starts[row], starts[row + 1]):
+            for entry in range(begins[row], ends[row]):
                 value = values[entry]
                 line = weights[columns[entry]]
                 for lane in range(lanes):
@@ -226,7 +226,7 @@ def fit_chances(  # type: ignore[no-untyped-def]
             worst = max(worst, largest / scale)
             for lane in range(lanes):
                 weights[features, lane] += step[lane]
-            for entry in range(starts[row], starts[row + 1]):
+            for entry in range(begins[row], ends[row]):
                 value = values[entry]
                 line = weights[columns[entry]]
                 for lane in range(lanes):
@@ -257,19 +257,21 @@ def _chance(value):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def fit_children(starts, columns, values, features, t_starts, t_child, t_value, children, cost, limit, most, seed):  # type: ignore[no-untyped-def]
+def fit_children(  # type: ignore[no-untyped-def]
+    begins, ends, columns, values, features, t_starts, t_child, t_value, children, cost, limit, most, seed
+):
     """Weights of each child against its siblings: (features + 1, children), the last row is the bias.
 
     A child is done when no dual variable of it moves by more than `limit` in a pass; done children leave the block, so
     the rest run in narrower, faster passes.
     """
     np.random.seed(seed)
-    rows = len(starts) - 1
+    rows = len(begins)
     penalty = np.float32(0.5 / cost)
     lengths = np.empty(rows, dtype=np.float32)
     for row in range(rows):
         total = np.float32(1.0)
-        for entry in range(starts[row], starts[row + 1]):
+        for entry in range(begins[row], ends[row]):
             total += values[entry] * values[entry]
         lengths[row] = total
     result = np.zeros((features + 1, children), dtype=np.float32)
@@ -280,12 +282,27 @@ def fit_children(starts, columns, values, features, t_starts, t_child, t_value, 
     yes = np.zeros(len(t_child), dtype=np.float32)
     while len(left) > 0 and most > 0:
         made, done = _passes(
-            starts, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, order
+            begins,
+            ends,
+            columns,
+            values,
+            lengths,
+            t_starts,
+            t_child,
+            t_value,
+            weights,
+            no,
+            yes,
+            penalty,
+            limit,
+            most,
+            order,
         )
         most -= made
         for lane in range(len(left)):
             if done[lane] or most == 0:
-                result[:, left[lane]] = weights[:, lane]
+                for feature in range(features + 1):
+                    result[feature, left[lane]] = weights[feature, lane]
         if most == 0:
             break
         staying = np.flatnonzero(~done[: len(left)])
@@ -297,9 +314,12 @@ def fit_children(starts, columns, values, features, t_starts, t_child, t_value, 
         width = _padded(len(staying))
         narrower = np.zeros((features + 1, width), dtype=np.float32)
         fewer = np.zeros((rows, width), dtype=np.float32)
-        for lane in range(len(staying)):
-            narrower[:, lane] = weights[:, staying[lane]]
-            fewer[:, lane] = no[:, staying[lane]]
+        for feature in range(features + 1):
+            for lane in range(len(staying)):
+                narrower[feature, lane] = weights[feature, staying[lane]]
+        for row in range(rows):
+            for lane in range(len(staying)):
+                fewer[row, lane] = no[row, staying[lane]]
         kept_starts = np.zeros(rows + 1, dtype=np.int64)
         kept = 0
         for row in range(rows):

@@ -18,6 +18,7 @@ from longtail.threads import in_threads, thread_count
 
 BLOCK = 96  # children trained side by side
 CHUNK = 128  # children kept side by side
+COPIED = 8  # nodes with less than this part of all rows train on a copy of theirs
 HEAP = 30_000_000  # bytes that short-lived arrays leave behind, two threads
 SURE = 30.0  # a score whose log chance is 0
 
@@ -152,25 +153,39 @@ def _fit_chunk(
     importance: Floats,
 ) -> Chunk:
     """Train up to CHUNK children of a node on its rows; `importance` is each row's largest target in the node."""
-    place = np.full(features, -1, dtype=np.int32)
-    starts, columns, values, names = gather(rows, *plain, place)
+    begins, ends, columns, values, names = _node_rows(rows, plain, features)
     pieces = -(-(last - first) // BLOCK)
     bounds = [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
     found = []
     for begin, end in pairwise(bounds):
         told = node_targets(rows, targets.indptr, targets.indices, targets.data, begin, end)
         seed = training.seed + 1_000_003 * level + begin
-        ends = (end - begin, training.cost, training.limit, training.passes, seed)
+        settings = (end - begin, training.cost, training.limit, training.passes, seed)
         if training.chances:
             told[2][:] /= np.repeat(importance, np.diff(told[0]))  # the path's product is then the label's own target
-            found.append(fit_chances(*(starts, columns, values, len(names), *told, importance, *ends)))
+            found.append(fit_chances(*(begins, ends, columns, values, len(names), *told, importance, *settings)))
         else:
-            found.append(fit_children(*(starts, columns, values, len(names), *told, *ends)))
+            found.append(fit_children(*(begins, ends, columns, values, len(names), *told, *settings)))
     weights = np.hstack(found) if len(found) > 1 else found[0]
     least = np.full(last - first, training.cut, dtype=np.float32)
     if training.cut_is_share:
         least *= np.abs(weights[:-1]).max(axis=0, initial=0)
     return Chunk(level, parent, first, weights[-1].copy(), *pruned(weights, names, least))
+
+
+def _node_rows(
+    rows: AnyArray, plain: tuple[AnyArray, AnyArray, AnyArray], features: int
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, Ints]:
+    """Where each of a node's rows begins and ends, their columns and values, and the names of the columns.
+
+    A node with a large part of all rows meets most features and reads the rows where they lie; a small one has a copy
+    over the features that it meets, so that its weights stay in the cache.
+    """
+    starts = plain[0]
+    if COPIED * len(rows) > len(starts) - 1:
+        return starts[rows], starts[rows + 1], plain[1], plain[2], np.arange(features, dtype=np.int32)
+    own, columns, values, names = gather(rows, *plain, np.full(features, -1, dtype=np.int32))
+    return own[:-1], own[1:], columns, values, names
 
 
 def chunk_of(level: int, parent: int, first: int, weights: Floats) -> Chunk:
