@@ -31,7 +31,7 @@ class Ngame(TowerSettings):
     """
 
     loss: Literal["softmax", "triplet"] = "softmax"
-    frequency: float = 0.2
+    frequency: float = 0.0  # more of it: P@1 for PSP@1
     margin: float = 0.3  # γ of triplet
     negatives: int = 10  # hardest ones of a row that triplet looks at
     both: bool = True  # softmax from labels to documents too
