@@ -153,8 +153,8 @@ def tables(options: argparse.Namespace) -> str:
                     statistics.mean(one[key] for one in runs) for key in ("seconds", "bytes", "gpu")
                 )
                 lines.append(
-                    f"| {recipe} | {len(runs)} | {' | '.join(means)} | {spread:.1f} | {seconds:.0f} | {size / 1e6:.0f} | "
-                    f"{memory / 2**30:.1f} |"
+                    f"| {recipe} | {len(runs)} | {' | '.join(means)} | {spread:.1f} | {seconds:.0f} | "
+                    f"{size / 1e6:.0f} | {memory / 2**30:.1f} |"
                 )
     return "\n".join(lines)
 
