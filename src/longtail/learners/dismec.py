@@ -12,7 +12,7 @@ from longtail.errors import RecipeError
 from longtail.linear.beam import ForestMaker
 from longtail.linear.forest import ForestScorer
 from longtail.linear.reading import Reading
-from longtail.linear.tree import BLOCK, CHUNK, HEAP, Training, fit_tree, kept_at
+from longtail.linear.tree import BLOCK, CHUNK, Training, fit_tree, kept_at, packed_bytes
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
 from longtail.threads import thread_count
@@ -56,13 +56,13 @@ class Dismec(Reading):
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
-        weights = int(48 * facts.mean_terms * kept_at(self.cut) / kept_at(0.01))
+        weights = packed_bytes(facts, 17 * kept_at(self.cut))
         # Classifiers that are trained side by side: a block with its copy and dual variables, then the whole chunk.
         scratch = thread_count() * (4 * CHUNK * 2 * facts.terms + 4 * BLOCK * facts.rows)
         work = self.passes * facts.row_terms * facts.labels
         return Plan(
-            train_bytes=max(facts.reading_bytes, facts.kept_bytes + HEAP + weights + scratch),
-            model_bytes=20 * facts.terms + weights + 60 * facts.labels,
+            train_bytes=max(facts.reading_bytes, facts.read_bytes + weights + scratch),
+            model_bytes=20 * facts.terms + weights + 90 * facts.labels,
             train_seconds=facts.reading_seconds + 3e-10 * work + 0.5,
             predict_seconds=1000 * (1e-4 + 3e-9 * facts.labels * facts.terms_per_row),
             steps=(

@@ -64,5 +64,5 @@ class Parabel(Reading):
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
-        kept, leaf = 24 * kept_at(self.cut), 0.75 * self.leaf  # halving ends anywhere between half of a leaf and all
+        kept, leaf = 23 * kept_at(self.cut), 0.75 * self.leaf  # halving ends anywhere between half of a leaf and all
         return plan_trees(facts, self.trees, leaf, self.branches, self.passes, self.beam, kept)

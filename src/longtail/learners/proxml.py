@@ -14,7 +14,7 @@ from longtail.linear.beam import ForestMaker
 from longtail.linear.forest import ForestScorer
 from longtail.linear.lasso import fit_sparse
 from longtail.linear.reading import Reading
-from longtail.linear.tree import InTurn, chunk_of
+from longtail.linear.tree import InTurn, chunk_of, packed_bytes
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
@@ -74,13 +74,13 @@ class Proxml(Reading):
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
-        weights = 4 * facts.mean_terms
+        weights = packed_bytes(facts, 4.5)
         scratch = 4 * thread_count() * self.together * (2 * facts.rows + facts.terms)  # scores, targets; weights
         by_feature = int(12 * facts.row_terms)
         work = self.passes * facts.row_terms * facts.labels
         return Plan(
-            train_bytes=max(facts.reading_bytes, facts.read_bytes + by_feature + scratch + weights),
-            model_bytes=20 * facts.terms + weights + 60 * facts.labels,
+            train_bytes=max(facts.reading_bytes, facts.kept_bytes + by_feature + scratch + weights),
+            model_bytes=20 * facts.terms + weights + 90 * facts.labels,
             train_seconds=facts.reading_seconds + 6e-10 * work + 0.5,
             predict_seconds=1000 * (1e-4 + 2e-9 * facts.labels * facts.terms_per_row),
             steps=(("word counts", facts.reading_bytes), ("rows by word", by_feature), ("scores", scratch)),

@@ -199,12 +199,11 @@ def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int
     """Memory and time of label trees, from the labels of a mean leaf and the children of the root. The numbers are
     fitted to measured runs.
 
-    `kept` is how many weights a label of one word keeps; a label of n words keeps about sqrt(n) times as many.
+    `kept` is as in `packed_bytes`, for one tree.
     """
     labels = max(facts.labels, 1)
     leaf = min(leaf, labels)
-    taught = max(labels * (1 - facts.empty), 1.0)  # labels with rows; the others keep next to no weights
-    weights = int(8 * kept * trees * taught * (facts.mean_terms / taught) ** 0.48)  # with the features they stand under
+    weights = packed_bytes(facts, trees * kept)
     # The fullest leaf has three times the words and rows of a mean one; a child has its weights there, their copy and
     # a dual variable a row. The root meets all words, on one thread.
     words = min(3 * facts.mean_terms * leaf / labels, facts.terms)
@@ -217,7 +216,7 @@ def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int
     search = facts.reading_seconds / max(facts.rows, 1) + trees * beam * 1e-7 * facts.terms_per_row
     return Plan(
         train_bytes=max(facts.reading_bytes, facts.read_bytes + groups, facts.kept_bytes + HEAP + weights + scratch),
-        model_bytes=20 * facts.terms + weights + 60 * facts.labels,
+        model_bytes=20 * facts.terms + weights + 90 * facts.labels,
         train_seconds=facts.reading_seconds + visits * (5e-9 + 1.2e-10 * facts.terms_per_row) + 0.5,
         predict_seconds=1000 * (1e-4 + search),
         steps=(
@@ -227,6 +226,13 @@ def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int
             ("classifiers in training", scratch),
         ),
     )
+
+
+def packed_bytes(facts: Facts, kept: float) -> int:
+    """Weights and the features they stand under. `kept` is how many weights a label of one word keeps; a label of n
+    words keeps about sqrt(n) times as many, one without rows next to none."""
+    taught = max(facts.labels * (1 - facts.empty), 1.0)
+    return int(8 * kept * taught * (facts.mean_terms / taught) ** 0.48)
 
 
 def kept_at(cut: float) -> float:

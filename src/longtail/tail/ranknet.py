@@ -198,7 +198,7 @@ class RankNet:
             return replace(before, model_bytes=before.model_bytes + weights)
         rows, part = min(self.rows, facts.rows), 1 - 1 / self.folds
         candidates = 8 * CANDIDATES * rows
-        learning = 4 * candidates  # also their logarithms, in double precision for a while, and which are right
+        learning = 9 * candidates  # sorted, their logarithms in double precision, and which of them are right
         held = before.model_bytes + weights
         folds = self.folds * part * before.train_seconds + before.predict_seconds * rows / 1000
         steps = self.epochs * self.blocks * self.candidates * self.bottleneck * rows
