@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from longtail.report import words
 from longtail.report.axes import Box, Scale
 from longtail.report.figures import look, marker, stroke
 from longtail.report.markup import Safe, tag
@@ -21,7 +20,7 @@ svg{background:#fff;font:12px system-ui,sans-serif;fill:#444}
 def figure(series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     """A line a series over a dotted one, along which cost would grow exactly as entries x depth does."""
     points = [point for line in series.values() for point in line]
-    frame = Box(60, 40, WIDE - 16, HIGH - 44)
+    frame = Box(60, 40, WIDE - 44, HIGH - 44)
     (left, right), (low, high) = (_decades([point[axis] for point in points]) for axis in (0, 1))
     across = Scale(left, right, frame.left, frame.right)
     down = Scale(low, high, frame.bottom, frame.top)
@@ -31,11 +30,11 @@ def figure(series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
         spots = [(across(math.log10(x)), down(math.log10(y))) for x, y in line]
         path = stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots), number)
         parts.append(tag("g", path, *(marker(x, y, number) for x, y in spots), class_=look(number)))
-        at = frame.left + 10 + 150 * number
+        at = frame.left + 40 + 110 * number
         parts.append(tag("g", marker(at, 20, number), class_=look(number)))
         parts.append(tag("text", name, x=at + 12, y=24))
     parts.append(tag("text", "dotted: in proportion", x=frame.right, y=24, text_anchor="end"))
-    title = "CPU seconds to train against entries x depth: the lines follow a straight proportion"
+    title = "CPU seconds to train against entries x depth"
     return str(
         tag(
             "svg",
@@ -59,7 +58,7 @@ def _grid(across: Scale, down: Scale, frame: Box) -> list[Safe]:
     for power in range(int(across.low), int(across.high) + 1):
         x = across(power)
         parts.append(tag("line", x1=x, x2=x, y1=frame.top, y2=frame.bottom, class_="rule"))
-        parts.append(tag("text", words.short_count(10**power), x=x, y=frame.bottom + 16, text_anchor="middle"))
+        parts.append(tag("text", f"{10**power:,}", x=x, y=frame.bottom + 16, text_anchor="middle"))
     for power in range(int(down.low), int(down.high) + 1):
         y = down(power)
         parts.append(tag("line", x1=frame.left, x2=frame.right, y1=y, y2=y, class_="rule"))

@@ -43,10 +43,12 @@ def zipf_data(rows: int, labels: int, asked: int, seed: int = 0) -> tuple[Datase
     features.data = (np.log((1 + every) / (1 + held)) + 1).astype(np.float32)[features.indices]
     targets = _matrix(owner, label, (every, labels))
     names = LabelSet(ids=tuple(map(str, range(labels)))).counted(targets[:rows])
-    return tuple(
-        Dataset(labels=names, targets=targets[part], ids=tuple(map(str, range(every)[part])), features=features[part])
-        for part in (slice(rows), slice(rows, every))
-    )  # type: ignore[return-value]
+
+    def part(first: int, last: int) -> Dataset:
+        ids = tuple(map(str, range(first, last)))
+        return Dataset(labels=names, targets=targets[first:last], ids=ids, features=features[first:last])
+
+    return part(0, rows), part(rows, every)
 
 
 def _zipf(chance: np.random.Generator, number: int, most: int) -> Longs:
