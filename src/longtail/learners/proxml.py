@@ -14,7 +14,7 @@ from longtail.linear.beam import ForestMaker
 from longtail.linear.forest import ForestScorer
 from longtail.linear.lasso import fit_sparse
 from longtail.linear.reading import Reading
-from longtail.linear.tree import InTurn, chunk_of, packed_bytes
+from longtail.linear.tree import InTurn, chunk_of
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
@@ -74,8 +74,8 @@ class Proxml(Reading):
 
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
-        weights = packed_bytes(facts, 4.5)
-        scratch = 4 * thread_count() * self.together * (2 * facts.rows + facts.terms)  # scores, targets; weights
+        weights = 95 * facts.positives  # about nine weights a positive pass the penalty
+        scratch = 4 * thread_count() * self.together * (3 * facts.rows + facts.terms)  # scores, targets twice; weights
         by_feature = int(12 * facts.row_terms)
         work = self.passes * facts.row_terms * facts.labels
         return Plan(
