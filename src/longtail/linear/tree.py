@@ -16,9 +16,9 @@ from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.threads import in_threads, thread_count
 
-BLOCK = 96  # children trained side by side
+BLOCK = 72  # children trained side by side
 CHUNK = 128  # children kept side by side
-COPIED = 8  # nodes with less than this part of all rows train on a copy of theirs
+COPIED = 2  # nodes with less than this part of all rows train on a copy of theirs
 HEAP = 30_000_000  # bytes that short-lived arrays leave behind, two threads
 SURE = 30.0  # a score whose log chance is 0
 
