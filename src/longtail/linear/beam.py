@@ -12,7 +12,7 @@ from longtail.linear.tree import Chunk
 from longtail.threads import in_threads, thread_count
 
 BLOCK_ROWS = 4096  # rows that go down together; more of them share the cost of unpacking a node
-BLOCK_BYTES = 24_000_000  # of their scores in the leaves, over all threads
+BLOCK_BYTES = 64_000_000  # of their scores in the leaves, over all threads
 ROOM = 1 << 24  # entries that an array has room for at first; pages that are never written take no memory
 ALONE = 32  # rows that are too few for a thread of their own
 
@@ -131,21 +131,18 @@ def search(forest: Forest, rows: Matrix, k: int, beam: int) -> tuple[Ints, Float
     )
     held = tuple(vars(forest).values())
     threads = min(thread_count(), max(number // ALONE, 1))
-    bounds = _blocks(number, threads, 4 * beam * len(forest.roots) * _widest(forest))
+    row_bytes = 4 * beam * len(forest.roots) * _widest(forest)
+    block = min(BLOCK_ROWS, max(BLOCK_BYTES // (row_bytes * threads), ALONE))
+    bounds = [number * part // threads for part in range(threads + 1)]
 
-    def work(block: int) -> None:
-        descend(*(bounds[block], bounds[block + 1], *plain, *held, beam, labels, scores))
+    def work(part: int) -> None:
+        size = bounds[part + 1] - bounds[part]
+        even = -(-size // max(-(-size // block), 1))  # blocks of one size
+        descend(*(bounds[part], bounds[part + 1], max(even, 1), *plain, *held, beam, labels, scores))
 
-    in_threads(work, range(len(bounds) - 1), threads)
+    in_threads(work, range(threads), threads)
     return labels, scores
 
 
 def _widest(forest: Forest) -> int:
     return int(np.diff(forest.chunk_children[forest.node_chunks]).max(initial=1))
-
-
-def _blocks(rows: int, threads: int, row_bytes: int) -> list[int]:
-    """Bounds of blocks of about one size, as many for each thread."""
-    most = min(BLOCK_ROWS, max(BLOCK_BYTES // (row_bytes * threads), ALONE))
-    blocks = -(-rows // (most * threads)) * threads
-    return [rows * block // max(blocks, 1) for block in range(blocks + 1)]

@@ -19,13 +19,14 @@ LEAST = np.float32(-87.0)  # exp of it is the smallest normal float32, nearly
 
 @njit(nogil=True, cache=True)
 def descend(  # type: ignore[no-untyped-def]
-    begin, end, r_starts, r_columns, r_values, columns, roots, node_chunks, node_leaf, chunk_children, chunk_features,
-    child, bias, features, starts, which, weights, number_of_labels, chances, beam, labels, scores,
+    begin, end, block, r_starts, r_columns, r_values, columns, roots, node_chunks, node_leaf, chunk_children,
+    chunk_features, child, bias, features, starts, which, weights, number_of_labels, chances, beam, labels, scores,
 ):  # fmt: skip
-    """Fill `labels` and `scores` of the rows begin..end-1 with their best labels, best first."""
-    rows, nodes = end - begin, len(node_leaf)
+    """Fill `labels` and `scores` of the rows begin..end-1 with their best labels, best first; `block` rows go down
+    together, and all blocks use the same scratch."""
+    block, nodes = max(min(block, end - begin), 1), len(node_leaf)
     inner_width, leaf_width, lanes, cells = _sizes(node_leaf, node_chunks, chunk_children, chunk_features)
-    several = rows >= MANY
+    several = block >= MANY
     place = np.full(columns if several else 0, -1, dtype=np.int32)
     unpacked = np.empty(cells if several else 0, dtype=np.float32)
     longest = 0
@@ -36,104 +37,110 @@ def descend(  # type: ignore[no-untyped-def]
     score = np.empty(lanes, dtype=np.float32)
     bits = np.empty(lanes, dtype=np.int32)
     most = len(roots) * beam  # leaves of a row
-    leaves = np.empty((rows, most), dtype=np.int32)
-    leaf_scores = np.empty((rows * most, leaf_width), dtype=np.float32)
-    found = np.zeros(rows, dtype=np.int32)  # leaves of each row so far
-    pair_node = np.empty((rows, beam), dtype=np.int32)
-    pair_path = np.empty((rows, beam), dtype=np.float32)
-    width = np.empty(rows, dtype=np.int32)  # pairs of each row
-    inner = np.empty((rows * beam, inner_width), dtype=np.float32)
+    leaves = np.empty((block, most), dtype=np.int32)
+    leaf_scores = np.empty((block * most, leaf_width), dtype=np.float32)
+    found = np.zeros(block, dtype=np.int32)  # leaves of each row so far
+    pair_node = np.empty((block, beam), dtype=np.int32)
+    pair_path = np.empty((block, beam), dtype=np.float32)
+    width = np.empty(block, dtype=np.int32)  # pairs of each row
+    inner = np.empty((block * beam, inner_width), dtype=np.float32)
     next_node = np.empty(beam * inner_width, dtype=np.int32)
     next_path = np.empty(beam * inner_width, dtype=np.float32)
     at_node = np.zeros(nodes + 1, dtype=np.int64)
-    order = np.empty(rows * beam, dtype=np.int64)
-    for root in roots:
+    order = np.empty(block * beam, dtype=np.int64)
+    for first_row in range(begin, end, block):
+        rows = min(block, end - first_row)
         for row in range(rows):
-            pair_node[row, 0], pair_path[row, 0], width[row] = root, 0, 1
-        standing = rows
-        while standing > 0:
-            for node in range(nodes + 1):  # sort the pairs by node, by counting
-                at_node[node] = 0
+            found[row] = 0
+        for root in roots:
             for row in range(rows):
-                for spot in range(width[row]):
-                    at_node[pair_node[row, spot] + 1] += 1
-            for node in range(nodes):
-                at_node[node + 1] += at_node[node]
-            for row in range(rows):
-                for spot in range(width[row]):
-                    node = pair_node[row, spot]
-                    order[at_node[node]] = row * beam + spot
-                    at_node[node] += 1
-            low = 0
-            for node in range(nodes):
-                high = at_node[node]  # by now where the node's pairs end
-                if high == low:
-                    continue
-                leaf = node_leaf[node]
-                base = chunk_children[node_chunks[node]]
-                for chunk in range(node_chunks[node], node_chunks[node + 1]):
-                    first, last = chunk_children[chunk], chunk_children[chunk + 1]
-                    at, stop = chunk_features[chunk, 0], chunk_features[chunk, 1]
-                    padded = (last - first + LANES - 1) // LANES * LANES
-                    many = high - low >= MANY
-                    used = 0
-                    if many:
-                        for feature in range(at, stop):
-                            place[features[feature]] = at - 2 - feature
-                    for position in range(low, high):
-                        pair = order[position]
-                        row = pair // beam
-                        for lane in range(padded):
-                            score[lane] = 0
-                        for lane in range(last - first):
-                            score[lane] = bias[first + lane]
-                        here, there = r_starts[begin + row], r_starts[begin + row + 1]
-                        if many:
-                            used = _add_unpacked(
-                                here, there, r_columns, r_values, place, at, starts, which, weights, unpacked, used,
-                                padded, lines, shares, score,
-                            )  # fmt: skip
-                        else:
-                            _add_packed(
-                                here, there, r_columns, r_values, at, stop, features, starts, which, weights, score
-                            )
-                        path = pair_path[row, pair - row * beam]
-                        if leaf:
-                            slot = row * most + found[row]
-                            _leaf_chances(score, bits, last - first, path, chances, leaf_scores, slot, first - base)
-                        else:
-                            _log_chances(score, last - first, path, chances, inner, pair, first - base)
-                    if many:
-                        for feature in range(at, stop):
-                            place[features[feature]] = -1
-                if leaf:
-                    for position in range(low, high):
-                        row = order[position] // beam
-                        leaves[row, found[row]] = node
-                        found[row] += 1
-                low = high
-            standing = 0
-            for row in range(rows):  # the best children of each row
-                count = 0
-                for spot in range(width[row]):
-                    node = pair_node[row, spot]
-                    if node_leaf[node]:
+                pair_node[row, 0], pair_path[row, 0], width[row] = root, 0, 1
+            standing = rows
+            while standing > 0:
+                for node in range(nodes + 1):  # sort the pairs by node, by counting
+                    at_node[node] = 0
+                for row in range(rows):
+                    for spot in range(width[row]):
+                        at_node[pair_node[row, spot] + 1] += 1
+                for node in range(nodes):
+                    at_node[node + 1] += at_node[node]
+                for row in range(rows):
+                    for spot in range(width[row]):
+                        node = pair_node[row, spot]
+                        order[at_node[node]] = row * beam + spot
+                        at_node[node] += 1
+                low = 0
+                for node in range(nodes):
+                    high = at_node[node]  # by now where the node's pairs end
+                    if high == low:
                         continue
+                    leaf = node_leaf[node]
                     base = chunk_children[node_chunks[node]]
-                    for number in range(chunk_children[node_chunks[node + 1]] - base):
-                        next_node[count] = child[base + number]
-                        next_path[count] = inner[row * beam + spot, number]
-                        count += 1
-                width[row] = min(count, beam)
-                standing += width[row]
-                _best(next_node, next_path, count, pair_node[row], pair_path[row])
-    _collect(begin, len(roots), found, leaves, leaf_scores, node_chunks, chunk_children, child, number_of_labels,
-             labels, scores)  # fmt: skip
+                    for chunk in range(node_chunks[node], node_chunks[node + 1]):
+                        first, last = chunk_children[chunk], chunk_children[chunk + 1]
+                        at, stop = chunk_features[chunk, 0], chunk_features[chunk, 1]
+                        padded = (last - first + LANES - 1) // LANES * LANES
+                        many = high - low >= MANY
+                        used = 0
+                        if many:
+                            for feature in range(at, stop):
+                                place[features[feature]] = at - 2 - feature
+                        for position in range(low, high):
+                            pair = order[position]
+                            row = pair // beam
+                            for lane in range(padded):
+                                score[lane] = 0
+                            for lane in range(last - first):
+                                score[lane] = bias[first + lane]
+                            here, there = r_starts[first_row + row], r_starts[first_row + row + 1]
+                            if many:
+                                used = _add_unpacked(
+                                    here, there, r_columns, r_values, place, at, starts, which, weights, unpacked, used,
+                                    padded, lines, shares, score,
+                                )  # fmt: skip
+                            else:
+                                _add_packed(
+                                    here, there, r_columns, r_values, at, stop, features, starts, which, weights, score
+                                )
+                            path = pair_path[row, pair - row * beam]
+                            if leaf:
+                                slot = row * most + found[row]
+                                _leaf_chances(score, bits, last - first, path, chances, leaf_scores, slot, first - base)
+                            else:
+                                _log_chances(score, last - first, path, chances, inner, pair, first - base)
+                        if many:
+                            for feature in range(at, stop):
+                                place[features[feature]] = -1
+                    if leaf:
+                        for position in range(low, high):
+                            row = order[position] // beam
+                            leaves[row, found[row]] = node
+                            found[row] += 1
+                    low = high
+                standing = 0
+                for row in range(rows):  # the best children of each row
+                    count = 0
+                    for spot in range(width[row]):
+                        node = pair_node[row, spot]
+                        if node_leaf[node]:
+                            continue
+                        base = chunk_children[node_chunks[node]]
+                        for number in range(chunk_children[node_chunks[node + 1]] - base):
+                            next_node[count] = child[base + number]
+                            next_path[count] = inner[row * beam + spot, number]
+                            count += 1
+                    width[row] = min(count, beam)
+                    standing += width[row]
+                    _best(next_node, next_path, count, pair_node[row], pair_path[row])
+        _collect(
+            first_row, rows, len(roots), found, leaves, leaf_scores, node_chunks, chunk_children, child,
+            number_of_labels, labels, scores,
+        )  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
 def _collect(  # type: ignore[no-untyped-def]
-    begin, trees, found, leaves, leaf_scores, node_chunks, chunk_children, child, number_of_labels, labels, scores
+    begin, rows, trees, found, leaves, leaf_scores, node_chunks, chunk_children, child, number_of_labels, labels, scores
 ):
     """Mean over trees, and the best labels of each row.
 
@@ -146,7 +153,7 @@ def _collect(  # type: ignore[no-untyped-def]
     k = labels.shape[1]
     largest = np.empty(k * trees, dtype=np.float32)
     most = leaves.shape[1]
-    for row in range(len(found)):
+    for row in range(rows):
         size = 0
         entries = 0
         for spot in range(found[row]):
