@@ -31,7 +31,9 @@ def told(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_squared_hinge_reaches_the_minimum(children: int, cost: float) -> None:
     inputs, targets = problem(children, children=children)
     starts = inputs.indptr.astype(np.int64)
-    weights = fit_children(starts[:-1], starts[1:], inputs.indices, inputs.data, 30, *told(targets), children, cost, 1e-6, 5000, 1)
+    weights = fit_children(
+        starts[:-1], starts[1:], inputs.indices, inputs.data, 30, *told(targets), children, cost, 1e-6, 5000, 1
+    )
     design = np.c_[inputs.toarray(), np.ones(len(targets))].astype(np.float64)
     for child in range(children):
         yes = targets[:, child].astype(np.float64)
@@ -53,7 +55,18 @@ def test_log_loss_reaches_the_minimum(children: int, cost: float) -> None:
     importance = np.random.default_rng(3).uniform(0.2, 1, len(targets)).astype(np.float32)
     starts = inputs.indptr.astype(np.int64)
     weights = fit_chances(
-        starts[:-1], starts[1:], inputs.indices, inputs.data, 30, *told(targets), importance, children, cost, 1e-7, 5000, 1
+        starts[:-1],
+        starts[1:],
+        inputs.indices,
+        inputs.data,
+        30,
+        *told(targets),
+        importance,
+        children,
+        cost,
+        1e-7,
+        5000,
+        1,
     )
     design = np.c_[inputs.toarray(), np.ones(len(targets))].astype(np.float64)
     for child in range(children):
@@ -72,7 +85,9 @@ def test_a_soft_target_of_one_is_a_yes_and_siblings_do_not_meet() -> None:
     """A child trained alone gets the weights it gets beside others, up to the tolerance of the passes."""
     inputs, targets = problem(5, children=20)
     starts = inputs.indptr.astype(np.int64)
-    together = fit_children(starts[:-1], starts[1:], inputs.indices, inputs.data, 30, *told(targets), 20, 1.0, 1e-6, 5000, 1)
+    together = fit_children(
+        starts[:-1], starts[1:], inputs.indices, inputs.data, 30, *told(targets), 20, 1.0, 1e-6, 5000, 1
+    )
     for child in (0, 19):
         mine = told(targets[:, child : child + 1])
         alone = fit_children(starts[:-1], starts[1:], inputs.indices, inputs.data, 30, *mine, 1, 1.0, 1e-6, 5000, 2)
