@@ -76,8 +76,9 @@ class Model:
         indices = np.full((len(rows), places), -1, dtype=np.int32)
         scores = np.zeros((len(rows), places), dtype=np.float32)
         with stage("predicting", total=len(rows)) as advance:
-            for start in range(0, len(rows), CHUNK):
-                part = slice(start, min(start + CHUNK, len(rows)))
+            parts = -(-len(rows) // CHUNK)
+            for number in range(parts):  # parts of one size: a short one at the end would cost as much as a long one
+                part = slice(len(rows) * number // parts, len(rows) * (number + 1) // parts)
                 for chosen in filter(len, _by_exclusions(excluded, part)):
                     banned = None if excluded is None else excluded[chosen]
                     found = self._predict(rows.take(chosen) if len(chosen) < len(rows) else rows, places, banned)
