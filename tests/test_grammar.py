@@ -105,7 +105,7 @@ def test_errors_point_at_the_place(text: str, problem: str) -> None:
         ("centroid + rerang", "unknown tail method 'rerang'; did you mean 'rerank'?"),
         ("rerank", "it is a tail method and goes after a learner"),
         ("centroid + knn", "it is a learner, and a recipe has one learner, which stands first"),
-        ("knn(neighbors=3)", "unknown setting 'neighbors' of knn; did you mean 'neighbours'? (settings: neighbours)"),
+        ("knn(neighbors=3)", "unknown setting 'neighbors' of knn; did you mean 'neighbours'? (settings: "),
         ("knn(neighbours=2.5)", "setting 'neighbours' of knn takes a whole number, got 2.5"),
         ("knn(neighbours=true)", "takes a whole number, got true"),
         ('centroid + rerank(strength="much")', 'takes a number, got "much"'),

@@ -92,7 +92,7 @@ def test_the_rare_label_near_the_row_rises() -> None:
 def test_a_model_of_features_refuses_texts(numbers: Corpus) -> None:
     model = Recipe.parse("knn + centroid").fit(numbers.train, numbers.valid)
     assert model.predict(numbers.test.rows, k=2).hits(numbers.test.targets)[:, 0].mean() > 0.9
-    with pytest.raises(DataError, match="feature files"):
+    with pytest.raises(DataError, match="trained on features and cannot read plain texts"):
         model.predict(["a text"])
 
 
