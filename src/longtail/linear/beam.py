@@ -8,6 +8,7 @@ import numpy as np
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
 from longtail.linear.descent import descend
+from longtail.linear.top import hold
 from longtail.linear.tree import Chunk
 from longtail.threads import in_threads, thread_count
 
@@ -123,12 +124,7 @@ def search(forest: Forest, rows: Matrix, k: int, beam: int) -> tuple[Ints, Float
     number = rows.shape[0]
     labels = np.full((number, k), -1, dtype=np.int32)
     scores = np.zeros((number, k), dtype=np.float32)
-    plain = (
-        rows.indptr.astype(np.int64, copy=False),
-        rows.indices.astype(np.int32, copy=False),
-        rows.data.astype(np.float32, copy=False),
-        rows.shape[1],
-    )
+    plain = (*hold(rows), rows.shape[1])
     held = tuple(vars(forest).values())
     threads = min(thread_count(), max(number // ALONE, 1))
     row_bytes = 4 * beam * len(forest.roots) * _widest(forest)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.arrays import Floats, Ints, Longs, Matrix
+from longtail.arrays import Ints, Longs, Matrix
 from longtail.linear.solve import gather
 from longtail.linear.text import unit_rows
+from longtail.linear.top import hold
 from longtail.threads import in_threads
 
 GAIN = 1e-4  # mean cosine below which another round is not worth it
@@ -36,7 +37,7 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
     labels = vectors.shape[0]
     order: Ints = np.arange(labels, dtype=np.int32)
     levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
-    plain = _plain(vectors)
+    plain = hold(vectors)
     while np.diff(levels[-1]).max() > leaf:
         bounds = levels[-1]
 
@@ -57,14 +58,6 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
     return order, levels
 
 
-def _plain(vectors: Matrix) -> tuple[Longs, Ints, Floats]:
-    return (
-        vectors.indptr.astype(np.int64, copy=False),
-        vectors.indices.astype(np.int32, copy=False),
-        vectors.data.astype(np.float32, copy=False),
-    )
-
-
 def merged(levels: list[Longs], branches: int) -> list[Longs]:
     """The same halves with fewer levels: every node reaches its descendants log2(branches) levels down at once."""
     step = max(int(np.log2(branches)), 1)
@@ -77,7 +70,7 @@ def spread(vectors: Matrix, branches: int, depth: int, seed: int) -> tuple[Ints,
     labels = vectors.shape[0]
     order: Ints = np.arange(labels, dtype=np.int32)
     levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
-    plain = _plain(vectors)
+    plain = hold(vectors)
     for level in range(depth):
         bounds = levels[-1]
         sizes: list[Longs] = [np.zeros(0, dtype=np.int64)] * (len(bounds) - 1)

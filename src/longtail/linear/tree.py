@@ -12,6 +12,7 @@ from scipy import sparse
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
 from longtail.linear.solve import fit_chances, fit_children, gather, node_targets, pruned
+from longtail.linear.top import hold
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.threads import in_threads, thread_count
@@ -63,11 +64,7 @@ def fit_tree(
         (targets.data.copy(), place[targets.indices].astype(np.int32), targets.indptr), targets.shape
     )
     leaves.sort_indices()
-    plain = (
-        rows.indptr.astype(np.int64, copy=False),
-        rows.indices.astype(np.int32, copy=False),
-        rows.data.astype(np.float32, copy=False),
-    )
+    plain = hold(rows)
     tasks: list[tuple[int, int, int, int, int]] = []  # cost, level, parent, first child, last child
     held: list[tuple[Matrix, Matrix]] = []  # targets over children (by row) and over parents (by parent)
     bounds = [*levels, np.arange(len(order) + 1)]
