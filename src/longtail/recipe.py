@@ -19,7 +19,18 @@ from longtail.model import Model
 from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
-from longtail.seams import DATA_NEEDS, AddsCost, Augments, ChecksData, Learner, Reranks, TailMethod, Wraps
+from longtail.seams import (
+    DATA_NEEDS,
+    AddsCost,
+    Augments,
+    ChecksData,
+    HasTeacher,
+    Learner,
+    Reranks,
+    Scorer,
+    TailMethod,
+    Wraps,
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,7 @@ class Recipe:
                     f"{part.name} needs {', '.join(missing)}, which {self.parts[0].name} does not offer; {instead}. "
                     "All pairs: longtail methods"
                 )
+        self._wrapped  # noqa: B018  a teacher that cannot be read is told here too
 
     @classmethod
     def parse(cls, text: str) -> Recipe:
@@ -79,19 +91,32 @@ class Recipe:
 
     def plan(self, facts: Facts) -> Plan:
         """Memory and time this recipe will need on data of these sizes."""
-        planned = self._wrapped().plan(facts)
+        planned = self._wrapped.plan(facts)
         for method in self.tail:
             if isinstance(method, AddsCost):
                 planned = method.plan_on(planned, facts)
         return planned
 
+    @property
+    def leaves(self) -> type[Scorer]:
+        """What kind of scorer its model has."""
+        return self._wrapped.scorer
+
+    @cached_property
     def _wrapped(self) -> Learner:
-        """The learner inside the tail methods that fit it in parts."""
+        """The learner inside the tail methods that fit it in parts or with a teacher."""
         learner = self.learner
         for method in self.tail:
             if isinstance(method, Wraps):
                 learner = method.wrap(learner)
+            elif isinstance(method, HasTeacher):
+                learner = method.wrap_with(learner, self._teachers[method.teacher])
         return learner
+
+    @cached_property
+    def _teachers(self) -> dict[str, Recipe | _Saved]:
+        """The models that tail methods ask for, by what they wrote."""
+        return {method.teacher: _teacher(method) for method in self.tail if isinstance(method, HasTeacher)}
 
     def check(self, data: Dataset) -> None:
         """Whether the data has what the parts need."""
@@ -106,6 +131,9 @@ class Recipe:
                     raise DataError(f"{part.name} needs {DATA_NEEDS[need]}")
         if isinstance(self.learner, ChecksData):
             self.learner.check(data)
+        for method in self.tail:
+            if isinstance(method, HasTeacher):
+                self._teachers[method.teacher].check(data)
 
     def fit(self, train: Dataset, valid: Dataset) -> Model:
         """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows."""
@@ -122,7 +150,7 @@ class Recipe:
             if isinstance(method, Augments):
                 with stage(f"augmenting with {part.name}"):
                     train = method.augment(train)
-        scorer = self._wrapped().fit(train, valid, self.tail)
+        scorer = self._wrapped.fit(train, valid, self.tail)
         model = Model(str(self), train.labels, scorer)
         for place, method in enumerate(self.tail[:methods]):
             if isinstance(method, Reranks):
@@ -130,6 +158,46 @@ class Recipe:
                 fit_fold = partial(self._fit, valid=valid, methods=place)
                 model = model.with_reranker(method.fit_reranker(_HeldOut(model, given, valid, fit_fold)))
         return model
+
+
+def _teacher(method: HasTeacher) -> Recipe | _Saved:
+    """The model that a tail method asks for: a folder with a saved one, or else a recipe."""
+    from longtail.store import MANIFEST, load
+
+    text = method.teacher
+    if (Path(text) / MANIFEST).is_file():
+        return _Saved(load(text))
+    try:
+        return Recipe.parse(text)
+    except RecipeError as error:
+        raise RecipeError(
+            f"the teacher of {catalogue.name_of(method)} is no recipe and no model folder: {error}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """A teacher that was trained before."""
+
+    model: Model
+
+    @property
+    def leaves(self) -> type[Scorer]:
+        return type(self.model.scorer)
+
+    def check(self, data: Dataset) -> None:
+        missing = [label for label in data.labels.ids if label not in self.model.labels.row_of]
+        if missing:
+            raise DataError(
+                f"the saved teacher ({self.model.recipe}) does not know {len(missing)} of {len(data.labels)} labels, "
+                f"such as {missing[0]!r}: train it on this data, or name its recipe instead of its folder"
+            )
+
+    def plan(self, facts: Facts) -> Plan:
+        return Plan(0, 0, 0.0, 0.0)
+
+    def fit(self, train: Dataset, valid: Dataset) -> Model:
+        return self.model
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,18 @@ class HasRows(Protocol):
 
 
 @runtime_checkable
+class HasVectors(Protocol):
+    """A scorer that puts rows and labels into one space, where near means relevant: a teacher of soft labels."""
+
+    @property
+    def label_vectors(self) -> Floats:
+        """(labels, dimension), of length 1."""
+
+    def row_vectors(self, rows: Rows) -> Floats:
+        """(rows, dimension), of length 1."""
+
+
+@runtime_checkable
 class TakesLabels(Protocol):
     """A scorer that knows a label by its text, so that new ones can join without training."""
 
@@ -114,6 +126,43 @@ class Wraps(Protocol):
     scorer: ClassVar[type[Scorer]]
 
     def wrap(self, learner: Learner) -> Learner: ...
+
+
+class Taught(Protocol):
+    """What a teacher knows: its labels, and what it learned about them."""
+
+    @property
+    def labels(self) -> LabelSet: ...
+
+    @property
+    def scorer(self) -> Scorer: ...
+
+    @property
+    def recipe(self) -> str: ...
+
+
+class Teacher(Protocol):
+    """Another recipe, or a model that was saved, as a tail method sees it."""
+
+    @property
+    def leaves(self) -> type[Scorer]:
+        """What kind of scorer it will be."""
+
+    def plan(self, facts: Facts) -> Plan: ...
+
+    def fit(self, train: Dataset, valid: Dataset) -> Taught: ...
+
+
+@runtime_checkable
+class HasTeacher(Protocol):
+    """Fits the learner with the help of another model. The recipe builds that model and hands it in: a tail method
+    knows no learner by name."""
+
+    @property
+    def teacher(self) -> str:
+        """A recipe, or the folder of a saved model."""
+
+    def wrap_with(self, learner: Learner, teacher: Teacher) -> Learner: ...
 
 
 @runtime_checkable
@@ -182,5 +231,6 @@ class AddsCost(Protocol):
 
 def seams_of(part: type) -> tuple[str, ...]:
     """The seams a tail method acts on, read from the methods it has."""
-    entrance = {"augment": "augment", "wrap": "wrap", "label tower": "label_tower", "rerank": "fit_reranker"}
+    entrance = {"augment": "augment", "wrap": "wrap", "teacher": "wrap_with", "label tower": "label_tower"}
+    entrance["rerank"] = "fit_reranker"
     return tuple(seam for seam, method in entrance.items() if hasattr(part, method))

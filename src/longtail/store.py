@@ -188,7 +188,9 @@ def _pack(name: str, part: Scorer | Reranker, files: dict[str, bytes]) -> dict[s
 
 
 def _unpack(name: str, entry: dict[str, Any], files: dict[str, bytes], kinds: dict[str, Any]) -> Any:
-    """The part that `_pack` packed."""
+    """The part that `_pack` packed. Where a part names the recipe of what stands inside it, its kinds are known too."""
+    if isinstance(named := entry["settings"].get("recipe"), str):
+        kinds = kinds | _kinds(named)
     inner = {key: _unpack(f"{name}.{key}", value, files, kinds) for key, value in entry["parts"].items()}
     tensors = tensors_from_bytes(files[f"{name}.safetensors"])
     return kinds[entry["kind"]].restore(State(entry["settings"], tensors, inner))

@@ -66,6 +66,8 @@ def without(corpus: Corpus, label: int) -> Corpus:
         Ance(**SMALL, negatives=2, shortlist=5),
         Ance(**SMALL, shortlist=50),  # more than there are wrong labels
         Ngame(**SMALL, loss="triplet", classifier_epochs=2),
+        Ngame(**SMALL, loss="logistic", classifier_epochs=2),
+        Ngame(**{**SMALL, "batch": 5}, rows="labels", loss="logistic", classifiers=False),
         Ngame(**SMALL, classifiers=False, start=0.0, smallest=2, largest=8, refresh=1),
         Ngame(**{**SMALL, "batch": 5}, rows="labels", classifier_epochs=2),
         SiameseXml(dimension=64, batch=5, epochs=20, classifiers=False),

@@ -23,6 +23,9 @@ class Ngame(TowerSettings):
     end a label's text, its classifier and its frequency are weighed on valid, and fold into one vector a label.
     `classifiers=false` leaves the encoder alone.
 
+    The softmax finds most; `triplet` is the paper's. With `rows="labels"` and `loss="logistic"`, which is calibrated,
+    the encoder is the teacher that `lever` asks for.
+
     Paper: Dahiya et al., NGAME: negative mining-aware mini-batching for extreme classification (WSDM 2023).
     Needs: texts of rows and labels. A soft target is drawn as often as its weight says.
     Costs: as `dpr`, a clustering each few epochs, and classifiers: four vectors a label while they are trained.
@@ -30,10 +33,10 @@ class Ngame(TowerSettings):
     Example: longtail train wordnet "ngame(encoder='bag', epochs=5)" --out model
     """
 
-    loss: Literal["softmax", "triplet"] = "softmax"
+    loss: Literal["softmax", "triplet", "logistic"] = "softmax"
     frequency: float = 0.0  # more of it: P@1 for PSP@1
-    margin: float = 0.3  # γ of triplet
-    negatives: int = 10  # hardest ones of a row that triplet looks at
+    margin: float = 0.3  # γ of triplet, Δ of logistic
+    negatives: int = 10  # hardest ones of a row that triplet and logistic look at
     both: bool = True  # softmax from labels to documents too
     start: float = 0.2  # share of the epochs with random batches
     smallest: int = 4  # rows of a cluster at first
@@ -70,17 +73,21 @@ class Ngame(TowerSettings):
 
         from longtail.nn.batches import Curriculum
         from longtail.nn.fit import Towers
-        from longtail.nn.losses import softmax, triplet
+        from longtail.nn.losses import logistic, softmax, triplet
 
         towers = Towers.begin(self, train, valid, parts)
         curriculum = Curriculum(self.start, self.smallest, self.largest, refresh=self.refresh)
-        hinge = partial(triplet, margin=self.margin, negatives=self.negatives)
-        choice = partial(softmax, temperature=self.temperature)
-        towers.learn(hinge if self.loss == "triplet" else partial(choice, both=self.both), curriculum=curriculum)
+        losses = {
+            "softmax": partial(softmax, temperature=self.temperature),
+            "triplet": partial(triplet, margin=self.margin, negatives=self.negatives),
+            "logistic": partial(logistic, margin=self.margin, negatives=self.negatives, scale=1 / self.temperature),
+        }
+        loss = losses[self.loss]
+        towers.learn(partial(loss, both=self.both) if self.loss == "softmax" else loss, curriculum=curriculum)
         if not self.classifiers:
             return towers.scorer()
         learned = towers.learn_classifiers(
-            hinge if self.loss == "triplet" else choice,
+            loss,
             batch=self.classifier_batch,
             epochs=self.classifier_epochs,
             rate=self.classifier_rate,

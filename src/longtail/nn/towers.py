@@ -113,6 +113,19 @@ class TowerScorer:
         return self._exact.top(self._asked(vectors), k)
 
     @property
+    def label_vectors(self) -> Floats:
+        """(labels, dimension), of length 1."""
+        lengths = np.sqrt(np.einsum("rd,rd->r", self.labels, self.labels))  # float32: there may be millions of labels
+        vectors: Floats = self.labels / np.maximum(lengths, np.float32(1e-12))[:, None]
+        return vectors
+
+    def row_vectors(self, rows: Rows) -> Floats:
+        """(rows, dimension), of length 1."""
+        if rows.texts is None:
+            raise DataError("this model reads texts; give rows with texts, not only features")
+        return self.reader.vectors(rows.texts)
+
+    @property
     def searching(self) -> str:
         """How the labels of a few texts are found, and why; builds the graph where it is one."""
         return self._quick[1]
