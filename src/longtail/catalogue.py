@@ -29,6 +29,7 @@ LEARNERS = {
     "xreg": "longtail.learners.xreg:Xreg",
 }
 TAIL_METHODS = {
+    "calibrate": "longtail.tail.calibrate:Calibrate",
     "centroid": "longtail.tail.centroid:CentroidTail",
     "dexa": "longtail.tail.dexa:Dexa",
     "ranknet": "longtail.tail.ranknet:RankNet",
