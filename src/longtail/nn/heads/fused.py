@@ -1,0 +1,272 @@
+"""The work on one chunk of labels as Triton kernels: scores to slopes in one pass, gradient to new weights in one.
+
+Slopes lie as (labels in chunk, rows). A block of weights is read from memory once and meets all rows of the batch,
+which stay in the cache. Weights and slopes pass through the tensor memory unit, which fills up what lies outside with
+zeros and drops what is written there, so no size needs to be a multiple of anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from longtail.nn.heads.entries import Part
+
+if TYPE_CHECKING:
+    from longtail.nn.heads.head import Head
+
+# labels, rows, dimension of a tile; warps; stages
+SLOPES_TILE = {"BLOCK_L": 128, "BLOCK_B": 256, "BLOCK_D": 64, "num_warps": 8, "num_stages": 3}
+UPDATE_TILE = {"BLOCK_L": 128, "BLOCK_D": 256, "BLOCK_B": 64, "num_warps": 8, "num_stages": 3}
+MAXIMA_TILE = {"BLOCK_L": 128, "BLOCK_B": 256, "BLOCK_D": 64, "num_warps": 8, "num_stages": 3}
+
+
+def slopes(
+    weights: Tensor, bias: Tensor | None, vectors: Tensor, part: Part, begin: int, loss: str, found: Tensor
+) -> None:
+    """Write the derivative of the loss by each score to `found` (labels in chunk, rows)."""
+    labels, rows, tile = len(weights), len(vectors), dict(SLOPES_TILE)
+    block = (tile["BLOCK_L"], tile["BLOCK_B"], tile["BLOCK_D"])
+    grid = (triton.cdiv(labels, block[0]) * triton.cdiv(rows, block[1]),)
+    _slopes[grid](
+        _described(weights, block[0], block[2]), _described(vectors, block[1], block[2]),
+        _described(found, block[0], block[1]), weights if bias is None else bias, labels, rows, vectors.shape[1],
+        HINGE=loss == "hinge", HAS_BIAS=bias is not None, **tile,
+    )  # fmt: skip
+    if len(part.rows):
+        _entries[(len(part.rows),)](
+            weights, weights if bias is None else bias, vectors, found, part.rows, part.labels, part.pull, part.push,
+            begin, found.stride(0), vectors.shape[1], HINGE=loss == "hinge", HAS_BIAS=bias is not None,
+            BLOCK=triton.next_power_of_2(vectors.shape[1]), num_warps=4,
+        )  # fmt: skip
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left @ right, summed in float32."""
+    total.add_(torch.mm(left, right, out_dtype=torch.float32))  # type: ignore[call-overload]
+
+
+def update(head: Head, begin: int, end: int, found: Tensor, vectors: Tensor, rate: float) -> None:
+    """Weights of labels begin to end - 1 against the slopes times the vectors; and the biases."""
+    tile, own, weights = dict(UPDATE_TILE), head.settings, head.weight[begin:end]
+    block = (tile["BLOCK_L"], tile["BLOCK_B"], tile["BLOCK_D"])
+    labels, rows, width = end - begin, len(vectors), vectors.shape[1]
+    grid = (triton.cdiv(labels, block[0]) * triton.cdiv(width, block[2]),)
+    velocity = None if head.velocity is None else head.velocity[begin:end]
+    _update[grid](
+        _described(found, block[0], block[1]), _described(vectors, block[1], block[2]),
+        _described(weights, block[0], block[2]),
+        weights if head.bias is None else head.bias[begin:end],
+        weights if velocity is None else velocity,
+        weights if head.slots is None else head.slots[begin:end],
+        weights if head.lost is None else head.lost,
+        labels, rows, width, rate, rate * head.scale, 1 - rate * own.weight_decay, own.momentum,
+        _seed(own.seed, head.done, begin),
+        HAS_BIAS=head.bias is not None, MOMENTUM=velocity is not None, COMPENSATED=head.lost is not None,
+        EIGHTHS=weights.dtype.itemsize == 1, **tile,
+    )  # fmt: skip
+
+
+def maxima(weights: Tensor, bias: Tensor | None, vectors: Tensor) -> Tensor:
+    """The largest score of each row in each group of `MAXIMA_TILE` labels: (groups, rows) float32."""
+    labels, rows, tile = len(weights), len(vectors), dict(MAXIMA_TILE)
+    block = (tile["BLOCK_L"], tile["BLOCK_B"], tile["BLOCK_D"])
+    groups = triton.cdiv(labels, block[0])
+    found = torch.empty((groups, rows), dtype=torch.float32, device=weights.device)
+    _maxima[(groups * triton.cdiv(rows, block[1]),)](
+        _described(weights, block[0], block[2]), _described(vectors, block[1], block[2]), found,
+        weights if bias is None else bias, labels, rows, vectors.shape[1], HAS_BIAS=bias is not None, **tile,
+    )  # fmt: skip
+    return found
+
+
+def group_scores(weights: Tensor, bias: Tensor | None, vectors: Tensor, groups: Tensor) -> Tensor:
+    """Every score of each row's own groups (rows, some): (rows, some x labels of a group) float32."""
+    size, labels = MAXIMA_TILE["BLOCK_L"], len(weights)
+    found = torch.empty((*groups.shape, size), dtype=torch.float32, device=weights.device)
+    _group_scores[groups.shape](
+        weights, weights if bias is None else bias, vectors, groups, found, labels, vectors.shape[1], groups.shape[1],
+        HAS_BIAS=bias is not None, SIZE=size, BLOCK_D=128, num_warps=4,
+    )  # fmt: skip
+    return found.flatten(1)
+
+
+def _described(matrix: Tensor, rows: int, columns: int) -> Any:
+    return TensorDescriptor.from_tensor(matrix, [rows, columns])
+
+
+def _seed(seed: int, step: int, begin: int) -> int:
+    return (seed * 0x9E3779B1 + step * 0x85EBCA77 + begin * 0xC2B2AE3D) & 0x7FFFFFFF
+
+
+@triton.jit
+def _wrong(scores, HINGE: tl.constexpr):
+    if HINGE:
+        return 2 * tl.maximum(scores + 1, 0.0)
+    return 1 / (1 + tl.exp(-scores))
+
+
+@triton.jit
+def _right(scores, HINGE: tl.constexpr):
+    if HINGE:
+        return -2 * tl.maximum(1 - scores, 0.0)
+    return -1 / (1 + tl.exp(scores))
+
+
+@triton.jit
+def _slopes(
+    weights, vectors, found, bias, labels, rows, dimension,
+    HINGE: tl.constexpr, HAS_BIAS: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    row_blocks = tl.cdiv(rows, BLOCK_B)
+    first_label = (tl.program_id(0) // row_blocks) * BLOCK_L
+    first_row = (tl.program_id(0) % row_blocks) * BLOCK_B
+    scores = tl.zeros((BLOCK_L, BLOCK_B), dtype=tl.float32)
+    for place in range(0, dimension, BLOCK_D):
+        some = weights.load([first_label, place])
+        others = vectors.load([first_row, place])
+        scores = tl.dot(some, others.T, scores)
+    if HAS_BIAS:
+        places = first_label + tl.arange(0, BLOCK_L)
+        scores += tl.load(bias + places, mask=places < labels, other=0.0)[:, None]
+    found.store([first_label, first_row], _wrong(scores, HINGE).to(found.dtype))
+
+
+@triton.jit
+def _entries(
+    weights, bias, vectors, found, rows, entry_labels, pulls, pushes, begin, stride, dimension,
+    HINGE: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    entry = tl.program_id(0)
+    row, label = tl.load(rows + entry), tl.load(entry_labels + entry) - begin
+    places = tl.arange(0, BLOCK)
+    inside = places < dimension
+    some = tl.load(weights + label * dimension + places, mask=inside, other=0.0).to(tl.float32)
+    score = tl.sum(some * tl.load(vectors + row * dimension + places, mask=inside, other=0.0).to(tl.float32))
+    if HAS_BIAS:
+        score += tl.load(bias + label)
+    slope = tl.load(pulls + entry) * _right(score, HINGE) + tl.load(pushes + entry) * _wrong(score, HINGE)
+    tl.store(found + label * stride + row, slope.to(found.dtype.element_ty))
+
+
+@triton.jit
+def _mixed(number):
+    """A number whose bits have nothing to do with those of its neighbours'."""
+    number = (number ^ (number >> 16)) * 0x7FEB352D
+    number = (number ^ (number >> 15)) * 0x846CA68B
+    return number ^ (number >> 16)
+
+
+@triton.jit
+def _rounded(values, luck):
+    """To the bf16 above or below, by chance."""
+    bits = values.to(tl.uint32, bitcast=True) + (luck & 0xFFFF)
+    return (bits & 0xFFFF0000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _rounded_eighths(values, luck):
+    """To the fp8 e4m3 above or below, by chance; its steps no longer shrink below 2^-6."""
+    values = tl.minimum(tl.maximum(values, -448.0), 448.0)
+    twenty = luck & 0xFFFFF
+    bits = (values.to(tl.uint32, bitcast=True) + twenty) & 0xFFF00000
+    normal = tl.minimum(tl.maximum(bits.to(tl.float32, bitcast=True), -448.0), 448.0)
+    small = tl.floor(values * 512 + twenty.to(tl.float32) / 1048576) / 512
+    return tl.where(tl.abs(values) < 0.015625, small, normal)
+
+
+@triton.jit
+def _update(
+    found, vectors, weights, bias, velocity, slots, lost,
+    labels, rows, width, bias_rate, rate, keep, momentum, seed,
+    HAS_BIAS: tl.constexpr, MOMENTUM: tl.constexpr, COMPENSATED: tl.constexpr, EIGHTHS: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_B: tl.constexpr,
+):  # fmt: skip
+    blocks = tl.cdiv(width, BLOCK_D)
+    first_label = (tl.program_id(0) // blocks) * BLOCK_L
+    first_place = (tl.program_id(0) % blocks) * BLOCK_D
+    gradient = tl.zeros((BLOCK_L, BLOCK_D), dtype=tl.float32)
+    for row in range(0, rows, BLOCK_B):
+        gradient = tl.dot(found.load([first_label, row]), vectors.load([row, first_place]), gradient)
+    chunk_labels = first_label + tl.arange(0, BLOCK_L)
+    places = first_place + tl.arange(0, BLOCK_D)
+    inside = (chunk_labels < labels)[:, None] & (places < width)[None, :]
+    where = chunk_labels[:, None].to(tl.int64) * width + places[None, :]
+    luck = _mixed(chunk_labels.to(tl.uint32)[:, None] * width.to(tl.uint32) + places.to(tl.uint32)[None, :] + seed)
+    if MOMENTUM:
+        gradient += momentum * tl.load(velocity + where, mask=inside, other=0.0).to(tl.float32)
+        tl.store(velocity + where, _rounded(gradient, luck >> 8).to(velocity.dtype.element_ty), mask=inside)
+    before = weights.load([first_label, first_place]).to(tl.float32)
+    change = before * (keep - 1) - rate * gradient
+    if EIGHTHS:
+        after = _rounded_eighths(before + change, luck)
+    else:
+        after = _rounded(before + change, luck)
+    if COMPENSATED:
+        slot = tl.load(slots + chunk_labels, mask=chunk_labels < labels, other=-1)
+        held = (slot >= 0)[:, None] & inside
+        kept = slot[:, None].to(tl.int64) * width + places[None, :]
+        wanted = change + tl.load(lost + kept, mask=held, other=0.0).to(tl.float32)
+        nearest = (before + wanted).to(weights.dtype).to(tl.float32)
+        tl.store(lost + kept, (wanted - (nearest - before)).to(lost.dtype.element_ty), mask=held)
+        after = tl.where((slot >= 0)[:, None], nearest, after)
+    weights.store([first_label, first_place], after.to(weights.dtype))
+    if HAS_BIAS:
+        if first_place == 0:
+            pull = tl.zeros((BLOCK_L,), dtype=tl.float32)
+            for row in range(0, rows, BLOCK_B):
+                some = found.load([first_label, row]).to(tl.float32)
+                known = (row + tl.arange(0, BLOCK_B)) < rows
+                pull += tl.sum(tl.where(known[None, :], some, 0.0), axis=1)
+            own = tl.load(bias + chunk_labels, mask=chunk_labels < labels, other=0.0)
+            tl.store(bias + chunk_labels, own - bias_rate * pull, mask=chunk_labels < labels)
+
+
+@triton.jit
+def _maxima(
+    weights, vectors, found, bias, labels, rows, dimension, HAS_BIAS: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    row_blocks = tl.cdiv(rows, BLOCK_B)
+    group = tl.program_id(0) // row_blocks
+    first_row = (tl.program_id(0) % row_blocks) * BLOCK_B
+    scores = tl.zeros((BLOCK_L, BLOCK_B), dtype=tl.float32)
+    for place in range(0, dimension, BLOCK_D):
+        some = weights.load([group * BLOCK_L, place])
+        others = vectors.load([first_row, place])
+        scores = tl.dot(some, others.T, scores)
+    places = group * BLOCK_L + tl.arange(0, BLOCK_L)
+    if HAS_BIAS:
+        scores += tl.load(bias + places, mask=places < labels, other=0.0)[:, None]
+    best = tl.max(tl.where((places < labels)[:, None], scores, float("-inf")), axis=0)
+    columns = first_row + tl.arange(0, BLOCK_B)
+    tl.store(found + group.to(tl.int64) * rows + columns, best, mask=columns < rows)
+
+
+@triton.jit
+def _group_scores(
+    weights, bias, vectors, groups, found, labels, dimension, some,
+    HAS_BIAS: tl.constexpr, SIZE: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    row, place = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    own = tl.load(groups + row * some + place).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    known = own < labels
+    scores = tl.zeros((SIZE,), dtype=tl.float32)
+    for begin in range(0, dimension, BLOCK_D):
+        columns = begin + tl.arange(0, BLOCK_D)
+        inside = columns < dimension
+        vector = tl.load(vectors + row * dimension + columns, mask=inside, other=0.0).to(tl.float32)
+        block = tl.load(
+            weights + own[:, None] * dimension + columns[None, :], mask=known[:, None] & inside[None, :], other=0.0
+        )
+        scores += tl.sum(block.to(tl.float32) * vector[None, :], axis=1)
+    if HAS_BIAS:
+        scores += tl.load(bias + own, mask=known, other=0.0)
+    scores = tl.where(known, scores, float("-inf"))
+    tl.store(found + (row * some + place) * SIZE + tl.arange(0, SIZE), scores)
