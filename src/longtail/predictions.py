@@ -55,6 +55,11 @@ class Predictions:
         """Only the first k places."""
         return Predictions(self.labels, self.indices[:, :k], self.scores[:, :k])
 
+    def above(self, threshold: float) -> Predictions:
+        """Only labels with at least this score."""
+        kept = self.scores >= np.float32(threshold)
+        return Predictions(self.labels, np.where(kept, self.indices, -1), np.where(kept, self.scores, 0))
+
     def answers(self, row: int) -> list[Answer]:
         """One row in words, best first."""
         return [

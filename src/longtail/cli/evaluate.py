@@ -12,7 +12,7 @@ from longtail.cli.shared import Json, Source, console, print_json, progress, rea
 
 if TYPE_CHECKING:
     from longtail.data.dataset import Dataset
-    from longtail.metrics import Measures
+    from longtail.metrics import AtThreshold, Measures
     from longtail.predictions import Predictions
 
 
@@ -29,6 +29,10 @@ def evaluate(
     at: Annotated[
         str, typer.Option("--at", metavar="K,K", help="How many places count, separated by commas.")
     ] = "1,3,5",
+    choose_threshold: Annotated[
+        str | None,
+        typer.Option(metavar="f1", help="Find the score on valid above which labels give most F1, and measure it."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure a model, or predictions made elsewhere.
@@ -37,7 +41,9 @@ def evaluate(
     of the split; a label may be a bare id, and then the order is the ranking.
     """
     from longtail.errors import DataError, ModelError
+    from longtail.metrics import at_threshold, best_threshold
     from longtail.metrics import evaluate as measure
+    from longtail.predictions import CANDIDATES
     from longtail.predictions_file import read_predictions
     from longtail.store import load
 
@@ -46,6 +52,8 @@ def evaluate(
         raise DataError(f"--split is train, valid or test, got {split!r}")
     if not model.exists():
         raise ModelError(f"{model} does not exist; give a model folder or a file of predictions")
+    if choose_threshold is not None:
+        _check_choice(choose_threshold, split, model)
     with progress():
         loaded = load(model) if model.is_dir() else None
         corpus = source.read()
@@ -66,9 +74,16 @@ def evaluate(
                 )
             if loaded.text_field != corpus.text_field:
                 say(f"note: the model was trained on {loaded.text_field}, the data was read as {corpus.text_field}")
-            places = min(max(*ks, 5), len(corpus.labels))
+            places = min(max(*ks, 5, CANDIDATES if choose_threshold else 5), len(corpus.labels))
             predictions = loaded.predict(data.rows, places, data.excluded)
         measures = measure(predictions, data, ks=ks)
+        chosen = None
+        if choose_threshold is not None and loaded is not None:
+            valid = corpus.valid
+            if len(valid) == 0:
+                raise DataError(f"{corpus.name} has no valid rows to choose a threshold on; add a valid split")
+            held_out = loaded.predict(valid.rows, places, valid.excluded)
+            chosen = at_threshold(predictions, data, best_threshold(held_out, valid))
     for note in (*corpus.notes, *measures.notes):
         say(f"note: {note}")
     if json:
@@ -79,10 +94,24 @@ def evaluate(
                 "propensity": asdict(measures.propensity),
                 "rows": measures.rows,
                 "bins": [asdict(part) for part in measures.bins],
+                **({} if chosen is None else {"threshold": asdict(chosen)}),
             }
         )
     else:
         _show(measures, ks)
+        if chosen is not None:
+            _show_threshold(chosen, split, model)
+
+
+def _check_choice(measure: str, split: str, model: Path) -> None:
+    from longtail.errors import DataError
+
+    if measure != "f1":
+        raise DataError(f"--choose-threshold knows the measure f1, got {measure!r}")
+    if split == "valid":
+        raise DataError("a threshold is chosen on valid and measured on other rows; give --split test or train")
+    if not model.is_dir():
+        raise DataError("a threshold is chosen on predictions for valid; give a model folder, not a file", model)
 
 
 def _places(at: str) -> tuple[int, ...]:
@@ -93,6 +122,15 @@ def _places(at: str) -> tuple[int, ...]:
     if not all(word.strip().isdecimal() and 0 < int(word) < 2**31 for word in words):
         raise DataError(f"--at takes whole numbers above 0 such as 1,3,5, got {at!r}")
     return tuple(sorted({int(word) for word in words}))
+
+
+def _show_threshold(chosen: AtThreshold, split: str, model: Path) -> None:
+    typer.echo(
+        f"threshold {chosen.threshold:g} gives most F1 on valid; on {split}: F1 {chosen.f1:.2f}, precision "
+        f"{chosen.precision:.2f}, recall {chosen.recall:.2f}, macro F1 {chosen.macro_f1:.2f}, "
+        f"{chosen.labels_per_row:.2f} labels a row, {chosen.empty_rows:.1f}% of the rows without one"
+    )
+    typer.echo(f"use it: longtail predict {model} -k 100 --threshold {chosen.threshold}")
 
 
 def _show(measures: Measures, ks: tuple[int, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_lines
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ def predict(
         str, typer.Argument(metavar="INPUT", help="File of texts, also .gz or .xz; - is standard input.")
     ] = "-",
     k: Annotated[int, typer.Option("-k", metavar="NUMBER", min=1, help="Labels for each text.")] = 5,
+    threshold: Annotated[
+        float | None,
+        typer.Option(metavar="SCORE", help="Leave out labels that score less; evaluate --choose-threshold finds one."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write; default: standard output.")
     ] = None,
@@ -42,6 +47,8 @@ def predict(
     from longtail.errors import DataError
     from longtail.store import load
 
+    if threshold is not None and not math.isfinite(threshold):
+        raise DataError(f"--threshold is a score such as 0.5, got {threshold}")
     if out is not None:
         ready_to_write(out)
         if source != "-" and out.exists() and Path(source).exists() and out.samefile(source):
@@ -56,7 +63,7 @@ def predict(
     with nullcontext() if quiet else progress(), _writing(out) as file:
         between = "[\n" if json else ""
         for chunk in _chunks(_lines(source), 1 if typed else CHUNK):
-            for answer in _answer(loaded, chunk, k, name):
+            for answer in _answer(loaded, chunk, k, threshold, name):
                 file.write(between + as_json(answer) + ("" if json else "\n"))
                 between = ",\n" if json else ""
             file.flush()
@@ -64,7 +71,9 @@ def predict(
             file.write("\n]\n" if between == ",\n" else "[]\n")
 
 
-def _answer(model: Model, lines: list[tuple[int, str]], k: int, source: str) -> Iterator[dict[str, Any]]:
+def _answer(
+    model: Model, lines: list[tuple[int, str]], k: int, threshold: float | None, source: str
+) -> Iterator[dict[str, Any]]:
     """Predictions of one chunk, in the order of its lines."""
     import numpy as np
     from scipy import sparse
@@ -83,6 +92,8 @@ def _answer(model: Model, lines: list[tuple[int, str]], k: int, source: str) -> 
         excluded = sparse.csr_array((marks, columns, starts), shape=(len(rows), len(model.labels)))
     texts = tuple(row["text"] for row in rows)
     predictions = model.predict(Rows(texts=texts, features=_vectors(rows, lines, source)), k, excluded)
+    if threshold is not None:
+        predictions = predictions.above(threshold)
     for row, answers in zip(rows, predictions, strict=True):
         # The shortest number that is this float32: rounding would make ties, and change the ranking.
         labels = [

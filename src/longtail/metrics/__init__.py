@@ -4,5 +4,18 @@ from longtail.metrics.evaluate import evaluate
 from longtail.metrics.frequency import BANDS, bands, equi_volume_bins, pos80
 from longtail.metrics.measures import Bin, Measures
 from longtail.metrics.propensity import inverse_propensity
+from longtail.metrics.threshold import AtThreshold, at_threshold, best_threshold
 
-__all__ = ["BANDS", "Bin", "Measures", "bands", "equi_volume_bins", "evaluate", "inverse_propensity", "pos80"]
+__all__ = [
+    "BANDS",
+    "AtThreshold",
+    "Bin",
+    "Measures",
+    "at_threshold",
+    "bands",
+    "best_threshold",
+    "equi_volume_bins",
+    "evaluate",
+    "inverse_propensity",
+    "pos80",
+]

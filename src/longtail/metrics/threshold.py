@@ -1,0 +1,69 @@
+"""Labels above a score instead of the best k: what that gives, and which score gives most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from longtail.data.dataset import Dataset
+from longtail.errors import DataError
+from longtail.predictions import Predictions
+
+
+@dataclass(frozen=True)
+class AtThreshold:
+    """Every label with at least this score is predicted, as many or few as there are. Measures are in percent."""
+
+    threshold: float
+    precision: float  # right predictions / predictions
+    recall: float  # right predictions / true labels
+    f1: float  # their harmonic mean, over all pairs of row and label ("micro")
+    macro_f1: float  # mean of each label's own F1 over all labels of the set, 0 where undefined
+    labels_per_row: float
+    empty_rows: float  # rows without a prediction
+
+
+def at_threshold(predictions: Predictions, data: Dataset, threshold: float) -> AtThreshold:
+    """Measure the predictions with at least this score. Places that were not asked for count as not predicted, so
+    predict with a generous k."""
+    _check(predictions, data)
+    kept = predictions.above(threshold)
+    there, hits = kept.indices >= 0, kept.hits(data.targets)
+    labels = len(data.labels)
+    predicted, found, true = (
+        np.bincount(members, minlength=labels)
+        for members in (kept.indices[there], kept.indices[hits], data.targets.indices)
+    )
+    both = predicted + true
+    macro = np.divide(2 * found, both, out=np.zeros(labels), where=both > 0)
+    number, right, all_true = int(there.sum()), int(hits.sum()), int(data.targets.nnz)
+    return AtThreshold(
+        threshold=threshold,
+        precision=100.0 * right / max(number, 1),
+        recall=100.0 * right / max(all_true, 1),
+        f1=200.0 * right / max(number + all_true, 1),
+        macro_f1=100.0 * float(macro.sum()) / max(labels, 1),
+        labels_per_row=number / len(data),
+        empty_rows=100.0 * float((~there.any(axis=1)).mean()),
+    )
+
+
+def best_threshold(predictions: Predictions, data: Dataset) -> float:
+    """The score that gives most F1 over all pairs of row and label; of equals the highest. Choose it on rows that
+    nothing is measured on."""
+    _check(predictions, data)
+    there = predictions.indices >= 0
+    scores, hits = predictions.scores[there], predictions.hits(data.targets)[there]
+    if not hits.any():
+        raise DataError("no prediction for these rows is right, so no threshold is better than another")
+    order = np.argsort(-scores, kind="stable")
+    scores, found = scores[order], np.cumsum(hits[order])
+    f1 = 2 * found / (np.arange(1, len(found) + 1) + data.targets.nnz)
+    f1[:-1][scores[:-1] == scores[1:]] = 0  # equal scores are taken together
+    return float(str(scores[int(np.argmax(f1))]))  # the shortest number that is this float32
+
+
+def _check(predictions: Predictions, data: Dataset) -> None:
+    if len(data) == 0 or len(predictions) != len(data):
+        raise DataError(f"{len(predictions)} rows of predictions for {len(data)} rows of data; predict the same rows")

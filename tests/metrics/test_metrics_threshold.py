@@ -1,0 +1,92 @@
+"""Thresholds against plain counting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from scipy import sparse
+
+from longtail.data import Dataset, LabelSet
+from longtail.errors import DataError
+from longtail.metrics import at_threshold, best_threshold
+from longtail.predictions import Predictions
+
+LABELS = LabelSet(ids=tuple("abcde"))
+
+
+def case(seed: int, rows: int = 12) -> tuple[Predictions, Dataset]:
+    """Random rankings with tied scores and empty places."""
+    chance = np.random.default_rng(seed)
+    indices = np.argsort(chance.random((rows, 5)), axis=1)[:, :4].astype(np.int32)
+    indices[chance.random(indices.shape) < 0.1] = -1
+    scores = np.where(indices >= 0, chance.integers(1, 8, indices.shape) / 8, 0).astype(np.float32)
+    targets = sparse.csr_array((chance.random((rows, 5)) < 0.4).astype(np.float32))
+    data = Dataset(labels=LABELS, targets=targets, ids=tuple(map(str, range(rows))), texts=("x",) * rows)
+    return Predictions(LABELS, indices, scores).sorted(), data
+
+
+def slow(predictions: Predictions, data: Dataset, threshold: float) -> tuple[float, float, float, float]:
+    """Precision, recall, F1 and macro F1 from sets of pairs."""
+    truth = set(zip(*(part.tolist() for part in data.targets.nonzero()), strict=True))
+    shown = {
+        (row, int(label))
+        for row in range(len(data))
+        for label, score in zip(predictions.indices[row], predictions.scores[row], strict=True)
+        if label >= 0 and score >= threshold
+    }
+    right = len(shown & truth)
+    macro = []
+    for label in range(5):
+        mine, true = ({pair for pair in pairs if pair[1] == label} for pairs in (shown, truth))
+        macro.append(2 * len(mine & true) / (len(mine) + len(true)) if mine or true else 0.0)
+    return (
+        100 * right / max(len(shown), 1),
+        100 * right / max(len(truth), 1),
+        200 * right / max(len(shown) + len(truth), 1),
+        100 * float(np.mean(macro)),
+    )
+
+
+@given(some.integers(0, 10_000), some.integers(0, 9))
+def test_measures_are_those_of_plain_counting(seed: int, eighths: int) -> None:
+    predictions, data = case(seed)
+    found = at_threshold(predictions, data, eighths / 8)
+    assert (found.precision, found.recall, found.f1, found.macro_f1) == pytest.approx(
+        slow(predictions, data, eighths / 8)
+    )
+    kept = [len([one for one in row if one.score >= eighths / 8]) for row in predictions]
+    assert found.labels_per_row == pytest.approx(np.mean(kept))
+    assert found.empty_rows == pytest.approx(100 * np.mean(np.array(kept) == 0))
+
+
+@given(some.integers(0, 10_000))
+def test_no_other_threshold_gives_more_f1(seed: int) -> None:
+    predictions, data = case(seed)
+    if not predictions.hits(data.targets).any():
+        return
+    best = best_threshold(predictions, data)
+    most = at_threshold(predictions, data, best).f1
+    others = [at_threshold(predictions, data, eighths / 8).f1 for eighths in range(10)]
+    assert most == pytest.approx(max(others))
+
+
+def test_a_threshold_written_down_keeps_the_label_it_came_from() -> None:
+    """0.1 as float32 is more than 0.1; what is printed must not lose the label whose score it is."""
+    scores = np.array([[0.7, 0.1]], dtype=np.float32)
+    predictions = Predictions(LABELS, np.array([[0, 1]]), scores)
+    data = Dataset(
+        labels=LABELS, targets=sparse.csr_array(np.array([[1, 1, 0, 0, 0]], np.float32)), ids=("r",), texts=("x",)
+    )
+    best = best_threshold(predictions, data)
+    assert str(best) == "0.1"
+    assert at_threshold(predictions, data, best).recall == 100
+
+
+def test_nothing_to_choose_from_is_told() -> None:
+    predictions, data = case(0)
+    with pytest.raises(DataError, match="no prediction"):
+        best_threshold(Predictions(LABELS, np.full((12, 1), -1), np.zeros((12, 1))), data)
+    with pytest.raises(DataError, match="3 rows of predictions for 12"):
+        at_threshold(Predictions(LABELS, predictions.indices[:3], predictions.scores[:3]), data, 0.5)
