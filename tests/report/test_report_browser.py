@@ -25,7 +25,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 SIZES = [(1280, 900), (390, 844)]
-SECTIONS = ("table", "bins", "norms", "tradeoff", "cost", "never", "examples", "data", "repeat")
+SECTIONS = ("table", "bins", "norms", "tradeoff", "chances", "cost", "never", "examples", "data", "repeat")
 
 # The contrast of every visible piece of text with the ground it stands on; the lowest and its text.
 CONTRAST = """() => {

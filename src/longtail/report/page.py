@@ -12,6 +12,7 @@ from longtail.atomic import new_file
 from longtail.data.corpus import Corpus
 from longtail.errors import DataError
 from longtail.report import sections, words
+from longtail.report.chances import chances_section
 from longtail.report.examples import payload
 from longtail.report.facts import data_facts, definitions, repeat
 from longtail.report.findings import Findings, find, takeaway
@@ -29,6 +30,7 @@ _PARTS = (
     ("bins", "Head and tail"),
     ("norms", "Classifier rows"),
     ("tradeoff", "Trade-off"),
+    ("chances", "Chances"),
     ("cost", "Cost"),
     ("never", "Never predicted"),
     ("examples", "Examples"),
@@ -46,6 +48,7 @@ def render(results: Sequence[Result], corpus: Corpus, *, command: str, versions:
         "bins": sections.bins_section(results),
         "norms": norms_section(results),
         "tradeoff": sections.tradeoff_section(results) if len(results) > 1 else None,
+        "chances": chances_section(results, corpus),
         "cost": sections.cost_section(results),
         "never": sections.never_section(results, corpus, findings),
         "examples": _examples_section(len(results)),

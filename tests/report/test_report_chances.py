@@ -1,0 +1,57 @@
+"""The section that shows whether scores are chances."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+from report_sample import sample_corpus, sample_result
+
+from longtail.data import Corpus
+from longtail.metrics import evaluate
+from longtail.predictions import Predictions
+from longtail.recipe import Recipe
+from longtail.report.chances import chances_section
+from longtail.report.page import render
+from longtail.report.result import Result
+
+
+def scaled(result: Result, corpus: Corpus, factor: float) -> Result:
+    scores = result.predictions.scores * np.float32(factor)
+    predictions = Predictions(corpus.labels, result.predictions.indices, scores)
+    return replace(result, predictions=predictions, measures=evaluate(predictions, corpus.test))
+
+
+def test_errors_before_and_after_stand_side_by_side(tiny: Corpus) -> None:
+    results = []
+    for recipe in ("knn(neighbours=5)", "knn(neighbours=5) + calibrate"):
+        predictions = Recipe.parse(recipe).fit(tiny.train, tiny.valid).predict(tiny.test.rows, 5)
+        results.append(Result(recipe, evaluate(predictions, tiny.test), predictions, 1.0, 1.0, 1, 1))
+    before, after = (result.measures["ECE@5"] for result in results)
+    assert after < before
+    html = chances_section(results, tiny)
+    assert html is not None
+    assert f"<td>{before:.1f}</td>" in html and f"<td>{after:.1f}</td>" in html
+    page = render(results, tiny, command="x", versions={})
+    assert 'href="#chances"' in page and 'id="chances"' in page
+
+
+def test_scores_that_are_no_chances_are_named_and_not_drawn() -> None:
+    corpus = sample_corpus()
+    chances, wild = sample_result("knn", corpus), scaled(sample_result("<i>bm25</i>", corpus), corpus, 9)
+    html = chances_section([wild, chances], corpus)
+    assert html is not None and "<i>" not in html
+    assert "no chances: &lt;i&gt;bm25&lt;/i&gt;." in re.sub("</?bdi>", "", html)
+    assert 's1"' in html and 's0"' not in html  # the colour the recipe has elsewhere
+    assert chances_section([wild], corpus) is None
+    assert 'href="#chances"' not in render([wild], corpus, command="x", versions={})
+
+
+def test_each_dot_tells_score_and_hits() -> None:
+    corpus = sample_corpus()
+    result = sample_result("knn", corpus)
+    html = chances_section([result], corpus) or ""
+    told = re.findall(r"knn: ([\d,]+) predictions score", html)
+    shown = sum(int(number.replace(",", "")) for number in told)
+    assert shown == 2 * 5 * len(corpus.test)  # drawn for wide and for narrow screens
