@@ -6,6 +6,9 @@
             advance(len(chunk))
 
 Without a listener a stage costs nothing and prints nothing.
+
+Work may also `tell` what it found out on its way and what no model holds, such as how good a teacher was; whoever asked
+for it with `hearing` gets it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Listener(Protocol):
@@ -28,6 +31,7 @@ class Listener(Protocol):
 
 
 _listener: ContextVar[Listener | None] = ContextVar("longtail_progress", default=None)
+_heard: ContextVar[list[Any] | None] = ContextVar("longtail_told", default=None)
 
 
 @contextmanager
@@ -52,3 +56,21 @@ def stage(name: str, total: int | None = None) -> Iterator[Callable[[int], None]
         yield lambda amount: listener.advance(handle, amount)
     finally:
         listener.finish(handle)
+
+
+@contextmanager
+def hearing() -> Iterator[list[Any]]:
+    """Collects what work inside this block tells."""
+    heard: list[Any] = []
+    token = _heard.set(heard)
+    try:
+        yield heard
+    finally:
+        _heard.reset(token)
+
+
+def tell(fact: Any) -> None:
+    """Something that was found out on the way, for whoever listens."""
+    heard = _heard.get()
+    if heard is not None:
+        heard.append(fact)

@@ -1,0 +1,108 @@
+"""Soft targets from nearness: to each label its nearest labels, and to labels with few rows their nearest documents.
+
+Neighbours are found once, as rows and cosines; targets are cut from them for any number, floor and map to chances, so
+that several can be tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import AnyArray, Bools, Floats, Ints, Longs, Matrix
+from longtail.search.approximate import Approximate, build
+from longtail.search.choose import choose
+from longtail.search.exact import Exact, Precision
+
+Chances = Callable[[Floats], Floats]
+
+
+class Near(NamedTuple):
+    """The nearest of each query, best first, and their cosines: (queries, places); -1 where there are fewer."""
+
+    rows: Ints
+    cosines: Floats
+
+
+def index_of(
+    vectors: Floats, queries: int, search: Literal["auto", "exact", "approximate"], device: str, precision: Precision
+) -> Exact | Approximate:
+    """Exact search, or a graph where the recipe asks for it or exact search would take longer."""
+    quick = search == "approximate" or (
+        search == "auto" and choose(len(vectors), vectors.shape[1], queries, device).kind == "hnsw"
+    )
+    return build(vectors, "hnsw") if quick else Exact(vectors, precision, device)
+
+
+def other_labels(index: Exact | Approximate, vectors: Floats, number: int) -> Near:
+    """The `number` nearest labels of each label besides itself. Where texts are the same, so are vectors, and the label
+    itself need not be the first that is found."""
+    if number < 1 or len(vectors) < 2:
+        return Near(np.zeros((len(vectors), 0), np.int32), np.zeros((len(vectors), 0), np.float32))
+    rows, cosines = index.top(vectors, min(number + 1, len(vectors)))
+    own = rows == np.arange(len(vectors), dtype=np.int32)[:, None]
+    own[:, -1] |= ~own.any(axis=1)  # more twins than places: the last leaves instead
+    shape = len(rows), rows.shape[1] - 1
+    return Near(rows[~own].reshape(shape), cosines[~own].reshape(shape))
+
+
+def missing_rows(targets: Matrix, wanted: int) -> Longs:
+    """How many documents each label lacks to have `wanted` positives, its own text counted as one: (labels,)."""
+    counts = np.bincount(targets.indices, minlength=targets.shape[1])
+    return np.maximum(wanted - 1 - counts, 0).astype(np.int64)
+
+
+def new_documents(
+    index: Exact | Approximate, vectors: Floats, targets: Matrix, excluded: Matrix | None, wanted: int
+) -> Near:
+    """For each label (labels, places) the nearest documents that make up what it lacks, none of which has it already
+    or must not have it."""
+    lacking = missing_rows(targets, wanted)
+    asked = np.flatnonzero(lacking)
+    places = min(wanted, targets.shape[0])
+    if not len(asked) or wanted < 2:
+        return Near(np.zeros((len(vectors), 0), np.int32), np.zeros((len(vectors), 0), np.float32))
+    found, nearness = index.top(vectors[asked], places)
+    kept = (found >= 0) & ~_stands(targets, found, asked)
+    if excluded is not None:
+        kept &= ~_stands(excluded, found, asked)
+    kept &= np.cumsum(kept, axis=1) <= lacking[asked][:, None]
+    rows = np.full((len(vectors), found.shape[1]), -1, dtype=np.int32)
+    cosines = np.zeros(rows.shape, dtype=np.float32)
+    rows[asked], cosines[asked] = np.where(kept, found, -1), nearness
+    return Near(rows, cosines)
+
+
+def label_targets(near: Near, number: int, floor: float, chances: Chances, share: float) -> Matrix:
+    """Targets (labels, labels) of rows that hold the labels' texts: 1 for the label itself, share x chance for the
+    nearest others, until the row has `number` labels or similarity (1 + cosine) / 2 falls below the floor."""
+    labels = len(near.rows)
+    soft = _entries(Near(near.rows[:, : number - 1], near.cosines[:, : number - 1]), floor, chances, share, labels)
+    own = sparse.csr_array(
+        (np.ones(labels, np.float32), np.arange(labels, dtype=np.int32), np.arange(labels + 1)), shape=(labels, labels)
+    )
+    return own + soft  # a label is not among its own others, so no two entries meet
+
+
+def document_targets(near: Near, documents: int, floor: float, chances: Chances, share: float) -> Matrix:
+    """Soft entries (documents, labels) for the documents that labels were given."""
+    return sparse.csr_array(_entries(near, floor, chances, share, documents).T)
+
+
+def _entries(near: Near, floor: float, chances: Chances, share: float, width: int) -> Matrix:
+    kept = (near.rows >= 0) & (near.cosines >= np.float32(2 * floor - 1))
+    rows = np.nonzero(kept)[0]
+    values = (np.float32(share) * chances(near.cosines[kept])).astype(np.float32)
+    real = values > 0
+    pairs = rows[real], near.rows[kept][real]
+    return sparse.csr_array((values[real], pairs), shape=(len(near.rows), width))
+
+
+def _stands(matrix: Matrix, rows: Ints, columns: AnyArray) -> Bools:
+    """Which of the pairs (rows[i, j], columns[i]) have an entry."""
+    width = np.int64(matrix.shape[1])
+    known = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr)) * width + matrix.indices
+    return np.isin(rows.astype(np.int64) * width + columns[:, None], known)

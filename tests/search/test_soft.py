@@ -1,0 +1,111 @@
+"""Soft targets from nearness, against a slow reference that walks as the paper tells it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from longtail.search.exact import Exact
+from longtail.search.soft import (
+    document_targets,
+    index_of,
+    label_targets,
+    missing_rows,
+    new_documents,
+    other_labels,
+)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def halfway(cosines: np.ndarray) -> np.ndarray:
+    return (1 + cosines) / 2
+
+
+LABELS = unit(np.random.default_rng(0).standard_normal((40, 6)))
+DOCUMENTS = unit(np.random.default_rng(1).standard_normal((70, 6)))
+TARGETS = sparse.csr_array((np.random.default_rng(2).random((70, 40)) < 0.04).astype(np.float32))
+
+
+def slow_labels(number: int, floor: float, share: float) -> np.ndarray:
+    """For each label, its text's row: itself, then the others from near to far."""
+    found = np.zeros((40, 40))
+    for label in range(40):
+        found[label, label] = 1
+        cosines = LABELS @ LABELS[label]
+        others = [other for other in sorted(range(40), key=lambda row: (-cosines[row], row)) if other != label]
+        for other in others:
+            similarity = (1 + cosines[other]) / 2
+            if similarity < floor or (found[label] > 0).sum() == number:
+                break
+            found[label, other] = share * similarity
+    return found
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 40, 100])
+@pytest.mark.parametrize("floor", [0.0, 0.6, 0.8])
+def test_labels_of_label_rows(number: int, floor: float) -> None:
+    near = other_labels(Exact(LABELS), LABELS, number - 1)
+    found = label_targets(near, number, floor, halfway, 0.7)
+    assert np.allclose(found.toarray(), slow_labels(number, floor, 0.7), atol=1e-6)
+    if number == 1:  # plain label rows
+        assert np.array_equal(found.toarray(), np.eye(40))
+
+
+def test_fewer_can_be_cut_from_more() -> None:
+    near = other_labels(Exact(LABELS), LABELS, 20)
+    assert np.allclose(label_targets(near, 4, 0.6, halfway, 1.0).toarray(), slow_labels(4, 0.6, 1.0), atol=1e-6)
+
+
+def test_a_label_with_twins_is_not_its_own_neighbour() -> None:
+    same = np.repeat(LABELS[:2], 4, axis=0)
+    near = other_labels(Exact(same), same, 2)
+    assert near.rows.shape == (8, 2)
+    assert not (near.rows == np.arange(8)[:, None]).any()
+    assert (label_targets(near, 3, 0.8, halfway, 1.0).toarray().diagonal() == 1).all()
+
+
+def slow_documents(wanted: int, floor: float, excluded: np.ndarray) -> np.ndarray:
+    found = np.zeros((70, 40))
+    given = TARGETS.toarray() > 0
+    for label in range(40):
+        positives = 1 + given[:, label].sum()  # the label's own text is one
+        cosines = DOCUMENTS @ LABELS[label]
+        for row in sorted(range(70), key=lambda row: (-cosines[row], row))[:wanted]:
+            if positives >= wanted or (1 + cosines[row]) / 2 < floor:
+                break
+            if not given[row, label] and not excluded[row, label]:
+                found[row, label] = (1 + cosines[row]) / 2
+                positives += 1
+    return found
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 4, 6])
+@pytest.mark.parametrize("floor", [0.0, 0.75])
+def test_labels_with_few_rows_are_topped_up(wanted: int, floor: float) -> None:
+    banned = np.random.default_rng(3).random((70, 40)) < 0.1
+    near = new_documents(Exact(DOCUMENTS), LABELS, TARGETS, sparse.csr_array(banned), wanted)
+    found = document_targets(near, 70, floor, halfway, 1.0)
+    assert np.allclose(found.toarray(), slow_documents(wanted, floor, banned), atol=1e-6)
+    assert not (found.toarray() > 0)[TARGETS.toarray() > 0].any()
+
+
+def test_a_label_with_enough_rows_gets_none() -> None:
+    counts = np.asarray((TARGETS.toarray() > 0).sum(axis=0))
+    assert np.array_equal(missing_rows(TARGETS, 4), np.maximum(3 - counts, 0))
+    assert new_documents(Exact(DOCUMENTS), LABELS, TARGETS, None, 1).rows.shape == (40, 0)
+
+
+def test_a_share_of_nothing_adds_nothing() -> None:
+    near = other_labels(Exact(LABELS), LABELS, 5)
+    assert label_targets(near, 6, 0.0, halfway, 0.0).nnz == 40
+
+
+def test_a_graph_finds_the_same_where_it_is_thorough() -> None:
+    pytest.importorskip("faiss")
+    exact = other_labels(index_of(LABELS, 40, "exact", "cpu", "fp32"), LABELS, 5)
+    graph = other_labels(index_of(LABELS, 40, "approximate", "cpu", "fp32"), LABELS, 5)
+    assert (exact.rows == graph.rows).mean() > 0.9
