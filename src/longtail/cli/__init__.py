@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import typer
 
 from longtail import __version__
-from longtail.cli import build, check, compare, evaluate, methods, plan, predict, train
+from longtail.cli import build, check, compare, evaluate, methods, plan, predict, serve, train
 from longtail.errors import LongtailError
 
 app = typer.Typer(
@@ -49,6 +49,7 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("methods")(methods.methods)
+app.command("serve")(serve.serve)
 app.add_typer(build.app, name="build")
 
 

@@ -1,0 +1,101 @@
+"""Figures for Prometheus, in its text format."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Names = tuple[tuple[str, str], ...]
+
+
+@dataclass(eq=False)
+class Family:
+    """One figure under several label values. A histogram has bounds; the others have none."""
+
+    name: str
+    help: str
+    kind: Literal["counter", "gauge", "histogram"]
+    bounds: tuple[float, ...] = ()
+    _values: dict[Names, list[float]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, amount: float = 1, **names: str) -> None:
+        with self._lock:
+            self._cells(names)[0] += amount
+
+    def set(self, value: float, **names: str) -> None:
+        with self._lock:
+            self._cells(names)[0] = value
+
+    def observe(self, value: float, **names: str) -> None:
+        """Into the first bucket whose bound is not below it; the last two cells are the sum and those above all."""
+        with self._lock:
+            cells = self._cells(names)
+            cells[bisect.bisect_left(self.bounds, value)] += 1
+            cells[-1] += value
+
+    def value(self, **names: str) -> float:
+        """Of a counter or gauge; of a histogram, how many were observed."""
+        with self._lock:
+            cells = self._values.get(tuple(sorted(names.items())), [0.0])
+            return sum(cells[:-1]) if self.kind == "histogram" else cells[0]
+
+    def lines(self) -> Iterable[str]:
+        yield f"# HELP {self.name} {self.help}"
+        yield f"# TYPE {self.name} {self.kind}"
+        with self._lock:
+            values = {names: list(cells) for names, cells in sorted(self._values.items())}
+        for names, cells in values.items():
+            if self.kind != "histogram":
+                yield f"{self.name}{_written(names)} {cells[0]:.17g}"
+                continue
+            total = 0.0
+            for bound, count in zip((*map(str, self.bounds), "+Inf"), cells, strict=False):
+                total += count
+                yield f"{self.name}_bucket{_written((*names, ('le', bound)))} {total:.17g}"
+            yield f"{self.name}_sum{_written(names)} {cells[-1]:.17g}"
+            yield f"{self.name}_count{_written(names)} {total:.17g}"
+
+    def _cells(self, names: Mapping[str, str]) -> list[float]:
+        cells = len(self.bounds) + 2 if self.kind == "histogram" else 1
+        return self._values.setdefault(tuple(sorted(names.items())), [0.0] * cells)
+
+
+class Counters:
+    """Every figure of the service."""
+
+    def __init__(self) -> None:
+        self.requests = Family("longtail_requests_total", "Requests by path and status.", "counter")
+        self.seconds = Family("longtail_request_seconds", "From a request to its answer.", "histogram", SECONDS)
+        self.under_way = Family("longtail_requests_under_way", "Requests not yet answered.", "gauge")
+        self.texts = Family("longtail_texts_total", "Texts predicted.", "counter")
+        self.batches = Family("longtail_batch_texts", "Texts that went through a model together.", "histogram", TEXTS)
+        self.computing = Family("longtail_batch_seconds", "Time of a batch in the model.", "histogram", SECONDS)
+        self.waiting = Family("longtail_texts_waiting", "Texts in the queue.", "gauge")
+        self.refused = Family("longtail_refused_total", "Requests refused, by reason.", "counter")
+        self.labels = Family("longtail_labels", "Labels of a model.", "gauge")
+        self.added = Family("longtail_labels_added_total", "Labels added since the start.", "counter")
+        self.ready = Family("longtail_ready", "1 when it answers.", "gauge")
+        self.memory = Family("process_resident_memory_bytes", "Memory of the process.", "gauge")
+        self.start = Family("process_start_time_seconds", "When the process began, since 1970.", "gauge")
+
+    def text(self) -> str:
+        families = [family for family in vars(self).values() if isinstance(family, Family)]
+        return "\n".join(line for family in families for line in family.lines()) + "\n"
+
+
+def _written(names: Names) -> str:
+    if not names:
+        return ""
+    inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in names)
+    return f"{{{inside}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
