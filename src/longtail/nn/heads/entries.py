@@ -82,8 +82,9 @@ class Targets:
         if self.inverse_propensities is not None:
             shares = values * self.inverse_propensities[labels + self.first]
         pull, push = (self.positive * shares).astype(np.float32), (1 - shares).astype(np.float32)
-        sent = (_sent(array, device) for array in (owners, labels, pull, push))
-        return Entries(*sent, labels)
+        return Entries(
+            _sent(owners, device), _sent(labels, device), _sent(pull, device), _sent(push, device), sorted=labels
+        )
 
 
 def _sent(array: AnyArray, device: torch.device) -> Tensor:

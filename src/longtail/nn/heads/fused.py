@@ -7,6 +7,7 @@ zeros and drops what is written there, so no size needs to be a multiple of anyt
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,19 +21,27 @@ from longtail.nn.heads.entries import Part
 if TYPE_CHECKING:
     from longtail.nn.heads.head import Head
 
-# labels, rows, dimension of a tile; warps; stages
-SLOPES_TILE = {"BLOCK_L": 128, "BLOCK_B": 256, "BLOCK_D": 64, "num_warps": 8, "num_stages": 3}
-UPDATE_TILE = {"BLOCK_L": 128, "BLOCK_D": 256, "BLOCK_B": 64, "num_warps": 8, "num_stages": 3}
-MAXIMA_TILE = {"BLOCK_L": 128, "BLOCK_B": 256, "BLOCK_D": 64, "num_warps": 8, "num_stages": 3}
+# Tiles that were fastest on an H200. Programs run AT_ONCE on a processor and go on to their next tile, whose first
+# blocks are fetched while the last one is being finished.
+WIDE = {"num_warps": 8, "num_stages": 3, "AT_ONCE": 1}
+NARROW = {"num_warps": 4, "num_stages": 4, "AT_ONCE": 2}
+SMALL = {"num_warps": 4, "num_stages": 2, "AT_ONCE": 2}
+GROUP = 128  # labels whose largest score is kept
+SLOPES_TILE = {"BLOCK_L": GROUP, "BLOCK_B": 256, "BLOCK_D": 64, **WIDE}
+UPDATE_TILE = {"BLOCK_L": 128, "BLOCK_D": 128, "BLOCK_B": 64, **NARROW}
+SMALL_SLOPES = {"BLOCK_L": GROUP, "BLOCK_B": 64, "BLOCK_D": 64, **SMALL}  # for few rows
+SMALL_UPDATE = {"BLOCK_L": 64, "BLOCK_D": 64, "BLOCK_B": 64, **SMALL}
+FEW = 128  # rows
 
 
 def slopes(
     weights: Tensor, bias: Tensor | None, vectors: Tensor, part: Part, begin: int, loss: str, found: Tensor
 ) -> None:
     """Write the derivative of the loss by each score to `found` (labels in chunk, rows)."""
-    labels, rows, tile = len(weights), len(vectors), dict(SLOPES_TILE)
+    labels, rows = len(weights), len(vectors)
+    tile = dict(SLOPES_TILE if rows > FEW else SMALL_SLOPES)
     block = (tile["BLOCK_L"], tile["BLOCK_B"], tile["BLOCK_D"])
-    grid = (triton.cdiv(labels, block[0]) * triton.cdiv(rows, block[1]),)
+    grid = _programs(triton.cdiv(labels, block[0]) * triton.cdiv(rows, block[1]), tile)
     _slopes[grid](
         _described(weights, block[0], block[2]), _described(vectors, block[1], block[2]),
         _described(found, block[0], block[1]), weights if bias is None else bias, labels, rows, vectors.shape[1],
@@ -48,37 +57,43 @@ def slopes(
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """total += left @ right, summed in float32."""
-    total.add_(torch.mm(left, right, out_dtype=torch.float32))  # type: ignore[call-overload]
+    total.add_(torch.mm(left, right, out_dtype=torch.float32))
 
 
 def update(head: Head, begin: int, end: int, found: Tensor, vectors: Tensor, rate: float) -> None:
     """Weights of labels begin to end - 1 against the slopes times the vectors; and the biases."""
-    tile, own, weights = dict(UPDATE_TILE), head.settings, head.weight[begin:end]
+    own, weights = head.settings, head.weight[begin:end]
+    tile = dict(UPDATE_TILE if len(vectors) > FEW else SMALL_UPDATE)
     block = (tile["BLOCK_L"], tile["BLOCK_B"], tile["BLOCK_D"])
     labels, rows, width = end - begin, len(vectors), vectors.shape[1]
-    grid = (triton.cdiv(labels, block[0]) * triton.cdiv(width, block[2]),)
+    grid = _programs(triton.cdiv(labels, block[0]) * triton.cdiv(width, block[2]), tile)
     velocity = None if head.velocity is None else head.velocity[begin:end]
     _update[grid](
         _described(found, block[0], block[1]), _described(vectors, block[1], block[2]),
         _described(weights, block[0], block[2]),
-        weights if head.bias is None else head.bias[begin:end],
         weights if velocity is None else velocity,
         weights if head.slots is None else head.slots[begin:end],
         weights if head.lost is None else head.lost,
-        labels, rows, width, rate, rate * head.scale, 1 - rate * own.weight_decay, own.momentum,
+        labels, rows, width, rate * head.scale, 1 - rate * own.weight_decay, own.momentum,
         _seed(own.seed, head.done, begin),
-        HAS_BIAS=head.bias is not None, MOMENTUM=velocity is not None, COMPENSATED=head.lost is not None,
+        MOMENTUM=velocity is not None, COMPENSATED=head.lost is not None,
         EIGHTHS=weights.dtype.itemsize == 1, **tile,
     )  # fmt: skip
+    if head.bias is not None:
+        bias = head.bias[begin:end]
+        _update_bias[(triton.cdiv(labels, 16),)](
+            found, own, labels, rows, found.stride(0), rate, BLOCK_L=16, BLOCK_B=256
+        )
 
 
 def maxima(weights: Tensor, bias: Tensor | None, vectors: Tensor) -> Tensor:
-    """The largest score of each row in each group of `MAXIMA_TILE` labels: (groups, rows) float32."""
-    labels, rows, tile = len(weights), len(vectors), dict(MAXIMA_TILE)
+    """The largest score of each row in each group of GROUP labels: (groups, rows) float32."""
+    labels, rows = len(weights), len(vectors)
+    tile = dict(SLOPES_TILE if rows > FEW else SMALL_SLOPES)
     block = (tile["BLOCK_L"], tile["BLOCK_B"], tile["BLOCK_D"])
     groups = triton.cdiv(labels, block[0])
     found = torch.empty((groups, rows), dtype=torch.float32, device=weights.device)
-    _maxima[(groups * triton.cdiv(rows, block[1]),)](
+    _maxima[_programs(groups * triton.cdiv(rows, block[1]), tile)](
         _described(weights, block[0], block[2]), _described(vectors, block[1], block[2]), found,
         weights if bias is None else bias, labels, rows, vectors.shape[1], HAS_BIAS=bias is not None, **tile,
     )  # fmt: skip
@@ -87,7 +102,7 @@ def maxima(weights: Tensor, bias: Tensor | None, vectors: Tensor) -> Tensor:
 
 def group_scores(weights: Tensor, bias: Tensor | None, vectors: Tensor, groups: Tensor) -> Tensor:
     """Every score of each row's own groups (rows, some): (rows, some x labels of a group) float32."""
-    size, labels = MAXIMA_TILE["BLOCK_L"], len(weights)
+    size, labels = GROUP, len(weights)
     found = torch.empty((*groups.shape, size), dtype=torch.float32, device=weights.device)
     _group_scores[groups.shape](
         weights, weights if bias is None else bias, vectors, groups, found, labels, vectors.shape[1], groups.shape[1],
@@ -100,45 +115,65 @@ def _described(matrix: Tensor, rows: int, columns: int) -> Any:
     return TensorDescriptor.from_tensor(matrix, [rows, columns])
 
 
+def _programs(tiles: int, tile: dict[str, Any]) -> tuple[int]:
+    """As many programs as run at once, each of which goes on to its next tile."""
+    return (min(tiles, tile.pop("AT_ONCE") * _processors()),)
+
+
+@cache
+def _processors() -> int:
+    return int(torch.cuda.get_device_properties().multi_processor_count)
+
+
 def _seed(seed: int, step: int, begin: int) -> int:
     return (seed * 0x9E3779B1 + step * 0x85EBCA77 + begin * 0xC2B2AE3D) & 0x7FFFFFFF
+
+
+@triton.jit
+def _reciprocal(numbers):
+    """To 23 bits, in one instruction; infinity gives 0."""
+    return tl.inline_asm_elementwise(
+        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [numbers], dtype=tl.float32, is_pure=True, pack=1
+    )
 
 
 @triton.jit
 def _wrong(scores, HINGE: tl.constexpr):
     if HINGE:
         return 2 * tl.maximum(scores + 1, 0.0)
-    return 1 / (1 + tl.exp(-scores))
+    return _reciprocal(1 + tl.exp2(scores * -1.4426950408889634))
 
 
 @triton.jit
 def _right(scores, HINGE: tl.constexpr):
     if HINGE:
         return -2 * tl.maximum(1 - scores, 0.0)
-    return -1 / (1 + tl.exp(scores))
+    return -_reciprocal(1 + tl.exp2(scores * 1.4426950408889634))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["labels", "rows"])
 def _slopes(
     weights, vectors, found, bias, labels, rows, dimension,
     HINGE: tl.constexpr, HAS_BIAS: tl.constexpr,
     BLOCK_L: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     row_blocks = tl.cdiv(rows, BLOCK_B)
-    first_label = (tl.program_id(0) // row_blocks) * BLOCK_L
-    first_row = (tl.program_id(0) % row_blocks) * BLOCK_B
-    scores = tl.zeros((BLOCK_L, BLOCK_B), dtype=tl.float32)
-    for place in range(0, dimension, BLOCK_D):
-        some = weights.load([first_label, place])
-        others = vectors.load([first_row, place])
-        scores = tl.dot(some, others.T, scores)
-    if HAS_BIAS:
-        places = first_label + tl.arange(0, BLOCK_L)
-        scores += tl.load(bias + places, mask=places < labels, other=0.0)[:, None]
-    found.store([first_label, first_row], _wrong(scores, HINGE).to(found.dtype))
+    tiles = tl.cdiv(labels, BLOCK_L) * row_blocks
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        first_label = (tile // row_blocks) * BLOCK_L
+        first_row = (tile % row_blocks) * BLOCK_B
+        scores = tl.zeros((BLOCK_L, BLOCK_B), dtype=tl.float32)
+        for place in range(0, dimension, BLOCK_D):
+            some = weights.load([first_label, place])
+            others = vectors.load([first_row, place])
+            scores = tl.dot(some, others.T, scores)
+        if HAS_BIAS:
+            places = first_label + tl.arange(0, BLOCK_L)
+            scores += tl.load(bias + places, mask=places < labels, other=0.0)[:, None]
+        found.store([first_label, first_row], _wrong(scores, HINGE).to(found.dtype))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begin"])
 def _entries(
     weights, bias, vectors, found, rows, entry_labels, pulls, pushes, begin, stride, dimension,
     HINGE: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
@@ -166,7 +201,7 @@ def _mixed(number):
 @triton.jit
 def _rounded(values, luck):
     """To the bf16 above or below, by chance."""
-    bits = values.to(tl.uint32, bitcast=True) + (luck & 0xFFFF)
+    bits = values.to(tl.uint32, bitcast=True) + (luck >> 16)
     return (bits & 0xFFFF0000).to(tl.float32, bitcast=True)
 
 
@@ -174,79 +209,88 @@ def _rounded(values, luck):
 def _rounded_eighths(values, luck):
     """To the fp8 e4m3 above or below, by chance; its steps no longer shrink below 2^-6."""
     values = tl.minimum(tl.maximum(values, -448.0), 448.0)
-    twenty = luck & 0xFFFFF
+    twenty = luck >> 12
     bits = (values.to(tl.uint32, bitcast=True) + twenty) & 0xFFF00000
     normal = tl.minimum(tl.maximum(bits.to(tl.float32, bitcast=True), -448.0), 448.0)
     small = tl.floor(values * 512 + twenty.to(tl.float32) / 1048576) / 512
     return tl.where(tl.abs(values) < 0.015625, small, normal)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["labels", "rows", "seed"])
 def _update(
-    found, vectors, weights, bias, velocity, slots, lost,
-    labels, rows, width, bias_rate, rate, keep, momentum, seed,
-    HAS_BIAS: tl.constexpr, MOMENTUM: tl.constexpr, COMPENSATED: tl.constexpr, EIGHTHS: tl.constexpr,
+    found, vectors, weights, velocity, slots, lost,
+    labels, rows, width, rate, keep, momentum, seed,
+    MOMENTUM: tl.constexpr, COMPENSATED: tl.constexpr, EIGHTHS: tl.constexpr,
     BLOCK_L: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_B: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(width, BLOCK_D)
-    first_label = (tl.program_id(0) // blocks) * BLOCK_L
-    first_place = (tl.program_id(0) % blocks) * BLOCK_D
-    gradient = tl.zeros((BLOCK_L, BLOCK_D), dtype=tl.float32)
+    tiles = tl.cdiv(labels, BLOCK_L) * blocks
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        first_label = (tile // blocks) * BLOCK_L
+        first_place = (tile % blocks) * BLOCK_D
+        gradient = tl.zeros((BLOCK_L, BLOCK_D), dtype=tl.float32)
+        for row in range(0, rows, BLOCK_B):
+            gradient = tl.dot(found.load([first_label, row]), vectors.load([row, first_place]), gradient)
+        chunk_labels = first_label + tl.arange(0, BLOCK_L)
+        places = first_place + tl.arange(0, BLOCK_D)
+        # A number of each label and one of each place are mixed well; mixing the two needs little then.
+        luck = _mixed(chunk_labels.to(tl.uint32) + seed)[:, None] ^ _mixed(places.to(tl.uint32) * 0x9E3779B1 + seed)
+        luck = luck * 0x85EBCA77
+        inside = (chunk_labels < labels)[:, None] & (places < width)[None, :]
+        where = chunk_labels[:, None].to(tl.int64) * width + places[None, :]
+        if MOMENTUM:
+            gradient += momentum * tl.load(velocity + where, mask=inside, other=0.0).to(tl.float32)
+            tl.store(velocity + where, _rounded(gradient, luck * 5).to(velocity.dtype.element_ty), mask=inside)
+        before = weights.load([first_label, first_place]).to(tl.float32)
+        change = before * (keep - 1) - rate * gradient
+        after = _rounded_eighths(before + change, luck) if EIGHTHS else _rounded(before + change, luck)
+        if COMPENSATED:
+            slot = tl.load(slots + chunk_labels, mask=chunk_labels < labels, other=-1)
+            held = (slot >= 0)[:, None] & inside
+            kept = slot[:, None].to(tl.int64) * width + places[None, :]
+            wanted = change + tl.load(lost + kept, mask=held, other=0.0).to(tl.float32)
+            nearest = (before + wanted).to(weights.dtype).to(tl.float32)
+            tl.store(lost + kept, (wanted - (nearest - before)).to(lost.dtype.element_ty), mask=held)
+            after = tl.where((slot >= 0)[:, None], nearest, after)
+        weights.store([first_label, first_place], after.to(weights.dtype))
+
+
+@triton.jit(do_not_specialize=["labels", "rows"])
+def _update_bias(
+    found, bias, labels, rows, stride, rate, BLOCK_L: tl.constexpr, BLOCK_B: tl.constexpr
+):  # fmt: skip
+    chunk_labels = tl.program_id(0) * BLOCK_L + tl.arange(0, BLOCK_L)
+    known = chunk_labels < labels
+    pull = tl.zeros((BLOCK_L, BLOCK_B), dtype=tl.float32)
     for row in range(0, rows, BLOCK_B):
-        gradient = tl.dot(found.load([first_label, row]), vectors.load([row, first_place]), gradient)
-    chunk_labels = first_label + tl.arange(0, BLOCK_L)
-    places = first_place + tl.arange(0, BLOCK_D)
-    inside = (chunk_labels < labels)[:, None] & (places < width)[None, :]
-    where = chunk_labels[:, None].to(tl.int64) * width + places[None, :]
-    luck = _mixed(chunk_labels.to(tl.uint32)[:, None] * width.to(tl.uint32) + places.to(tl.uint32)[None, :] + seed)
-    if MOMENTUM:
-        gradient += momentum * tl.load(velocity + where, mask=inside, other=0.0).to(tl.float32)
-        tl.store(velocity + where, _rounded(gradient, luck >> 8).to(velocity.dtype.element_ty), mask=inside)
-    before = weights.load([first_label, first_place]).to(tl.float32)
-    change = before * (keep - 1) - rate * gradient
-    if EIGHTHS:
-        after = _rounded_eighths(before + change, luck)
-    else:
-        after = _rounded(before + change, luck)
-    if COMPENSATED:
-        slot = tl.load(slots + chunk_labels, mask=chunk_labels < labels, other=-1)
-        held = (slot >= 0)[:, None] & inside
-        kept = slot[:, None].to(tl.int64) * width + places[None, :]
-        wanted = change + tl.load(lost + kept, mask=held, other=0.0).to(tl.float32)
-        nearest = (before + wanted).to(weights.dtype).to(tl.float32)
-        tl.store(lost + kept, (wanted - (nearest - before)).to(lost.dtype.element_ty), mask=held)
-        after = tl.where((slot >= 0)[:, None], nearest, after)
-    weights.store([first_label, first_place], after.to(weights.dtype))
-    if HAS_BIAS:
-        if first_place == 0:
-            pull = tl.zeros((BLOCK_L,), dtype=tl.float32)
-            for row in range(0, rows, BLOCK_B):
-                some = found.load([first_label, row]).to(tl.float32)
-                known = (row + tl.arange(0, BLOCK_B)) < rows
-                pull += tl.sum(tl.where(known[None, :], some, 0.0), axis=1)
-            own = tl.load(bias + chunk_labels, mask=chunk_labels < labels, other=0.0)
-            tl.store(bias + chunk_labels, own - bias_rate * pull, mask=chunk_labels < labels)
+        columns = row + tl.arange(0, BLOCK_B)
+        where = chunk_labels[:, None].to(tl.int64) * stride + columns[None, :]
+        pull += tl.load(found + where, mask=known[:, None] & (columns < rows)[None, :], other=0.0).to(tl.float32)
+    own = tl.load(bias + chunk_labels, mask=known, other=0.0)
+    tl.store(bias + chunk_labels, own - rate * tl.sum(pull, axis=1), mask=known)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["labels", "rows"])
 def _maxima(
     weights, vectors, found, bias, labels, rows, dimension, HAS_BIAS: tl.constexpr,
     BLOCK_L: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     row_blocks = tl.cdiv(rows, BLOCK_B)
-    group = tl.program_id(0) // row_blocks
-    first_row = (tl.program_id(0) % row_blocks) * BLOCK_B
-    scores = tl.zeros((BLOCK_L, BLOCK_B), dtype=tl.float32)
-    for place in range(0, dimension, BLOCK_D):
-        some = weights.load([group * BLOCK_L, place])
-        others = vectors.load([first_row, place])
-        scores = tl.dot(some, others.T, scores)
-    places = group * BLOCK_L + tl.arange(0, BLOCK_L)
-    if HAS_BIAS:
-        scores += tl.load(bias + places, mask=places < labels, other=0.0)[:, None]
-    best = tl.max(tl.where((places < labels)[:, None], scores, float("-inf")), axis=0)
-    columns = first_row + tl.arange(0, BLOCK_B)
-    tl.store(found + group.to(tl.int64) * rows + columns, best, mask=columns < rows)
+    tiles = tl.cdiv(labels, BLOCK_L) * row_blocks
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        group = tile // row_blocks
+        first_row = (tile % row_blocks) * BLOCK_B
+        scores = tl.zeros((BLOCK_L, BLOCK_B), dtype=tl.float32)
+        for place in range(0, dimension, BLOCK_D):
+            some = weights.load([group * BLOCK_L, place])
+            others = vectors.load([first_row, place])
+            scores = tl.dot(some, others.T, scores)
+        places = group * BLOCK_L + tl.arange(0, BLOCK_L)
+        if HAS_BIAS:
+            scores += tl.load(bias + places, mask=places < labels, other=0.0)[:, None]
+        best = tl.max(tl.where((places < labels)[:, None], scores, float("-inf")), axis=0)
+        columns = first_row + tl.arange(0, BLOCK_B)
+        tl.store(found + group.to(tl.int64) * rows + columns, best, mask=columns < rows)
 
 
 @triton.jit

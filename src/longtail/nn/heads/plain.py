@@ -42,7 +42,7 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     if left.dtype in (torch.float32, torch.float64):
         return left @ right
     if left.is_cuda:
-        return torch.mm(left, right, out_dtype=torch.float32)  # type: ignore[call-overload,no-any-return]
+        return torch.mm(left, right, out_dtype=torch.float32)
     return left.float() @ right.float()
 
 

@@ -24,8 +24,7 @@ def top(head: Head, vectors: Tensor, k: int) -> tuple[Tensor, Tensor]:
         if head.fused and head.weight.dtype.itemsize > 1 and k <= 128:
             from longtail.nn.heads import fused
 
-            size = fused.MAXIMA_TILE["BLOCK_L"]
-            if head.labels >= 4 * size * (k + SPARE):
+            if head.labels >= 4 * fused.GROUP * (k + SPARE):
                 parts = [_fused(head, vectors[begin : begin + ROWS], k) for begin in range(0, len(vectors), ROWS)]
                 return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
         return _plain(head, vectors, k)
@@ -50,7 +49,7 @@ def _plain(head: Head, vectors: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _fused(head: Head, vectors: Tensor, k: int) -> tuple[Tensor, Tensor]:
     from longtail.nn.heads import fused
 
-    ready, size = head.ready(vectors), fused.MAXIMA_TILE["BLOCK_L"]
+    ready, size = head.ready(vectors), fused.GROUP
     largest = fused.maxima(head.weight, head.bias, ready)  # (groups, rows)
     groups, some = len(largest), k + SPARE
     coarse = torch.nn.functional.pad(largest, (0, 0, 0, -groups % COARSE), value=float("-inf"))
