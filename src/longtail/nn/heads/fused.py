@@ -82,7 +82,7 @@ def update(head: Head, begin: int, end: int, found: Tensor, vectors: Tensor, rat
     if head.bias is not None:
         bias = head.bias[begin:end]
         _update_bias[(triton.cdiv(labels, 16),)](
-            found, own, labels, rows, found.stride(0), rate, BLOCK_L=16, BLOCK_B=256
+            found, bias, labels, rows, found.stride(0), rate, BLOCK_L=16, BLOCK_B=256
         )
 
 
