@@ -27,6 +27,7 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "ance": 'ance(encoder="bag", dimension=64, batch=64, epochs=5, shortlist=4)',
     "dpr": 'dpr(encoder="bag", dimension=64, batch=64, epochs=5)',
     "ngame": 'ngame(encoder="bag", dimension=64, batch=64, epochs=5, classifier_epochs=5)',
+    "renee": 'renee(encoder="bag", dimension=64, batch=32, epochs=5, dropout=0.3)',
     "siamesexml": "siamesexml(dimension=64, batch=5, epochs=20, classifier_epochs=5)",
 }
 RECIPES = [SETTINGS.get(name, name) for name in LEARNERS]
@@ -168,7 +169,7 @@ def test_missing_label_texts_are_told_before_training(learner: str, tiny: Corpus
         with pytest.raises(DataError, match=f"{learner} needs labels with texts"):
             Recipe.parse(learner).fit(train, tiny.valid.over(bare))
     else:
-        Recipe.parse(learner).fit(train, tiny.valid.over(bare))
+        Recipe.parse(SETTINGS.get(learner, learner)).fit(train, tiny.valid.over(bare))
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

@@ -25,6 +25,7 @@ LEARNERS = {
     "parabel": "longtail.learners.parabel:Parabel",
     "pfastrexml": "longtail.learners.pfastrexml:PfastreXml",
     "proxml": "longtail.learners.proxml:Proxml",
+    "renee": "longtail.learners.renee:Renee",
     "siamesexml": "longtail.learners.siamesexml:SiameseXml",
     "xreg": "longtail.learners.xreg:Xreg",
 }

@@ -29,6 +29,7 @@ from longtail.seams import (
     Reranks,
     Scorer,
     TailMethod,
+    WarmStarts,
     Wraps,
 )
 
@@ -106,6 +107,8 @@ class Recipe:
     def _wrapped(self) -> Learner:
         """The learner inside the tail methods that fit it in parts or with a teacher."""
         learner = self.learner
+        if isinstance(learner, WarmStarts) and learner.warm is not None:
+            learner = learner.begun_from(self._teachers[learner.warm])
         for method in self.tail:
             if isinstance(method, Wraps):
                 learner = method.wrap(learner)
@@ -115,8 +118,12 @@ class Recipe:
 
     @cached_property
     def _teachers(self) -> dict[str, Recipe | _Saved]:
-        """The models that tail methods ask for, by what they wrote."""
-        return {method.teacher: _teacher(method) for method in self.tail if isinstance(method, HasTeacher)}
+        """The models that parts ask for, by what they wrote."""
+        asked = {method.teacher: method for method in self.tail if isinstance(method, HasTeacher)}
+        found = {text: _teacher(text, f"teacher of {catalogue.name_of(method)}") for text, method in asked.items()}
+        if isinstance(self.learner, WarmStarts) and self.learner.warm is not None:
+            found[self.learner.warm] = _teacher(self.learner.warm, f"warm start of {self.parts[0].name}")
+        return found
 
     def check(self, data: Dataset) -> None:
         """Whether the data has what the parts need."""
@@ -131,9 +138,10 @@ class Recipe:
                     raise DataError(f"{part.name} needs {DATA_NEEDS[need]}")
         if isinstance(self.learner, ChecksData):
             self.learner.check(data)
-        for method in self.tail:
-            if isinstance(method, HasTeacher):
-                self._teachers[method.teacher].check(data)
+        warm = self.learner.warm if isinstance(self.learner, WarmStarts) else None
+        for text, teacher in self._teachers.items():
+            if isinstance(teacher, Recipe) or text != warm:  # of a saved model only the encoder goes on
+                teacher.check(data)
 
     def fit(self, train: Dataset, valid: Dataset) -> Model:
         """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows."""
@@ -160,19 +168,16 @@ class Recipe:
         return model
 
 
-def _teacher(method: HasTeacher) -> Recipe | _Saved:
-    """The model that a tail method asks for: a folder with a saved one, or else a recipe."""
+def _teacher(text: str, what: str) -> Recipe | _Saved:
+    """The model that a part asks for: a folder with a saved one, or else a recipe."""
     from longtail.store import MANIFEST, load
 
-    text = method.teacher
     if (Path(text) / MANIFEST).is_file():
         return _Saved(load(text))
     try:
         return Recipe.parse(text)
     except RecipeError as error:
-        raise RecipeError(
-            f"the teacher of {catalogue.name_of(method)} is no recipe and no model folder: {error}"
-        ) from None
+        raise RecipeError(f"the {what} is no recipe and no model folder: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,7 @@ OFFERS = {
     "soft_targets": "targets below 1 change what it learns",
     "classifier_rows": "one weight vector a label",
     "label_tower": "labels are encoded from their texts",
+    "row_penalties": "terms on its classifier rows act while it learns",
 }
 
 
@@ -163,6 +164,26 @@ class HasTeacher(Protocol):
         """A recipe, or the folder of a saved model."""
 
     def wrap_with(self, learner: Learner, teacher: Teacher) -> Learner: ...
+
+
+@runtime_checkable
+class WarmStarts(Protocol):
+    """A learner that can begin where another model ended. The recipe builds that model and hands it in."""
+
+    @property
+    def warm(self) -> str | None:
+        """A recipe, or the folder of a saved model; none: it begins cold."""
+
+    def begun_from(self, teacher: Teacher) -> Learner: ...
+
+
+@runtime_checkable
+class PenalisesRows(Protocol):
+    """Puts a term on the classifier rows of a head that learns over all labels."""
+
+    def penalty(self, train: Dataset, labels: tuple[int, int], texts: Callable[[], Floats], seed: int) -> Any:
+        """A `longtail.nn.heads.task.Penalty` on the labels from the first number to before the second. `texts` gives
+        unit vectors (labels, dimension) of their texts as they are before training."""
 
 
 @runtime_checkable
@@ -232,5 +253,5 @@ class AddsCost(Protocol):
 def seams_of(part: type) -> tuple[str, ...]:
     """The seams a tail method acts on, read from the methods it has."""
     entrance = {"augment": "augment", "wrap": "wrap", "teacher": "wrap_with", "label tower": "label_tower"}
-    entrance["rerank"] = "fit_reranker"
+    entrance |= {"head penalty": "penalty", "rerank": "fit_reranker"}
     return tuple(seam for seam, method in entrance.items() if hasattr(part, method))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
-from longtail.linear.descent import descend
+from longtail.linear.descent import LANES, MANY, arrange, collect, go_down, score_nodes
 from longtail.linear.top import hold
 from longtail.linear.tree import Chunk
 from longtail.threads import in_threads, thread_count
 
-BLOCK_ROWS = 4096  # rows that go down together; more of them share the cost of unpacking a node
-BLOCK_BYTES = 64_000_000  # of their scores in the leaves, over all threads
+BLOCK_ROWS = 4096  # rows that go down together and share the cost of unpacking a node
+BLOCK_BYTES = 16_000_000  # of their scores in the leaves
 ROOM = 1 << 24  # entries that an array has room for at first; pages that are never written take no memory
 ALONE = 32  # rows that are too few for a thread of their own
 
@@ -121,24 +123,89 @@ class _Growing:
 
 def search(forest: Forest, rows: Matrix, k: int, beam: int) -> tuple[Ints, Floats]:
     """The k best labels of each row and their scores: exp of the summed log chances down a path, mean over trees."""
-    number = rows.shape[0]
-    labels = np.full((number, k), -1, dtype=np.int32)
-    scores = np.zeros((number, k), dtype=np.float32)
-    plain = (*hold(rows), rows.shape[1])
-    held = tuple(vars(forest).values())
-    threads = min(thread_count(), max(number // ALONE, 1))
-    row_bytes = 4 * beam * len(forest.roots) * _widest(forest)
-    block = min(BLOCK_ROWS, max(BLOCK_BYTES // (row_bytes * threads), ALONE))
-    bounds = [number * part // threads for part in range(threads + 1)]
-
-    def work(part: int) -> None:
-        size = bounds[part + 1] - bounds[part]
-        even = -(-size // max(-(-size // block), 1))  # blocks of one size
-        descend(*(bounds[part], bounds[part + 1], max(even, 1), *plain, *held, beam, labels, scores))
-
-    in_threads(work, range(threads), threads)
+    labels = np.full((rows.shape[0], k), -1, dtype=np.int32)
+    scores = np.zeros((rows.shape[0], k), dtype=np.float32)
+    starts, *words = hold(rows)
+    blocks = -(-rows.shape[0] // BLOCK_ROWS)
+    for number in range(blocks):  # of one size
+        first, last = (rows.shape[0] * end // blocks for end in (number, number + 1))
+        block = _Block(forest, (starts[first : last + 1], *words), rows.shape[1], beam)
+        block.search(labels[first:last], scores[first:last])
     return labels, scores
 
 
-def _widest(forest: Forest) -> int:
-    return int(np.diff(forest.chunk_children[forest.node_chunks]).max(initial=1))
+class _Block:
+    """Rows that go down the trees together."""
+
+    def __init__(self, forest: Forest, rows: tuple[AnyArray, ...], columns: int, beam: int) -> None:
+        self.forest, self.rows, self.columns, self.beam = forest, rows, columns, beam
+        self.first_child: Longs = forest.chunk_children[forest.node_chunks]
+        self.trees, self.number = len(forest.roots), len(rows[0]) - 1
+        self.threads = min(thread_count(), max(self.number // ALONE, 1))
+        pairs = self.number * self.trees * beam
+        self.node: Ints = np.full(pairs, -1, dtype=np.int32)
+        self.node[::beam] = np.tile(forest.roots, self.number)
+        self.path: Floats = np.zeros(pairs, dtype=np.float32)
+        self.order, self.begin = np.empty(pairs, dtype=np.int64), np.empty(pairs, dtype=np.int64)
+        self.ends = np.empty(len(forest.node_leaf), dtype=np.int64)
+        self.found: Floats = np.empty(0, dtype=np.float32)
+
+    def search(self, labels: Ints, scores: Floats) -> None:
+        node = int(self.forest.roots[0])
+        while not self.forest.node_leaf[node]:  # all leaves stand at the same depth
+            node = int(self.forest.child[self.first_child[node]])
+            self._score(0, self.number, False)
+            self._share(0, self.number * self.trees, self._go_down)
+        for first, last in self._leaf_blocks():
+            self._score(first, last, True)
+            self._share(first, last, lambda low, high: self._collect(low, high, labels, scores))
+
+    def _leaf_blocks(self) -> Iterator[tuple[int, int]]:
+        """Cuts of the rows whose scores in the leaves are BLOCK_BYTES together, or a little less."""
+        sizes = np.where(self.node < 0, 0, np.diff(self.first_child)[self.node])
+        bytes_before = 4 * np.cumsum(sizes.reshape(self.number, -1).sum(axis=1))
+        cuts = np.flatnonzero(np.diff(bytes_before // BLOCK_BYTES)) + 1
+        return pairwise([0, *cuts.tolist(), self.number])
+
+    def _score(self, first: int, last: int, leaf: bool) -> None:
+        """Scores of the children of all nodes where these rows stand."""
+        forest, each = self.forest, self.trees * self.beam
+        room = arrange(first * each, last * each, self.node, self.first_child, self.ends, self.order, self.begin)
+        if room > len(self.found):
+            self.found = np.empty(room, dtype=np.float32)
+        columns = self.columns if last - first >= MANY else 0  # else no node has many rows
+        features = np.diff(forest.chunk_features).max(initial=0)
+        lanes = np.diff(forest.chunk_children).max(initial=0) + LANES
+        longest = np.diff(self.rows[0]).max(initial=0)
+        pairs = (self.ends, self.order, self.path, self.begin, each, *self.rows, self.first_child)
+        chunks = (forest.node_chunks, forest.chunk_children, forest.chunk_features, forest.bias)
+        packed = (forest.features, forest.starts, forest.which, forest.weights, forest.chances, leaf)
+
+        def work(low: int, high: int) -> None:
+            seen, place = np.zeros(columns, dtype=np.uint8), np.full(columns, -1, dtype=np.int32)
+            room = (features * lanes if columns else 0, lanes)
+            lines = np.empty(features + longest + 1, dtype=np.int32)
+            shares = np.empty(longest + 1, dtype=np.float32)
+            bits = np.empty(lanes, dtype=np.int32)
+            scratch = (seen, place, *room, lines, shares, bits, bits.view(np.float32))
+            score_nodes(*(low, high, *pairs, *chunks, *packed, *scratch, self.found))
+
+        self._share(0, int(self.ends[-1]), work)
+
+    def _go_down(self, low: int, high: int) -> None:
+        where = (self.node, self.path, self.beam, self.begin, self.first_child, self.forest.child)
+        go_down(*(low, high, *where, *_room_for(self.beam), self.found))
+
+    def _collect(self, low: int, high: int, labels: Ints, scores: Floats) -> None:
+        where = (self.trees, self.node, self.beam, self.begin, self.first_child, self.forest.child, self.found)
+        sums = np.full(self.forest.labels, -1, dtype=np.float32)
+        candidates = np.empty(self.forest.labels, dtype=np.int32)
+        collect(*(low, high, *where, sums, candidates, *_room_for(labels.shape[1]), labels, scores))
+
+    def _share(self, first: int, last: int, work: Callable[[int, int], None]) -> None:
+        bounds = [first + (last - first) * part // self.threads for part in range(self.threads + 1)]
+        in_threads(lambda part: work(bounds[part], bounds[part + 1]), range(self.threads), self.threads)
+
+
+def _room_for(size: int) -> tuple[Ints, Floats]:
+    return np.empty(size, dtype=np.int32), np.empty(size, dtype=np.float32)

@@ -228,7 +228,7 @@ class Towers:
     @cached_property
     def held_out(self) -> tuple[Dataset, Tokens]:
         """Some valid rows and their tokens."""
-        some = self.valid.take(_spread(len(self.valid), MEASURED_ROWS))
+        some = self.valid.take(spread(len(self.valid), MEASURED_ROWS))
         return some, tokenise(some.texts or (), self.tokenizer, self.longest, what="valid rows")
 
     def look(self) -> dict[str, float]:
@@ -257,11 +257,11 @@ class Towers:
         if len(self.valid) == 0:
             return plain
         with stage("learning chances"):
-            rows = self.valid.take(_spread(len(self.valid), SCALE_ROWS))
+            rows = self.valid.take(spread(len(self.valid), SCALE_ROWS))
             vectors = reader.vectors(rows.texts or (), "valid rows")
             scorer = self._blended(plain, rows, vectors, texts, classifiers)
             near = Predictions(rows.labels, *scorer.nearest(vectors, CANDIDATES))
-            hits, counted = _right(near, rows)
+            hits, counted = judged(near, rows)
             return replace(scorer, odds=scorer.odds.fitted(near.scores[counted], hits))
 
     def _blended(
@@ -271,7 +271,7 @@ class Towers:
         if classifiers is None and self.settings.frequency == 0:
             return plain
         near = Predictions(rows.labels, *plain.nearest(vectors, CANDIDATES))
-        hits, counted = _right(near, rows)
+        hits, counted = judged(near, rows)
         log_counts = np.log1p(rows.labels.counts).astype(np.float32)
         cosines = near.scores[counted]
         by_text = cosines
@@ -290,7 +290,7 @@ class Towers:
         )
 
 
-def _right(near: Predictions, rows: Dataset) -> tuple[Bools, Bools]:
+def judged(near: Predictions, rows: Dataset) -> tuple[Bools, Bools]:
     """Whether each counted candidate is right (candidates,), and which are counted (rows, places)."""
     counted = near.indices >= 0
     if rows.excluded is not None:
@@ -298,6 +298,6 @@ def _right(near: Predictions, rows: Dataset) -> tuple[Bools, Bools]:
     return near.hits(rows.targets)[counted], counted
 
 
-def _spread(rows: int, most: int) -> Any:
+def spread(rows: int, most: int) -> Any:
     """At most so many row numbers, evenly spread."""
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.int64))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +70,20 @@ class Task(Protocol):
     def load_state(self, state: Mapping[str, Tensor]) -> None: ...
 
 
+@runtime_checkable
+class Paced(Protocol):
+    """A task with weights that move by themselves, or of whose gradients other processes hold a part."""
+
+    def begin_step(self, factor: float) -> None:
+        """The factor on every rate in the step that begins."""
+
+    def end_step(self) -> None:
+        """All batches of the step are done; the gradients are clipped and used next."""
+
+    def place(self, place: Place) -> Place:
+        """Where its checkpoints are kept."""
+
+
 @dataclass(frozen=True)
 class Course:
     """How long and how fast to learn."""
@@ -84,6 +98,7 @@ class Course:
     measure_every: int = 5  # epochs; 0 = only after the last
     patience: int | None = None  # measurements without a gain before it stops; None = never
     watch: str = "P@1"  # the measure whose best weights are kept
+    keep_best: bool = True  # in a second copy of the weights; else the last ones stay
     seed: int = 0
 
     def rate(self, step: int, steps: int) -> float:
@@ -100,9 +115,12 @@ class Course:
 def train(task: Task, course: Course, identity: Mapping[str, Any]) -> History:
     """Train the task's modules in place. `identity` (JSON values) says what a checkpoint must belong to.
 
-    With a measure on valid, the modules end with the weights that measured best; else with the last ones.
+    With a measure on valid, the modules end with the weights that measured best, unless the course keeps no copy of
+    them; else with the last ones.
     """
     place = next_place(task.name)
+    if place is not None and isinstance(task, Paced):
+        place = task.place(place)
     with _seeded(course.seed, task.device):
         run = _Run(task, course, place, {**identity, "seed": course.seed, "epochs": course.epochs})
         run.resume()
@@ -184,9 +202,14 @@ class _Run:
         factor = self.course.rate(self.epoch * self.steps + self.step, self.course.epochs * self.steps)
         for settings, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             settings["lr"] = rate * factor
+        paced = self.task if isinstance(self.task, Paced) else None
+        if paced is not None:
+            paced.begin_step(factor)
         self.optimiser.zero_grad(set_to_none=True)
         for batch in group:
             self.loss += self.task.backward(batch, 1 / len(group)) / len(group)
+        if paced is not None:
+            paced.end_step()
         if self.course.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.course.clip)
         self.optimiser.step()
@@ -204,7 +227,8 @@ class _Run:
         if value is not None:
             if value > self.best:
                 self.best, self.waited = value, 0
-                self.best_weights = {name: tensor.detach().clone() for name, tensor in self._weights().items()}
+                if self.course.keep_best:
+                    self.best_weights = {name: tensor.detach().clone() for name, tensor in self._weights().items()}
             else:
                 self.waited += 1
                 self.stopped = self.course.patience is not None and self.waited >= self.course.patience

@@ -99,7 +99,7 @@ class TowerSettings:
     def plan(self, facts: Facts) -> Plan:
         """From the sizes of the encoder: weights, gradients and AdamW's two means; six operations a weight and token;
         every step moves all weights through memory some ten times."""
-        size = _Size.of(self.encoder, self.dimension, facts)
+        size = Size.of(self.encoder, self.dimension, facts)
         row_tokens = min(1.5 * facts.terms_per_row + 2, self.longest)
         label_tokens = min(1.5 * facts.terms_per_label + 2, self.longest)
         held = min(self.chunk or self.batch, facts.rows) * (row_tokens + label_tokens)
@@ -128,7 +128,7 @@ SCRATCH = {"tiny": (2, 64), "scratch-mini": (4, 256), "scratch-small": (4, 512),
 
 
 @dataclass(frozen=True)
-class _Size:
+class Size:
     """Of an encoder, guessed from its name: a folder or a hub name counts as all-MiniLM-L6-v2."""
 
     weights: int  # in all
@@ -137,7 +137,7 @@ class _Size:
     layers: int
 
     @classmethod
-    def of(cls, encoder: str, dimension: int | None, facts: Facts) -> _Size:
+    def of(cls, encoder: str, dimension: int | None, facts: Facts) -> Size:
         words = min(facts.terms, 100_000)
         if encoder in ("bag", "gru"):
             width = dimension or 512

@@ -47,19 +47,22 @@ class Reader:
 
     def vectors(self, texts: Sequence[str], what: str = "texts") -> Floats:
         """(texts, dimension), of length 1 after the cut."""
+        return unit(self.lengthy(texts, what)[:, : self.cut])
+
+    def lengthy(self, texts: Sequence[str], what: str = "texts") -> Floats:
+        """(texts, dimension), of the length the encoder gives them."""
         from longtail.nn.encode import encode
         from longtail.nn.tokens import tokenise
 
         encoder, tokenizer = self._ready
-        return unit(encode(encoder, tokenise(texts, tokenizer, self.longest), what=what)[:, : self.cut])
+        return encode(encoder, tokenise(texts, tokenizer, self.longest), what=what)
 
-    @cached_property
-    def _ready(self) -> tuple[Encoder, TextTokenizer]:
+    def fresh(self) -> tuple[Encoder, TextTokenizer]:
+        """The encoder once more, to be trained on, and its tokenizer; on the host."""
         require("an encoder")
         import torch
 
         from longtail.nn.encoders import build_encoder
-        from longtail.nn.precision import best_device
         from longtail.nn.tokenizers import TextTokenizer
 
         tokenizer = TextTokenizer.from_bytes(self.definition.tobytes())
@@ -68,6 +71,13 @@ class Reader:
             encoder.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in self.weights.items()})
         except RuntimeError as error:
             raise ValueError(f"weights that do not fit the encoder: {error}") from None
+        return encoder, tokenizer
+
+    @cached_property
+    def _ready(self) -> tuple[Encoder, TextTokenizer]:
+        from longtail.nn.precision import best_device
+
+        encoder, tokenizer = self.fresh()
         return encoder.to(best_device()).eval(), tokenizer
 
     def tensors(self) -> dict[str, AnyArray]:
