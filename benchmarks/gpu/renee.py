@@ -1,0 +1,252 @@
+"""Claim: one-vs-all classifiers over all labels, trained end to end, win the head, and label rows win the tail too.
+
+    PYTHONPATH=src python benchmarks/gpu/renee.py --data FOLDER --encoder FOLDER --part sweep|tables|precision
+        [--workers 4] [--out DIR] [--warm "ngame(epochs=30)"] [--renee "head_rate=0.02, dropout=0.7"]
+        [--try head_rate=0.01,0.02,0.05 dropout=0.6,0.7 ...] [--seeds 3] [--rows N] [--limit SECONDS]
+
+`sweep` trains `renee` on train with one setting changed at a time (or with the product of what --try names) and
+measures on valid alone. `tables` trains the recipes of the result tables and measures on test. `precision` trains in
+bf16 and in fp32 with several seeds. Each worker is a process that reads the data once and takes jobs until none is
+left; several share the GPU, so their minutes are only comparable with `--workers 1`. Results are kept line by line
+under --out, and what stands there is not done again. The model of the warm start is trained once and saved there.
+A table comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
+AROUND: dict[str, list[Any]] = {  # what the sweep tries, one setting at a time
+    "head_rate": [0.002, 0.005, 0.01, 0.05, 0.1],
+    "rate": [3e-5, 3e-4],
+    "dropout": [0.4, 0.55, 0.8],
+    "momentum": [0.9],
+    "bias": ["auto", -4.0, "none"],
+    "batch": [256, 1024],
+    "epochs": [20, 80],
+    "head_decay": [0.0, 1e-3],
+    "positive": [2.0],
+    "begin": ["texts"],
+    "decay": ["cosine"],
+}
+BONUS = ["rows", "glas", "l2tie", "rerank", "rows + rerank"]
+
+
+def written(value: Any) -> str:
+    if isinstance(value, str) and value in ("none", "true", "false"):
+        return value
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def renee(base: dict[str, Any], **changed: Any) -> str:
+    return "renee(" + ", ".join(f"{name}={written(value)}" for name, value in {**base, **changed}.items()) + ")"
+
+
+def settings_of(text: str) -> dict[str, Any]:
+    """Settings as a recipe writes them."""
+    from longtail.grammar import parse
+
+    return {setting.name: setting.value for setting in parse(f"renee({text})")[0].settings} if text.strip() else {}
+
+
+def value_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def jobs(options: argparse.Namespace) -> list[str]:
+    """The recipes of a part."""
+    from longtail.catalogue import TAIL_METHODS
+
+    own = settings_of(options.renee)
+    cold, warm = {"encoder": options.encoder, **own}, {"warm": str(options.out / "warm"), **own}
+    base = warm if options.warm else cold
+    if options.part == "sweep":
+        if options.tried:
+            names, values = zip(*(pair.split("=") for pair in options.tried), strict=True)
+            tried = itertools.product(*([value_of(one) for one in some.split(",")] for some in values))
+            return [renee(base, **dict(zip(names, chosen, strict=True))) for chosen in tried]
+        single = [{name: value} for name, some in AROUND.items() for value in some]
+        return [renee(base, measure_every=0, **changed) for changed in ({}, *single)]
+    if options.part == "precision":
+        return [
+            renee(base, head_precision=kind, measure_every=0, seed=seed)
+            for kind in ("fp32", "bf16")
+            for seed in range(options.seeds)
+        ]
+    methods = [bonus for bonus in BONUS if all(part in TAIL_METHODS for part in bonus.split(" + "))]
+    found = ["bonsai"] if options.bonsai else []
+    found += [options.warm.replace("ENCODER", options.encoder)] if options.warm else []
+    for start in (cold, warm) if options.warm else (cold,):
+        found += [renee(start), *(f"{renee(start)} + {bonus}" for bonus in methods)]
+    return found
+
+
+_corpus: Any = None
+
+
+def begin(data: str, rows: int | None, threads: int) -> None:
+    """Read the data once in each worker."""
+    os.environ["LONGTAIL_THREADS"] = str(threads)
+    import torch
+
+    import longtail
+
+    torch.set_num_threads(threads)
+    global _corpus
+    corpus = longtail.load(data)
+    parts = (corpus.train, corpus.valid, corpus.test)
+    _corpus = [part if rows is None else part.take(range(min(rows, len(part)))) for part in parts]
+
+
+def one(recipe: str, on_test: bool) -> dict[str, Any]:
+    """Train and measure one recipe."""
+    import torch
+
+    import longtail
+    from longtail.memory import measure_peak
+    from longtail.metrics import evaluate
+
+    train, valid, test = _corpus
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    begun = time.perf_counter()
+    try:
+        with measure_peak() as peak:
+            model = longtail.Recipe.parse(recipe).fit(train, valid)
+    except Exception as error:
+        return {"recipe": recipe, "error": f"{type(error).__name__}: {error}"[:500]}
+    seconds = time.perf_counter() - begun
+    rows = test if on_test else valid
+    found = evaluate(model.predict(rows.rows, 5, rows.excluded), rows)
+    gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+    norms = model.row_norms()
+    return {
+        "recipe": recipe,
+        "seconds": seconds,
+        "gib": (gpu or peak.bytes) / 2**30,
+        **{name: found[name] for name in MEASURES},
+        "bins": [[part.name, part.low, part.high, part.labels, part.recall, part.coverage] for part in found.bins],
+        "length": None if norms is None else float(norms[norms == norms].mean()),
+    }
+
+
+def save_warm(recipe: str, folder: str) -> float:
+    """Train the model that others begin with; the seconds it took."""
+    import longtail
+
+    begun = time.perf_counter()
+    longtail.Recipe.parse(recipe).fit(*_corpus[:2]).save(folder, overwrite=True)
+    return time.perf_counter() - begun
+
+
+def _work(job: tuple[str, bool]) -> dict[str, Any]:
+    return one(*job)
+
+
+def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All jobs of a part, several at a time; those that were done before are read back."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    kept = options.out / f"{options.part}.jsonl"
+    lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    done = {line["recipe"]: line for line in lines if "error" not in line}
+    threads = max((os.cpu_count() or 2) // options.workers, 1)
+    todo = [recipe for recipe in dict.fromkeys(jobs(options)) if recipe not in done]
+    begun = time.monotonic()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(options.workers, begin, (options.data, options.rows, threads)) as pool:
+        if options.warm and not (options.out / "warm" / "manifest.json").exists():
+            recipe = options.warm.replace("ENCODER", options.encoder)
+            print(
+                f"warm start {recipe}: {pool.apply(save_warm, (recipe, str(options.out / 'warm'))):.0f} s", flush=True
+            )
+        found = pool.imap_unordered(_work, ((recipe, options.part != "sweep") for recipe in todo))
+        for number in range(len(todo)):
+            try:
+                line = found.next(timeout=max(options.limit - (time.monotonic() - begun), 0.1))
+            except multiprocessing.TimeoutError:
+                print(f"{len(todo) - number} of {len(todo)} jobs left when time was up", flush=True)
+                break
+            with kept.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            done[line["recipe"]] = line
+            told = line.get("error") or " ".join(f"{name} {line[name]:.1f}" for name in ("P@1", "P@5", "PSP@1", "C@5"))
+            print(f"{short(line['recipe'], options)}: {told}  {line.get('seconds', 0):.0f} s", flush=True)
+    return [done[recipe] for recipe in jobs(options) if "error" not in done.get(recipe, {"error": ""})]
+
+
+def short(recipe: str, options: argparse.Namespace) -> str:
+    for long, brief in ((str(options.out / "warm"), "WARM"), (options.encoder, Path(options.encoder).name)):
+        recipe = recipe.replace(long, brief)
+    return recipe
+
+
+def table(lines: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    """Mean over seeds; the sweep's best first."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault(re.sub(r", seed=\d+|seed=\d+, ", "", line["recipe"]), []).append(line)
+    rows = list(groups.items())
+    if options.part == "sweep":
+        rows.sort(key=lambda row: -statistics.mean(line["P@1"] for line in row[1]))
+    out = [f"| recipe | runs | {' | '.join(MEASURES)} | P@1 spread | min | GiB | row length |"]
+    out.append("| --- | --: |" + " --: |" * (len(MEASURES) + 4))
+    for recipe, some in rows:
+        means = " | ".join(f"{statistics.mean(line[name] for line in some):.2f}" for name in MEASURES)
+        spread = max(line["P@1"] for line in some) - min(line["P@1"] for line in some)
+        minutes, gib = (statistics.mean(line[name] for line in some) for name in ("seconds", "gib"))
+        length = "" if some[0]["length"] is None else f"{some[0]['length']:.2f}"
+        out.append(
+            f"| `{short(recipe, options)}` | {len(some)} | {means} | {spread:.2f} | {minutes / 60:.2f} | {gib:.2f} | "
+            f"{length} |"
+        )
+    if options.part == "tables" and lines:
+        out += ["", "Recall@5 / coverage@5 by label frequency, most frequent first", ""]
+        heads = [f"{name} ({low} to {high} rows)" for name, low, high, *_ in lines[0]["bins"]]
+        out += [f"| recipe | {' | '.join(heads)} |", "| --- |" + " --: |" * len(heads)]
+        for line in lines:
+            cells = [f"{recall:.1f} / {coverage:.1f}" for *_, recall, coverage in line["bins"]]
+            out.append(f"| `{short(line['recipe'], options)}` | {' | '.join(cells)} |")
+    if options.part == "precision" and len(rows) == 2:
+        gaps = [
+            f"{name} {statistics.mean(o[name] for o in rows[1][1]) - statistics.mean(o[name] for o in rows[0][1]):+.2f}"
+            for name in MEASURES
+        ]
+        out += ["", "bf16 less fp32: " + ", ".join(gaps)]
+    return "\n".join(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--part", choices=("sweep", "tables", "precision"), required=True)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--out", type=Path, default=Path("renee"))
+    parser.add_argument("--warm", default='ngame(encoder="ENCODER", epochs=30, classifiers=false)', help='"" for none')
+    parser.add_argument("--renee", default="", help="settings of renee in every job")
+    parser.add_argument("--try", dest="tried", nargs="*", default=[], help="setting=value,value ...")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", type=int, help="take only so many rows of each split: a rehearsal")
+    parser.add_argument("--limit", type=float, default=540, help="seconds after which the table is printed as it is")
+    parser.add_argument("--no-bonsai", dest="bonsai", action="store_false")
+    options = parser.parse_args()
+    lines = run(options)
+    print(table(lines, options))
+
+
+if __name__ == "__main__":
+    main()
