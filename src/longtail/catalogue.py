@@ -33,6 +33,7 @@ TAIL_METHODS = {
     "calibrate": "longtail.tail.calibrate:Calibrate",
     "centroid": "longtail.tail.centroid:CentroidTail",
     "dexa": "longtail.tail.dexa:Dexa",
+    "lever": "longtail.tail.lever:Lever",
     "ranknet": "longtail.tail.ranknet:RankNet",
     "rerank": "longtail.tail.rerank:Rerank",
     "taug": "longtail.tail.taug:Taug",

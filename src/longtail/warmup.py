@@ -20,6 +20,7 @@ from longtail.data.labels import LabelSet
 from longtail.errors import LongtailError
 from longtail.progress import stage
 from longtail.recipe import Recipe
+from longtail.seams import HasTeacher
 
 LABELS = 240  # more than a leaf of a label tree holds, so that the tree has a fork
 ROWS = 480
@@ -35,12 +36,18 @@ def warm_up(recipes: Sequence[Recipe], like: Dataset) -> None:
         _compile_measures()
         rows = few_rows(like.texts is not None, like.features is not None)
         covered: set[str] = set()
-        for recipe in sorted(recipes, key=lambda one: -len(one.parts)):
+        for recipe in sorted(map(_untaught, recipes), key=lambda one: -len(one.parts)):
             parts = set(map(str, recipe.parts))
             if _compiles(recipe) and not parts <= covered:
                 covered |= parts
                 with suppress(LongtailError):
                     recipe.fit(rows, rows).predict(rows.rows, 5)
+
+
+def _untaught(recipe: Recipe) -> Recipe:
+    """Without the tail methods that train a teacher first: it may be large, and the rest has the kernels."""
+    taught = [isinstance(method, HasTeacher) for method in recipe.tail]
+    return Recipe((recipe.parts[0], *(part for part, has in zip(recipe.parts[1:], taught, strict=True) if not has)))
 
 
 def _compiles(recipe: Recipe) -> bool:

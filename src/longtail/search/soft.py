@@ -28,13 +28,20 @@ class Near(NamedTuple):
 
 
 def index_of(
-    vectors: Floats, queries: int, search: Literal["auto", "exact", "approximate"], device: str, precision: Precision
+    vectors: Floats,
+    queries: int,
+    search: Literal["auto", "exact", "approximate"] = "auto",
+    device: str = "cpu",
+    precision: Precision | None = None,
 ) -> Exact | Approximate:
-    """Exact search, or a graph where the recipe asks for it or exact search would take longer."""
+    """Exact search, or a graph where it is asked for or where exact search would take longer. On a GPU the shortlists
+    are found in half precision, unless something else is said."""
     quick = search == "approximate" or (
         search == "auto" and choose(len(vectors), vectors.shape[1], queries, device).kind == "hnsw"
     )
-    return build(vectors, "hnsw") if quick else Exact(vectors, precision, device)
+    if quick:
+        return build(vectors, "hnsw")
+    return Exact(vectors, precision or ("fp32" if device == "cpu" else "bf16"), device)
 
 
 def other_labels(index: Exact | Approximate, vectors: Floats, number: int) -> Near:

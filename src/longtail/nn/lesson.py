@@ -1,0 +1,163 @@
+"""What a teacher's vectors say: which labels and documents are near, how relevant that makes them, and how far to
+believe it. Loads torch only to ask."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import Bools, Floats
+from longtail.data.dataset import Dataset
+from longtail.metrics.calibration import Calibration, Teaching, error_bins, score_bins
+from longtail.nn.blend import LEAST_HITS
+from longtail.nn.checkpoint import Checkpoint, next_place
+from longtail.nn.relevance import ESTIMATORS, Estimator, Halfway, Relevance, estimate
+from longtail.nn.settings import Search
+from longtail.predictions import CANDIDATES, Predictions
+from longtail.seams import HasVectors, Taught
+from longtail.search.soft import Near, document_targets, index_of, label_targets, new_documents, other_labels
+
+JUDGED = 2000  # held-out rows that relevances are learned from
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a teacher."""
+
+    tau: int  # labels of a label's row, itself counted
+    documents: int  # rows that a label has at least, its own text counted
+    floor: float  # least similarity, (1 + cosine) / 2
+    estimator: Estimator
+    search: Search
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """Neighbours and relevances, from which soft targets are cut."""
+
+    labels: Near  # others of each label
+    documents: Near  # of labels with few rows
+    floor: float
+    relevance: Relevance
+    teaching: Teaching
+
+    def softened(self, train: Dataset, tau: int, blend: float) -> Dataset:
+        """The rows with soft labels, and behind them the texts of the labels as rows."""
+        rows = label_targets(self.labels, tau, self.floor, self.relevance.of, 1 - blend)
+        if self.documents.rows.shape[1]:
+            entries = document_targets(self.documents, len(train), self.floor, self.relevance.of, 1 - blend)
+            train = train.with_entries(entries)
+        labels = train.labels
+        told = np.flatnonzero([bool(text.strip()) for text in labels.texts])
+        features = None
+        if train.features is not None:  # beside the texts
+            features = sparse.csr_array((len(told), train.features.shape[1]), dtype=np.float32)
+            if labels.features is not None and labels.features.shape[1] == features.shape[1]:
+                features = labels.features[told]
+        return train.with_rows(
+            texts=[labels.texts[row] for row in told.tolist()],
+            features=features,
+            targets=rows[told],
+            ids=[f"lever:{labels.ids[row]}" for row in told.tolist()],
+            origin="lever",
+        )
+
+    def entries(self, tau: int) -> int:
+        """Soft targets that this tau adds."""
+        least = np.float32(2 * self.floor - 1)
+        others = self.labels.cosines[:, : tau - 1] >= least
+        return int(others.sum() + ((self.documents.rows >= 0) & (self.documents.cosines >= least)).sum())
+
+
+def learn_from(taught: Taught, train: Dataset, valid: Dataset, wanted: Wanted) -> Lesson:
+    """Ask the teacher once for all that soft targets up to these numbers need."""
+    scorer = taught.scorer
+    assert isinstance(scorer, HasVectors)
+    vectors = scorer.label_vectors
+    if taught.labels.ids != train.labels.ids:  # a saved teacher may know more labels, or have them in another order
+        vectors = vectors[taught.labels.rows(train.labels.ids)]
+    near, topped = _neighbours(taught.recipe, scorer, vectors, train, wanted)
+    if valid.targets.nnz == 0:
+        return Lesson(near, topped, wanted.floor, Halfway(), Teaching(taught.recipe, wanted.estimator))
+    rows = valid.take(np.unique(np.linspace(0, len(valid) - 1, min(len(valid), JUDGED)).astype(np.int64)))
+    places = min(CANDIDATES, len(vectors))
+    index = index_of(vectors, len(rows), "exact", _device(), "fp32")
+    found = Predictions(rows.labels, *index.top(scorer.row_vectors(rows.rows), places)).without(rows.excluded)
+    relevance = estimate(wanted.estimator, *_pairs(found, rows, slice(None)))
+    teaching = Teaching(
+        teacher=taught.recipe,
+        used=wanted.estimator,
+        calibrations=_calibrations(found, rows),
+        errors=error_bins(_believed(found, relevance, wanted.floor), rows),
+    )
+    return Lesson(near, topped, wanted.floor, relevance, teaching)
+
+
+def _neighbours(teacher: str, scorer: HasVectors, vectors: Floats, train: Dataset, wanted: Wanted) -> tuple[Near, Near]:
+    """Of labels among labels and documents. In a `keeping` block they are kept, and found again by the next run."""
+    import torch
+
+    place = next_place("soft-labels")
+    identity = {"teacher": teacher, "tau": wanted.tau, "documents": wanted.documents, "search": wanted.search,
+                "data": _digest(train), "epochs": 1}  # fmt: skip
+    kept = None if place is None else place.read(identity)
+    if kept is not None:
+        labels, cosines, documents, nearness = (
+            kept.tensors[name].numpy() for name in ("labels", "cosines", "documents", "nearness")
+        )
+        return Near(labels, cosines), Near(documents, nearness)
+    device = _device()
+    near = topped = Near(np.zeros((len(vectors), 0), np.int32), np.zeros((len(vectors), 0), np.float32))
+    if wanted.tau > 1:
+        near = other_labels(index_of(vectors, len(vectors), wanted.search, device), vectors, wanted.tau - 1)
+    if wanted.documents > 1:
+        index = index_of(scorer.row_vectors(train.rows), len(vectors), wanted.search, device)
+        topped = new_documents(index, vectors, train.targets, train.excluded, wanted.documents)
+    if place is not None:
+        arrays = {"labels": near.rows, "cosines": near.cosines, "documents": topped.rows, "nearness": topped.cosines}
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        place.write(Checkpoint({"epoch": 1, "step": 0, "stopped": True}, tensors), identity)
+    return near, topped
+
+
+def _digest(train: Dataset) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in (*train.ids, *train.labels.ids):
+        digest.update(name.encode("utf-8", "surrogatepass") + b"\n")
+    for array in (train.targets.indptr, train.targets.indices):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _device() -> str:
+    from longtail.nn.precision import best_device
+
+    return best_device().type
+
+
+def _pairs(found: Predictions, rows: Dataset, part: slice) -> tuple[Floats, Bools]:
+    """Cosines of the candidates of some rows, and which of them are right: (candidates,)."""
+    there = found.indices[part] >= 0
+    return found.scores[part][there], found.hits(rows.targets)[part][there]
+
+
+def _calibrations(found: Predictions, rows: Dataset) -> tuple[Calibration, ...]:
+    """Each way to make chances of cosines, learned on every other row and looked at on the rest."""
+    cosines, hits = _pairs(found, rows, slice(0, None, 2))
+    others, right = _pairs(found, rows, slice(1, None, 2))
+    if hits.sum() < LEAST_HITS or len(others) == 0:
+        return ()
+    return tuple(Calibration(name, score_bins(estimate(name, cosines, hits).of(others), right)) for name in ESTIMATORS)
+
+
+def _believed(found: Predictions, relevance: Relevance, floor: float) -> Predictions:
+    """What a student would be told of these rows: nothing below the floor."""
+    kept = (found.indices >= 0) & (found.scores >= np.float32(2 * floor - 1))
+    return Predictions(
+        found.labels,
+        np.where(kept, found.indices, np.int32(-1)),
+        np.where(kept, relevance.of(found.scores), np.float32(0)),
+    )

@@ -1,0 +1,272 @@
+"""LEVER: the soft data, what the teacher must be, choosing on valid, and that a killed run goes on by stages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import longtail.nn.lesson
+from longtail.data import Corpus, Dataset, LabelSet
+from longtail.errors import DataError, RecipeError
+from longtail.metrics.calibration import Teaching
+from longtail.nn.checkpoint import keeping
+from longtail.nn.lesson import Wanted, learn_from
+from longtail.nn.siamese import Siamese
+from longtail.plan import Facts
+from longtail.progress import hearing, listening
+from longtail.recipe import Recipe
+from longtail.store import load
+from longtail.tail.lever import TAUS, Lever, Try
+
+TEACHER = "dpr(encoder='bag', dimension=32, batch=64, epochs=2)"
+
+
+def lever(**settings: Any) -> str:
+    written = "".join(
+        f', {name}="{value}"' if isinstance(value, str) else f", {name}={value}" for name, value in settings.items()
+    )
+    return f'lever(teacher="{TEACHER}"{written})'
+
+
+class Space:
+    """A teacher whose vectors are known: rows and labels at given places."""
+
+    kind = "space"
+
+    def __init__(self, labels: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+        self.label_vectors, self.rows = labels, rows
+
+    def row_vectors(self, rows: Any) -> np.ndarray:
+        return np.stack([self.rows[text] for text in rows.texts]).astype(np.float32)
+
+    def top(self, rows: Any, k: int) -> Any: ...
+    def state(self) -> Any: ...
+
+
+class Known:
+    """A model with that scorer."""
+
+    recipe = "known"
+
+    def __init__(self, labels: LabelSet, scorer: Space) -> None:
+        self.labels, self.scorer = labels, scorer
+
+
+def angle(degrees: float) -> np.ndarray:
+    return np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], dtype=np.float32)
+
+
+@pytest.fixture
+def circle() -> tuple[Dataset, Known]:
+    """Four labels on a circle at 0, 20, 40 and 180 degrees, and rows among them."""
+    labels = LabelSet(ids=("a", "b", "c", "far"), texts=("A", "B", "C", "Far"))
+    dense = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]], dtype=np.float32)
+    data = Dataset(labels=labels, targets=sparse.csr_array(dense), ids=tuple("0123"), texts=("r0", "r1", "r2", "r3"))
+    rows = {"r0": angle(0), "r1": angle(10), "r2": angle(25), "r3": angle(45)}
+    vectors = np.stack([angle(each) for each in (0, 20, 40, 180)])
+    return data.over(labels.counted(data.targets)), Known(labels, Space(vectors, rows))
+
+
+def halfway(degrees: float) -> float:
+    return (1 + np.cos(np.radians(degrees))) / 2
+
+
+def test_soft_data_is_what_the_paper_says(circle: tuple[Dataset, Known]) -> None:
+    data, teacher = circle
+    lesson = learn_from(teacher, data, data.take([]), Wanted(3, 3, 0.8, "cosine", "exact"))
+    soft = lesson.softened(data, tau=3, blend=0.25)
+    assert soft.texts == ("r0", "r1", "r2", "r3", "A", "B", "C", "Far")
+    assert soft.origin_names[soft.origins[4]] == "lever"
+    near, further = 0.75 * halfway(20), 0.75 * halfway(40)  # lambda 0 + (1 - lambda) p
+    label_rows = [[1, near, further, 0], [near, 1, near, 0], [further, near, 1, 0], [0, 0, 0, 1]]
+    assert np.allclose(soft.targets[4:].toarray(), label_rows, atol=1e-6)
+    # a has 3 rows and its text; b has 1 and c has 1, so each lacks one more, the nearest that does not have it;
+    # nothing is near enough to the last.
+    given = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0.75 * halfway(5), 0.75 * halfway(15), 0], [0, 0, 1, 0]]
+    assert np.allclose(soft.targets[:4].toarray(), given, atol=1e-6)
+    assert lesson.entries(3) == 6 + 2
+    assert soft.labels is data.labels  # counts and propensities stay those of the data
+
+
+def test_tau_1_and_blend_1_are_plain_label_rows(circle: tuple[Dataset, Known]) -> None:
+    data, teacher = circle
+    lesson = learn_from(teacher, data, data.take([]), Wanted(3, 0, 0.0, "cosine", "exact"))
+    for tau, blend in ((1, 0.0), (3, 1.0)):
+        assert np.array_equal(lesson.softened(data, tau, blend).targets[4:].toarray(), np.eye(4))
+    assert lesson.softened(data, 3, 0.0).targets[4, 1] == pytest.approx(halfway(20))  # as released: p itself
+
+
+def test_given_labels_and_excluded_pairs_are_left_alone(circle: tuple[Dataset, Known]) -> None:
+    data, teacher = circle
+    banned = sparse.csr_array(([True], ([2], [1])), shape=(4, 4))
+    data = replace(data, excluded=banned)
+    lesson = learn_from(teacher, data, data.take([]), Wanted(1, 4, 0.0, "cosine", "exact"))
+    soft = lesson.softened(data, 1, 0.5).targets[:4].toarray()
+    assert (soft[data.targets.toarray() == 1] == 1).all()
+    assert soft[2, 1] == 0 and soft[0, 1] > 0 and soft[3, 1] > 0
+
+
+def test_a_teacher_with_other_labels_is_read_by_their_ids(circle: tuple[Dataset, Known]) -> None:
+    data, teacher = circle
+    plain = learn_from(teacher, data, data.take([]), Wanted(3, 0, 0.8, "cosine", "exact")).softened(data, 3, 0.5)
+    order = [3, 1, 0, 2]
+    mixed = LabelSet(ids=(*(teacher.labels.ids[row] for row in order), "new"), texts=("",) * 5)
+    vectors = np.concatenate([teacher.scorer.label_vectors[order], angle(90)[None]])
+    other = Known(mixed, Space(vectors, teacher.scorer.rows))
+    again = learn_from(other, data, data.take([]), Wanted(3, 0, 0.8, "cosine", "exact")).softened(data, 3, 0.5)
+    assert np.allclose(plain.targets.toarray(), again.targets.toarray(), atol=1e-6)
+
+
+def test_the_blended_target_has_the_gradient_of_the_two_term_loss() -> None:
+    """Equation 6: log loss is linear in the target, so one soft target serves for both terms."""
+    chance = np.random.default_rng(0)
+    scores = torch.tensor(chance.standard_normal(50), requires_grad=True, dtype=torch.float64)
+    given = torch.tensor((chance.random(50) < 0.3).astype(float))
+    believed, blend = torch.tensor(chance.random(50)), 0.35
+    loss = torch.nn.functional.binary_cross_entropy_with_logits
+    two = blend * loss(scores, given) + (1 - blend) * loss(scores, believed)
+    one = loss(scores, blend * given + (1 - blend) * believed)
+    apart, together = (torch.autograd.grad(each, scores)[0] for each in (two, one))
+    assert torch.allclose(apart, together, atol=1e-14) and torch.allclose(one, two)
+
+
+def test_relevances_are_learned_on_valid(tiny: Corpus) -> None:
+    with hearing() as told:
+        Recipe.parse(f"knn + {lever(estimate='isotonic', floor=0)}").fit(tiny.train, tiny.valid)
+    teaching = told[-1]
+    assert isinstance(teaching, Teaching) and teaching.used == "isotonic" and teaching.teacher == TEACHER
+    errors = {one.name: one.error for one in teaching.calibrations}
+    assert errors["logistic"] < errors["cosine"] and errors["isotonic"] < errors["cosine"]
+    assert set(teaching.seconds) == {"teacher", "soft labels", "student"} and teaching.entries == 90
+    assert sum(one.labels for one in teaching.errors) == 10 and all(0 <= one.error <= 1 for one in teaching.errors)
+    few = tiny.valid.take(range(3))
+    with pytest.raises(DataError, match=r"estimate='logistic' learns .* 6 labels, fewer than 20"):
+        Recipe.parse(f"knn + {lever(estimate='logistic')}").fit(tiny.train, few)
+
+
+class Lines:
+    """Hears the names of all stages."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def start(self, name: str, total: int | None) -> int:
+        self.names.append(name)
+        return 0
+
+    def advance(self, handle: int, amount: int) -> None: ...
+    def finish(self, handle: int) -> None: ...
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["valid given", "no valid"])
+def test_tau_and_blend_are_chosen_on_valid_with_a_line_for_each_try(given: bool, tiny: Corpus) -> None:
+    valid = tiny.valid if given else tiny.train.take([])
+    recipe = Recipe.parse(f"dismec + {lever(tau='auto', blend='auto', floor=0.3)}")
+    lines = Lines()
+    with hearing() as told, listening(lines):
+        model = recipe.fit(tiny.train, valid)
+    tries = [one for one in told if isinstance(one, Try)]
+    assert [one.tau for one in tries[: len(TAUS)]] == list(TAUS)
+    assert [name for name in lines.names if name.startswith("tau=")] == list(map(str, tries))
+    best, chosen = max(tries, key=lambda one: one.value), told[-1].chosen
+    assert (chosen["tau"], chosen["blend"]) == (best.tau, best.blend)
+    assert model.predict(tiny.test.rows, 1).hits(tiny.test.targets).mean() > 0.9
+    fixed = Recipe.parse(f"dismec + {lever(tau=best.tau, blend=best.blend, floor=0.3)}").fit(tiny.train, valid)
+    if given:  # without valid rows the teacher had to leave some out
+        assert np.array_equal(fixed.predict(tiny.test.rows, 5).scores, model.predict(tiny.test.rows, 5).scores)
+
+
+def test_a_saved_teacher_serves_many_students(tiny: Corpus, tmp_path: Path) -> None:
+    saved = Recipe.parse(TEACHER).fit(tiny.train, tiny.valid).save(tmp_path / "teacher")
+    for learner in ("knn", "dismec"):
+        once = Recipe.parse(f'{learner} + lever(teacher="{saved}")').fit(tiny.train, tiny.valid)
+        anew = Recipe.parse(f"{learner} + {lever()}").fit(tiny.train, tiny.valid)
+        assert np.allclose(once.predict(tiny.test.rows, 5).scores, anew.predict(tiny.test.rows, 5).scores)
+    more = replace(tiny.labels, ids=(*tiny.labels.ids[:-1], "other"))
+    other = replace(tiny.train, labels=more)
+    with pytest.raises(DataError, match=r"does not know 1 of 10 labels, such as 'other'"):
+        Recipe.parse(f'knn + lever(teacher="{saved}")').fit(other, other)
+
+
+def test_the_model_is_the_learners_own(tiny: Corpus, tmp_path: Path) -> None:
+    """Nothing of the teacher is left: the same kind of scorer with arrays of the same shapes, as fast as before."""
+    for learner in ("dismec(cut=0)", "dpr(encoder='bag', dimension=32, batch=64, epochs=2)"):
+        plain = Recipe.parse(learner).fit(tiny.train, tiny.valid)
+        taught = Recipe.parse(f"{learner} + {lever()}").fit(tiny.train, tiny.valid)
+        assert type(taught.scorer) is type(plain.scorer)
+        before, after = plain.scorer.state(), taught.scorer.state()
+        assert before.tensors.keys() == after.tensors.keys() and not after.parts
+    assert {key: each.shape for key, each in before.tensors.items()} == {
+        key: each.shape for key, each in after.tensors.items()
+    }
+    assert load(taught.save(tmp_path / "model")).predict(["apple"], 1).indices[0, 0] == 0
+
+
+def test_soft_labels_help_a_label_without_rows() -> None:
+    """A label that no row has is found by its text, and by its neighbour's text through the teacher."""
+    labels = LabelSet(ids=("cat", "kitten", "car"), texts=("cat", "young cat", "car"))
+    texts = ["cat sits", "cat runs", "the cat", "car drives", "a car", "old car"] * 4
+    dense = np.array([[1, 0, 0]] * 3 + [[0, 0, 1]] * 3, dtype=np.float32).repeat(4, axis=0).reshape(6, 4, 3)
+    targets = sparse.csr_array(dense.transpose(1, 0, 2).reshape(24, 3))
+    data = Dataset(labels=labels, targets=targets, ids=tuple(map(str, range(24))), texts=texts)
+    train = data.over(labels.counted(targets))
+    plain = Recipe.parse("dismec").fit(train, train.take([]))
+    assert plain.predict(["young cat"], 3).indices[0, 2] == 1
+    found = Recipe.parse(f"dismec + {lever(tau=2, floor=0)}").fit(train, train.take([])).predict(["young cat"], 3)
+    assert found.indices[0, 0] == 1
+
+
+def test_wrong_teachers_are_told_before_data_is_read(tiny: Corpus) -> None:
+    with pytest.raises(RecipeError, match=r"teacher of lever is no recipe and no model folder: .*'nonsense'"):
+        Recipe.parse("knn + lever(teacher='nonsense')")
+    with pytest.raises(RecipeError, match=r"one space, and 'parabel' does not; .* dpr or ngame"):
+        Recipe.parse("knn + lever(teacher='parabel')")
+    for wrong in ({"tau": 0}, {"documents": -1}, {"floor": 1.1}, {"blend": -0.1}):
+        with pytest.raises(RecipeError, match=next(iter(wrong))):
+            Lever(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="auto"):
+        Recipe.parse("knn + lever(tau='many')")
+    bare = replace(tiny.labels, texts=("", *tiny.labels.texts[1:]))
+    with pytest.raises(DataError, match=r"dpr reads .*'L0'"):
+        Recipe.parse(f"knn + {lever()}").check(tiny.train.over(bare))
+
+
+def test_a_killed_run_goes_on_at_its_stage(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = Recipe.parse(f"dpr(encoder='bag', dimension=16, batch=64, epochs=2) + {lever(documents=90, floor=0)}")
+    whole = recipe.fit(tiny.train, tiny.valid).predict(tiny.test.rows, 5)
+
+    true = Siamese.backward
+
+    class Killed(Exception):
+        pass
+
+    def stop(*_: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as patch, keeping(tmp_path / "kept"), pytest.raises(Killed):
+        patch.setattr("longtail.nn.lesson.Lesson.softened", stop)  # soft labels are found, the student not begun
+        recipe.fit(tiny.train, tiny.valid)
+    stages = sorted(path.name for path in (tmp_path / "kept").iterdir() if (path / "checkpoint.safetensors").exists())
+    assert [name.split("-", 1)[1] for name in stages] == ["encoder", "soft-labels"]
+    with monkeypatch.context() as patch, keeping(tmp_path / "kept"):
+        patch.setattr(longtail.nn.lesson, "other_labels", stop)  # neither is done again
+        patch.setattr(Siamese, "backward", lambda *step: stop() if step[0].encoder.dimension == 32 else true(*step))
+        again = recipe.fit(tiny.train, tiny.valid).predict(tiny.test.rows, 5)
+    assert np.array_equal(whole.indices, again.indices) and np.array_equal(whole.scores, again.scores)
+
+
+def test_the_plan_has_the_teacher_in_it(tiny: Corpus) -> None:
+    facts = Facts.of(tiny.train)
+    plain, teacher = Recipe.parse("parabel").plan(facts), Recipe.parse(TEACHER).plan(facts)
+    once = Recipe.parse(f"parabel + {lever()}").plan(facts)
+    assert once.train_bytes >= max(plain.train_bytes, teacher.train_bytes)
+    assert once.train_seconds > plain.train_seconds + teacher.train_seconds
+    assert once.predict_seconds == pytest.approx(plain.predict_seconds, rel=0.5)
+    searched = Recipe.parse(f"parabel + {lever(tau='auto', blend='auto')}").plan(facts)
+    assert searched.train_seconds > once.train_seconds
