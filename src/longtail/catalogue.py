@@ -33,6 +33,8 @@ TAIL_METHODS = {
     "calibrate": "longtail.tail.calibrate:Calibrate",
     "centroid": "longtail.tail.centroid:CentroidTail",
     "dexa": "longtail.tail.dexa:Dexa",
+    "glas": "longtail.tail.glas:Glas",
+    "l2tie": "longtail.tail.l2tie:L2tie",
     "lever": "longtail.tail.lever:Lever",
     "ranknet": "longtail.tail.ranknet:RankNet",
     "rerank": "longtail.tail.rerank:Rerank",
