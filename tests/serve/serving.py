@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,8 @@ class Running:
     def raw(self, data: bytes, wait: float = 10) -> bytes:
         """Bytes as they are, and all that comes back until the service hangs up or nothing more comes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=wait) as connection:
-            connection.sendall(data)
+            with suppress(ConnectionError):  # it may hang up before all is said
+                connection.sendall(data)
             return drain(connection)
 
     @property

@@ -57,7 +57,8 @@ def test_requests_at_the_same_time_share_batches_and_keep_their_answers_apart(
     ks = [1 + place % 3 for place in range(80)]
     before = running.service.counters.batches.value(model="towers")
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda one: running.post("/predict", {"text": one[0], "k": one[1]}).json, zip(texts, ks)))
+        asked = [{"text": text, "k": k} for text, k in zip(texts, ks, strict=True)]
+        found = [reply.json for reply in pool.map(lambda one: running.post("/predict", one), asked)]
     batches = running.service.counters.batches.value(model="towers") - before
     assert batches < 80
     for text, k, answer in zip(texts, ks, found, strict=True):
@@ -138,7 +139,9 @@ def test_figures_are_in_prometheus_form(running: Running) -> None:
     assert figures["process_resident_memory_bytes"] > 1e7
     count = figures['longtail_request_seconds_count{path="/predict"}']
     assert count == figures['longtail_request_seconds_bucket{path="/predict",le="+Inf"}'] >= 1
-    buckets = [value for name, value in figures.items() if name.startswith('longtail_batch_texts_bucket{model="towers"')]
+    buckets = [
+        value for name, value in figures.items() if name.startswith('longtail_batch_texts_bucket{model="towers"')
+    ]
     assert buckets == sorted(buckets)
 
 

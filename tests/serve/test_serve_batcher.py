@@ -39,7 +39,7 @@ def soon(seconds: float = 10) -> float:
 
 
 async def until(condition: Any) -> None:
-    while not condition():  # noqa: ASYNC110
+    while not condition():
         await asyncio.sleep(0.001)
 
 

@@ -36,7 +36,7 @@ def test_wherever_it_was_cut_whole_lines_stay(tmp_path: Path) -> None:
         journal.add(ENTRIES)
     raw = path.read_bytes()
     ends = [place + 1 for place, byte in enumerate(raw) if byte == 10]
-    for cut in range(len(raw) + 1):
+    for cut in sorted({*range(0, len(raw), 7), *ends, *(end - 1 for end in ends)}):
         path.write_bytes(raw[:cut])
         whole = sum(end <= cut for end in ends)
         with Journal(path) as journal:
@@ -117,7 +117,9 @@ def test_an_added_label_is_predicted_and_stays(folders: tuple[Path, Path]) -> No
         told = running.post("/labels", {"labels": [{"text": "a castle by the harbour", "id": "new"}]})
         assert told.json == {"model": "towers", "added": ["new"], "known": [], "labels": 11}
         found = running.post("/predict", {"text": "castle harbour", "k": 11}).json["answers"][0]["labels"]
-        assert [label["id"] for label in found] == [one.id for one in offline.predict(["castle harbour"], 11).answers(0)]
+        assert [label["id"] for label in found] == [
+            one.id for one in offline.predict(["castle harbour"], 11).answers(0)
+        ]
         new = next(label for label in found if label["id"] == "new")
         assert new["added"] and new["band"] == "unseen" and new["count"] == 0
         assert running.get("/labels?query=by+the+harb").json["labels"][0]["id"] == "new"

@@ -107,6 +107,7 @@ def _paths(service: Service) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _wrong_values)
     app.add_exception_handler(HTTPException, _wrong_path)
     app.add_exception_handler(Refused, _refused(service))
+    app.add_exception_handler(Exception, _failed(service))
     return app
 
 
@@ -149,5 +150,13 @@ def _refused(service: Service) -> Callable[[Request, Exception], Any]:
         assert isinstance(error, Refused)
         service.counters.refused.add(reason=error.reason)
         return _json({"error": error.error, "where": []}, error.status, error.headers)
+
+    return answer
+
+
+def _failed(service: Service) -> Callable[[Request, Exception], Any]:
+    async def answer(request: Request, error: Exception) -> Response:
+        service.log.failed(error, id=request.scope["state"]["id"])
+        return _json({"error": "a mistake in the service; its log says where", "where": []}, 500)
 
     return answer

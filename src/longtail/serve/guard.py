@@ -50,8 +50,8 @@ class Guard:
             self._counters.refused.add(reason=refusal.reason)
             await answer.refuse(refusal)
         except Exception as error:
-            self._log.failed(error, id=facts["id"])
-            if not answer.status:
+            if not answer.status:  # else it was answered and logged further in
+                self._log.failed(error, id=facts["id"])
                 await answer.refuse(Refused(500, "a mistake in the service; its log says where", "failed"))
         finally:
             self._service.under_way -= 1

@@ -24,6 +24,7 @@ from longtail.serve.settings import Settings
 # The thread that computes and the one that answers share the interpreter's lock: with the usual 5 ms each would wait
 # for the other longer than it works.
 SWITCH = 0.0005
+BACKLOG = 512  # connections that wait to be taken up
 KEEP_ALIVE = 30  # seconds that an idle connection stays
 
 
@@ -60,6 +61,7 @@ def serve(
         if model.journal is not None and model.journal.torn:
             log.say("journal", level="warning", model=model.name, cut_bytes=model.journal.torn)
     address = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}"
+    listener.listen(BACKLOG)
     log.say(
         "listening", address=address, models=list(models), labels=[len(one.now.model.labels) for one in models.values()]
     )
@@ -102,7 +104,8 @@ def _config(service: Service) -> uvicorn.Config:
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(int(service.settings.drain), 1),
-        backlog=512,
+        h11_max_incomplete_event_size=32 << 10,  # of a request's head
+        backlog=BACKLOG,
     )
 
 

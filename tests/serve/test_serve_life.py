@@ -1,0 +1,265 @@
+"""The command from start to stop: ready when warm, drained on SIGTERM, nothing acknowledged lost to kill -9."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import serving
+
+from longtail.data import Corpus
+from longtail.errors import DataError, ModelError
+from longtail.recipe import Recipe
+from longtail.serve.models import Served, load_models
+from longtail.serve.settings import TOKEN_VARIABLE
+
+
+class Process:
+    """`longtail serve` as a user starts it."""
+
+    def __init__(self, *words: object, **environment: str) -> None:
+        told = {**os.environ, "OMP_NUM_THREADS": "1", "LONGTAIL_THREADS": "1", **environment}
+        self.running = subprocess.Popen(
+            [sys.executable, "-m", "longtail", "serve", *map(str, words), "--port", "0"],
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=told,
+        )  # fmt: skip
+        assert self.running.stderr is not None
+        self.said: list[str] = []
+        for line in self.running.stderr:
+            self.said.append(line)
+            if '"event": "listening"' in line:
+                self.port = int(json.loads(line)["address"].rpartition(":")[2])
+                break
+        else:
+            raise AssertionError("".join(self.said))
+        self._reader = threading.Thread(target=lambda: self.said.extend(self.running.stderr or ()), daemon=True)
+        self._reader.start()
+
+    def wait_until_ready(self) -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                if self.ask("GET", "/ready")[0] == 200:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError("never ready: " + "".join(self.said))
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        raw = None if body is None else json.dumps(body)
+        try:
+            connection.request(method, path, raw, {"Content-Type": "application/json", **headers})
+            reply = connection.getresponse()
+            return reply.status, json.loads(reply.read())
+        finally:
+            connection.close()
+
+    def end(self) -> tuple[int, list[dict[str, Any]]]:
+        code = self.running.wait(30)
+        self._reader.join(5)
+        return code, [json.loads(line) for line in self.said if line.startswith("{")]
+
+
+def test_it_starts_drains_and_leaves(folders: tuple[Path, Path]) -> None:
+    process = Process(folders[1], **{TOKEN_VARIABLE: "a-token-from-the-environment"})
+    try:
+        assert process.ask("GET", "/health") == (200, {"status": "alive"})
+        process.wait_until_ready()
+        assert process.ask("POST", "/predict", {"text": "apple"})[0] == 401
+        bearer = {"Authorization": "Bearer a-token-from-the-environment"}
+        assert process.ask("POST", "/predict", {"text": "apple"}, **bearer)[0] == 200
+        with socket.create_connection(("127.0.0.1", process.port), timeout=20) as slow:
+            body = json.dumps({"text": "castle"}).encode()
+            slow.sendall(
+                b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Authorization: Bearer a-token-from-the-environment\r\nContent-Length: %d\r\n\r\n"
+                % len(body)
+                + body[:5]
+            )
+            time.sleep(0.2)
+            process.running.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            with pytest.raises(OSError):
+                process.ask("GET", "/health")  # nobody new is let in
+            slow.sendall(body[5:])  # and who was there is answered
+            assert b" 200 " in slow.recv(65536).split(b"\r\n", 1)[0]
+        code, events = process.end()
+        assert code == 0
+        assert [event["event"] for event in events if event["event"] != "request"] == ["listening", "ready", "stopped"]
+    finally:
+        process.running.kill()
+
+
+def test_kill_9_loses_no_acknowledged_label(folders: tuple[Path, Path]) -> None:
+    process = Process(folders[0])
+    told: list[str] = []
+    try:
+        process.wait_until_ready()
+
+        def add(worker: int) -> None:
+            for number in range(10_000):
+                name = f"label {worker} of number {number}"
+                try:
+                    status, answer = process.ask("POST", "/labels", {"labels": [{"text": name}]})
+                except (OSError, http.client.HTTPException, ValueError):
+                    return
+                if status == 200:
+                    told.extend(answer["added"])
+
+        workers = [threading.Thread(target=add, args=(worker,), daemon=True) for worker in range(3)]
+        for worker in workers:
+            worker.start()
+        until = time.monotonic() + 20
+        while len(told) < 15 and time.monotonic() < until:
+            time.sleep(0.005)
+    finally:
+        process.running.kill()  # SIGKILL
+    for worker in workers:
+        worker.join(20)
+    assert len(told) >= 15
+    served = Served("towers", folders[0])
+    try:
+        ids = served.now.model.labels.ids
+        assert set(told) <= set(ids) and len(ids) <= 10 + len(told) + 3
+        assert served.predict([told[-1]], 20)[0]
+    finally:
+        served.close()
+
+
+def test_it_is_not_ready_before_it_is_warm(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+    monkeypatch.setattr(Served, "warm_up", lambda self: held.wait(20))
+    with serving(folders[1], ready=False) as running:
+        assert running.get("/health").status == 200
+        for reply in (running.get("/ready"), running.post("/predict", {"text": "apple"}), running.get("/models")):
+            assert reply.status == 503 and reply.headers["retry-after"] == "1" and "starting" in reply.json["error"]
+        assert b"longtail_ready 0" in running.get("/metrics").body
+        held.set()
+        until = time.monotonic() + 5
+        while running.get("/ready").status != 200:
+            assert time.monotonic() < until
+        assert running.post("/predict", {"text": "apple"}).status == 200
+
+
+def test_overload_is_refused_and_passes(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    served = load_models([str(folders[1])])
+    held = threading.Event()
+    predict = Served.predict
+
+    def slow(self: Served, texts: Any, k: int) -> Any:
+        assert held.wait(20)
+        return predict(self, texts, k)
+
+    with serving(models=served, batch=2, queue=4, timeout=20) as running:
+        monkeypatch.setattr(Served, "predict", slow)
+        replies: list[Any] = []
+        threads = [
+            threading.Thread(target=lambda: replies.append(running.post("/predict", {"text": "apple"})))
+            for _ in range(20)
+        ]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 10
+        while len(replies) < 14:  # one is computed, or two, and four wait
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        held.set()
+        for thread in threads:
+            thread.join(20)
+        statuses = sorted(reply.status for reply in replies)
+        assert statuses.count(200) in (5, 6) and set(statuses) == {200, 429}
+        assert all(int(reply.headers["retry-after"]) >= 1 for reply in replies if reply.status == 429)
+        assert running.post("/predict", {"text": "apple"}).status == 200
+
+
+def test_what_takes_too_long_is_given_up(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(folders[1], timeout=0.3) as running:
+        held = threading.Event()
+        predict = Served.predict
+
+        def slow(self: Served, texts: Any, k: int) -> Any:
+            held.wait(20)
+            return predict(self, texts, k)
+
+        monkeypatch.setattr(Served, "predict", slow)
+        begin = time.monotonic()
+        reply = running.post("/predict", {"text": "apple"})
+        assert reply.status == 503 and "0.3 seconds" in reply.json["error"] and reply.headers["retry-after"]
+        assert time.monotonic() - begin < 5
+        held.set()
+        until = time.monotonic() + 5
+        while running.post("/predict", {"text": "apple"}).status != 200:
+            assert time.monotonic() < until
+
+
+def test_a_mistake_of_ours_is_a_500_without_the_text(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(folders[1]) as running:
+
+        def broken(self: Served, texts: list[str], k: int) -> Any:
+            raise RuntimeError(f"cannot read {texts[0]}")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Served, "predict", broken)
+            reply = running.post("/predict", {"text": "a secret"})
+        assert reply.status == 500 and b"secret" not in reply.body and "secret" not in running.log.getvalue()
+        failed = next(event for event in running.events if event["event"] == "failed")
+        assert failed["error"] == "RuntimeError" and any("broken" in place for place in failed["at"])
+        assert running.post("/predict", {"text": "a secret"}).status == 200
+
+
+def test_a_model_that_reads_no_texts_is_refused(numbers: Corpus, tmp_path: Path) -> None:
+    Recipe.parse("centroid").fit(numbers.train, numbers.valid).save(tmp_path / "numbers.longtail")
+    done = subprocess.run(
+        [sys.executable, "-m", "longtail", "serve", str(tmp_path / "numbers.longtail"), "--port", "0"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "error: " in done.stderr.splitlines()[-1] and "cannot read plain texts" in done.stderr
+
+
+def test_what_is_wrong_is_said_before_it_listens(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from longtail.cli import app
+
+    def said(*words: object) -> str:
+        return str(CliRunner().invoke(app, ["serve", *map(str, words)]).exception)
+
+    assert "not a model folder" in said(tmp_path / "missing", "--port", 0)
+    assert "two models are called means" in said(folders[1], folders[1], "--port", 0)
+    assert "none of the labels" in said(folders[1], "--port", 0, "--examples", "wordnet")
+    assert "no token is set" in said(folders[1], "--host", "0.0.0.0")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert "cannot listen" in said(folders[1], "--port", taken.getsockname()[1])
+
+
+def test_models_have_names(folders: tuple[Path, Path]) -> None:
+    served = load_models([str(folders[1]), f"other={folders[1]}"])
+    assert list(served) == ["means", "other"] and served["other"].path == folders[1]
+    with pytest.raises(ModelError, match="cannot be a model's name"):
+        load_models([f"a\nb={folders[1]}"])
+    first = load_models([str(folders[0])])
+    with pytest.raises(ModelError, match="held by another service"):
+        load_models([f"again={folders[0]}"])
+    for one in (*served.values(), *first.values()):
+        one.close()
+    again = load_models([str(folders[0])])
+    with pytest.raises(DataError, match="at least 1"):
+        again["towers"].now.model.predict(["a"], 0)
+    again["towers"].close()
