@@ -94,7 +94,8 @@ class OneVsAllFit:
         ranks.same(encoder)
         head = _head(settings, train, encoder.dimension, device, ranks)
         fit = cls(settings, train, valid, parts, encoder, tokenizer, documents, head, device, ranks)
-        if settings.begin == "texts":
+        reads = reader is not None or not fit.knows_nothing
+        if settings.begin == "texts" or (settings.begin == "auto" and reads and all(train.labels.texts)):
             first, last = ranks.range(len(train.labels))
             head.begin_at(fit.text_vectors()[first:last])
         return fit
@@ -107,8 +108,13 @@ class OneVsAllFit:
     def rate(self) -> float:
         if self.settings.rate is not None:
             return self.settings.rate
+        return 2e-3 if self.knows_nothing else 6e-5
+
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether the settings name an encoder that begins at random."""
         name = "bag" if self.encoder.settings["kind"] == "bag" else self.settings.encoder
-        return 2e-3 if name.startswith(BEGIN_AT_RANDOM) else 1e-4
+        return name.startswith(BEGIN_AT_RANDOM)
 
     def text_vectors(self) -> Floats:
         """Unit vectors of the labels' texts as the encoder is now."""

@@ -22,11 +22,11 @@ class OvaSettings:
     dimension: int | None = None  # of the vectors; none: the encoder's own width
     longest: int = 64  # tokens of a text that are read
     batch: int = 512
-    epochs: int = 40
-    rate: float | None = None  # of the encoder's AdamW; none: 1e-4, and 2e-3 for one that begins at random
-    head_rate: float = 0.02  # of the classifiers' SGD, on the sum over a batch's rows
+    epochs: int = 30
+    rate: float | None = None  # of the encoder's AdamW; none: 6e-5, and 2e-3 for one that begins at random
+    head_rate: float = 0.1  # of the classifiers' SGD, on the sum over a batch's rows
     momentum: float = 0.0  # of the classifiers; takes as much memory again
-    dropout: float = 0.7  # on the vectors
+    dropout: float = 0.6  # on the vectors
     encoder_dropout: float | None = None  # inside the encoder; none: its own
     warmup: float = 0.1  # share of the steps in which the rates rise
     decay: Literal["linear", "cosine", "none"] = "linear"
@@ -37,7 +37,8 @@ class OvaSettings:
     positive: float = 1.0  # weight of what is right
     propensity: bool = False  # unbiased loss: what is right counts as often as it is missing in the data
     bias: float | Literal["auto"] | None = "auto"  # where a number of each label's own begins; auto: its mean log odds
-    begin: Literal["random", "texts"] = "random"  # classifiers begin at random, or at the vectors of the labels' texts
+    begin: Literal["auto", "random", "texts"] = "auto"  # classifiers begin at random, or at their labels' texts; auto:
+    # at the texts where the encoder can read already
     head_precision: Literal["auto", "fp32", "bf16", "fp8"] = "auto"  # auto: bf16 on a GPU
     compensated: float = 0.0  # share of the labels, most frequent first, that remember what rounding took
     chunk: int | None = None  # labels at a time; none: as suits the machine
