@@ -24,6 +24,7 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "bonsai": "bonsai(branches=3)",
     "xreg": "xreg(leaf=3, branches=2)",
     "taug": "taug(head_share=0.3)",
+    "ensemble": "ensemble(encoder=\"dpr(encoder='bag', dimension=32, batch=64, epochs=2)\")",
     "lever": "lever(teacher=\"dpr(encoder='bag', dimension=32, batch=64, epochs=2)\")",
     "ance": 'ance(encoder="bag", dimension=64, batch=64, epochs=5, shortlist=4)',
     "dpr": 'dpr(encoder="bag", dimension=64, batch=64, epochs=5)',

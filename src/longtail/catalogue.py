@@ -33,6 +33,7 @@ TAIL_METHODS = {
     "calibrate": "longtail.tail.calibrate:Calibrate",
     "centroid": "longtail.tail.centroid:CentroidTail",
     "dexa": "longtail.tail.dexa:Dexa",
+    "ensemble": "longtail.tail.ensemble:Ensemble",
     "glas": "longtail.tail.glas:Glas",
     "l2tie": "longtail.tail.l2tie:L2tie",
     "lever": "longtail.tail.lever:Lever",

@@ -103,6 +103,10 @@ class Recipe:
         """What kind of scorer its model has."""
         return self._wrapped.scorer
 
+    @property
+    def reranks(self) -> bool:
+        return any(isinstance(method, Reranks) for method in self.tail)
+
     @cached_property
     def _wrapped(self) -> Learner:
         """The learner inside the tail methods that fit it in parts or with a teacher."""
@@ -189,6 +193,10 @@ class _Saved:
     @property
     def leaves(self) -> type[Scorer]:
         return type(self.model.scorer)
+
+    @property
+    def reranks(self) -> bool:
+        return bool(self.model.rerankers)
 
     def check(self, data: Dataset) -> None:
         missing = [label for label in data.labels.ids if label not in self.model.labels.row_of]

@@ -149,6 +149,10 @@ class Teacher(Protocol):
     def leaves(self) -> type[Scorer]:
         """What kind of scorer it will be."""
 
+    @property
+    def reranks(self) -> bool:
+        """Whether re-rankers follow the scorer."""
+
     def plan(self, facts: Facts) -> Plan: ...
 
     def fit(self, train: Dataset, valid: Dataset) -> Taught: ...
