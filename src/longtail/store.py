@@ -4,9 +4,10 @@
     labels.jsonl              {"id", "text", "count"} a line, in row order
     scorer.safetensors        the learner's arrays
     reranker-0.safetensors    the first re-ranker's, and so on
+    README.md                 the model card, with card.json and card.svg: for people, not part of the model
 
 A folder is written under a temporary name, flushed to disk and renamed, so a reader sees a whole model or none.
-Every byte is covered by a checksum: a file that was cut, damaged or edited is refused before it is used.
+Every byte of the model is covered by a checksum: a file that was cut, damaged or edited is refused before it is used.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -32,12 +33,18 @@ from longtail.grammar import parse
 from longtail.model import Model
 from longtail.seams import Reranker, Scorer, State
 
+if TYPE_CHECKING:
+    from longtail.report.card import Card
+
 FORMAT, VERSION = "longtail-model", 1
 MANIFEST, LABELS = "manifest.json", "labels.jsonl"
+CARD_FILES = ("README.md", "card.json", "card.svg")  # may be edited or missing: no checksum covers them
 
 
-def save(model: Model, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the model as a folder, all of it or nothing."""
+def save(model: Model, path: str | Path, *, overwrite: bool = False, card: Card | None = None) -> Path:
+    """Write the model as a folder, all of it or nothing. Without a card it gets one of what the model itself knows."""
+    from longtail.report.card import Card
+
     path = Path(path)
     if path.exists() and not overwrite:
         raise ModelError(f"{path} exists; choose another name, or overwrite it (--overwrite)")
@@ -62,6 +69,7 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False) -> Path:
         "files": {name: {"bytes": len(raw), "sha256": _checksum(raw)} for name, raw in files.items()},
     }
     files[MANIFEST] = _manifest_to_bytes(manifest)
+    files |= {name: text.encode() for name, text in (card or Card()).files(model).items()}
     with new_folder(path) as temporary:
         for name, raw in files.items():
             with (temporary / name).open("wb") as file:
@@ -98,7 +106,8 @@ def _is_model(path: Path) -> bool:
     """Whether a folder holds a model and nothing else: only then may it be replaced."""
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
-        return manifest["format"] == FORMAT and {file.name for file in path.iterdir()} <= {MANIFEST, *manifest["files"]}
+        known = {MANIFEST, *CARD_FILES, *manifest["files"]}
+        return manifest["format"] == FORMAT and {file.name for file in path.iterdir()} <= known
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 

@@ -13,6 +13,7 @@ from longtail.cli.shared import Json, Source, console, print_json, progress, rea
 if TYPE_CHECKING:
     from longtail.data.dataset import Dataset
     from longtail.metrics import AtThreshold, Measures
+    from longtail.model import Model
     from longtail.predictions import Predictions
 
 
@@ -33,6 +34,7 @@ def evaluate(
         str | None,
         typer.Option(metavar="f1", help="Find the score on valid above which labels give most F1, and measure it."),
     ] = None,
+    card: Annotated[bool, typer.Option("--card", help="Write the figures into the model's README.md.")] = False,
     json: Json = False,
 ) -> None:
     """Measure a model, or predictions made elsewhere.
@@ -54,6 +56,8 @@ def evaluate(
         raise ModelError(f"{model} does not exist; give a model folder or a file of predictions")
     if choose_threshold is not None:
         _check_choice(choose_threshold, split, model)
+    if card and not model.is_dir():
+        raise DataError("--card writes into a model folder, and this is a file of predictions", model)
     with progress():
         loaded = load(model) if model.is_dir() else None
         corpus = source.read()
@@ -84,6 +88,8 @@ def evaluate(
                 raise DataError(f"{corpus.name} has no valid rows to choose a threshold on; add a valid split")
             held_out = loaded.predict(valid.rows, places, valid.excluded)
             chosen = at_threshold(predictions, data, best_threshold(held_out, valid))
+        if card and loaded is not None:
+            _write_card(loaded, model, split, measures)
     for note in (*corpus.notes, *measures.notes):
         say(f"note: {note}")
     if json:
@@ -101,6 +107,16 @@ def evaluate(
         _show(measures, ks)
         if chosen is not None:
             _show_threshold(chosen, split, model)
+
+
+def _write_card(model: Model, folder: Path, split: str, measures: Measures) -> None:
+    from longtail.errors import ModelError
+    from longtail.report.card import Card
+
+    try:
+        Card.read(folder).with_measures(split, measures).write(model, folder)
+    except OSError as error:
+        raise ModelError(f"{folder}: the card cannot be written ({error.strerror}); check the rights") from None
 
 
 def _check_choice(measure: str, split: str, model: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +22,11 @@ from longtail.cli.shared import (
     ready_to_write,
     say,
 )
+
+if TYPE_CHECKING:
+    from longtail.data.corpus import Corpus
+    from longtail.model import Model
+    from longtail.report.card import Card
 
 
 @reads_data
@@ -41,7 +48,7 @@ def train(
     from longtail.comparison import keeping_for
     from longtail.errors import ModelError, RecipeError
     from longtail.memory import measure_peak, readable
-    from longtail.store import size_on_disk
+    from longtail.store import save, size_on_disk
 
     if len(recipes) != 1:
         raise RecipeError(f"{recipe} holds {len(recipes)} recipes; train takes one, compare takes several")
@@ -56,8 +63,10 @@ def train(
         with keeping_for(recipes[0], keep):
             model = recipes[0].fit(corpus.train, corpus.valid)
         seconds = time.perf_counter() - begin
+        model = replace(model, text_field=corpus.text_field)
+        card = _card(model, corpus, seconds, peak.bytes)
         try:
-            replace(model, text_field=corpus.text_field).save(out, overwrite=overwrite)
+            save(model, out, overwrite=overwrite, card=card)
         except OSError as error:
             raise ModelError(f"{out}: cannot be written ({error.strerror}); check the disk and the rights") from None
     for note in corpus.notes:
@@ -80,3 +89,23 @@ def train(
             f"{recipes[0]}: trained on {len(corpus.train):,} rows and {len(corpus.labels):,} labels "
             f"in {seconds:.1f} s, peak {readable(peak.bytes)}; wrote {out} ({readable(size)})"
         )
+
+
+def _card(model: Model, corpus: Corpus, seconds: float, peak_bytes: int) -> Card:
+    """What the model card says beside the model: the data, the cost, and figures on valid rows."""
+    from longtail.metrics import evaluate
+    from longtail.report.card import MOST_ROWS, Card
+    from longtail.report.card_text import Facts
+
+    facts = Facts(
+        data=corpus.name,
+        train_rows=len(corpus.train),
+        valid_rows=len(corpus.valid),
+        train_seconds=seconds,
+        peak_bytes=peak_bytes,
+        command=shlex.join(["longtail", *sys.argv[1:]]),
+    )
+    if len(corpus.valid) == 0:
+        return Card(facts)
+    rows = corpus.valid.take(range(min(len(corpus.valid), MOST_ROWS)))
+    return Card(facts).with_measures("valid", evaluate(model.predict(rows.rows, 5, rows.excluded), rows))

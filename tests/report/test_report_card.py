@@ -1,0 +1,116 @@
+"""Model cards: every saved model has one, it tells the truth, and the model does not depend on it."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from longtail.data import Corpus, LabelSet
+from longtail.metrics import evaluate
+from longtail.model import Model
+from longtail.recipe import Recipe
+from longtail.report.card import Card
+from longtail.report.card_text import Facts
+from longtail.store import CARD_FILES, load, save
+
+
+@pytest.fixture(scope="module")
+def model(tiny: Corpus) -> Model:
+    return Recipe.parse("centroid + rerank(strength=0.5)").fit(tiny.train, tiny.valid)
+
+
+@pytest.fixture(scope="module")
+def card(tiny: Corpus, model: Model) -> Card:
+    measures = evaluate(model.predict(tiny.valid.rows, 5), tiny.valid)
+    facts = Facts("tiny", 410, 60, 1.25, 250_000_000, "longtail train tiny 'centroid'")
+    return Card(facts).with_measures("valid", measures)
+
+
+def test_a_saved_model_has_a_card_of_what_it_knows(model: Model, tmp_path: Path) -> None:
+    text = (model.save(tmp_path / "model") / "README.md").read_text()
+    assert text.startswith("---\nlibrary_name: longtail\n")
+    for said in (
+        "# `centroid + rerank(strength=0.5)`",
+        "| `+ rerank(strength=0.5)` | score x inverse propensity",
+        "| labels | 10 |",
+        "| training rows that the labels were counted on | 410 |",
+        "Not measured.",
+        "Not recorded.",
+        'longtail.load_model("path/of/this/folder")',
+        "](card.svg)",
+        "@misc{wei2020improving,",
+        "@incollection{rocchio1971relevance,",
+    ):
+        assert said in text, said
+    assert "jain2016extreme" not in text  # only the papers of these parts
+
+
+def test_figures_and_cost_are_written_as_they_were_measured(model: Model, card: Card, tmp_path: Path) -> None:
+    path = save(model, tmp_path / "model", card=card)
+    text = (path / "README.md").read_text()
+    measures = card.facts.measured["valid"]
+    assert f"| P | {measures['P@1']:.1f} | {measures['P@3']:.1f} | {measures['P@5']:.1f} |" in text
+    first = measures.bins[0]
+    assert f"| {first.labels} | {first.contribution:.1f} | {first.recall:.1f} | {first.coverage:.1f} |" in text
+    assert "60 rows of the valid split" in text and "may have chosen or calibrated" in text
+    assert "1.2 s to train, at most 250 MB" in text
+    assert "longtail train tiny 'centroid'" in text
+    assert Card.read(path) == card
+
+
+def test_the_test_split_speaks_louder_than_valid(model: Model, card: Card, tiny: Corpus) -> None:
+    measures = evaluate(model.predict(tiny.test.rows, 5), tiny.test)
+    text = card.with_measures("test", measures).files(model)["README.md"]
+    assert "60 rows of the test split" in text and "may have chosen" not in text
+    train = Card().with_measures("train", measures).files(model)["README.md"]
+    assert "say nothing about new ones" in train
+
+
+def test_the_model_does_not_depend_on_its_card(model: Model, card: Card, tiny: Corpus, tmp_path: Path) -> None:
+    path = save(model, tmp_path / "model", card=card)
+    before = model.predict(tiny.test.rows, 3)
+    (path / "README.md").write_text("rewritten by hand")
+    (path / "card.json").write_text('{"measured": 7}')
+    (path / "card.svg").unlink()
+    assert np.array_equal(load(path).predict(tiny.test.rows, 3).indices, before.indices)
+    assert Card.read(path) == Card()
+    assert save(model, path, overwrite=True) == path  # a card is no stranger's file
+    assert set(CARD_FILES) <= {file.name for file in path.iterdir()}
+
+
+@pytest.mark.parametrize("broken", ["", "[", "null", "[1]", '{"measured": {}, "more": 1}', '{"measured": {"a": 1}}'])
+def test_a_broken_card_counts_as_none(broken: str, tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text(broken)
+    assert Card.read(tmp_path) == Card()
+
+
+def test_the_picture_stands_alone(model: Model, card: Card) -> None:
+    files = card.files(model)
+    root = ElementTree.fromstring(files["card.svg"])
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    bars = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    bins = [one for one in card.facts.measured["valid"].bins if one.positives]
+    assert len(bars) == 1 + len(bins)
+    assert f"recall @5 {bins[0].recall:.1f}%" in str(bars[1])
+    for word in ("script", "href", "url("):
+        assert word not in files["card.svg"]
+
+
+def test_names_from_outside_stay_words(model: Model) -> None:
+    hostile = "<img src=x> | ```\n# not a heading [a](b) \x1b[31m"
+    text = Card(Facts(data=hostile, train_seconds=1.0, command=hostile)).files(model)["README.md"]
+    assert "\n# not" not in text and "\x1b" not in text
+    assert "\\<img src=x\\>" in text
+    assert text.count("```") % 2 == 0
+
+
+def test_odd_label_sets_have_a_card_too(model: Model) -> None:
+    for labels in (LabelSet(ids=("a",)), LabelSet(ids=("a", "b"), counts=np.array([0, 1]), train_rows=1)):
+        files = Card().files(Model("bm25", labels, model.scorer))
+        ElementTree.fromstring(files["card.svg"])
+        assert "are found by their texts alone" in files["README.md"]
+        json.loads(files["card.json"])

@@ -1,0 +1,57 @@
+"""Every part names its papers, and a recipe cites exactly those of its parts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from longtail import catalogue, papers
+
+
+def keys(recipe: str) -> list[str]:
+    return [re.match(r"@\w+\{(\w+),", entry)[1] for entry in papers.bibtex(recipe)]  # type: ignore[index]
+
+
+def test_every_part_of_the_catalogue_has_its_papers() -> None:
+    """A new part: add its papers to longtail/papers.py."""
+    assert set(catalogue.LEARNERS) <= set(papers.LEARNERS)
+    assert set(catalogue.TAIL_METHODS) <= set(papers.TAIL_METHODS)
+    named = {key for found in (*papers.LEARNERS.values(), *papers.TAIL_METHODS.values()) for key in found}
+    assert named | {"platt1999probabilistic"} == set(papers._ENTRIES)
+
+
+def test_entries_are_whole() -> None:
+    for key, entry in papers._ENTRIES.items():
+        assert re.match(rf"@(inproceedings|article|incollection|misc)\{{{key},\n", entry)
+        assert entry.count("{") == entry.count("}"), key
+        for field in ("author", "title", "year"):
+            assert f"  {field} = {{" in entry, (key, field)
+        year = re.search(r"year = \{(\d{4})\}", entry)
+        assert year is not None and year[1] in key
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ("parabel", ["prabhu2018parabel"]),
+        ("parabel + rerank + ranknet", ["prabhu2018parabel", "wei2020improving"]),
+        ("pfastrexml + centroid", ["jain2016extreme"]),
+        ("centroid + calibrate", ["rocchio1971relevance", "zadrozny2002transforming"]),
+        ('centroid + calibrate(curve="platt")', ["rocchio1971relevance", "platt1999probabilistic"]),
+    ],
+)
+def test_exactly_the_papers_of_the_parts(recipe: str, expected: list[str]) -> None:
+    assert keys(recipe) == expected
+
+
+def test_a_teacher_is_cited_too() -> None:
+    if "lever" not in catalogue.TAIL_METHODS:
+        pytest.skip("no tail method with a teacher in this release")
+    assert keys("parabel + lever(teacher='dpr')") == [
+        "prabhu2018parabel",
+        "buvanesh2024enhancing",
+        "karpukhin2020dense",
+    ]
+    assert keys("parabel + lever")[2:] == ["dahiya2023ngame"]
+    assert keys("parabel + lever(teacher='some/folder')") == ["prabhu2018parabel", "buvanesh2024enhancing"]
