@@ -150,5 +150,5 @@ def test_settings_that_make_no_sense_are_told(recipe: str) -> None:
 
 
 def test_only_heads_that_learn_over_all_labels_take_them() -> None:
-    with pytest.raises(RecipeError, match="glas needs row_penalties, which bonsai does not offer; use it on .*renee"):
+    with pytest.raises(RecipeError, match=r"glas needs row_penalties, which bonsai does not offer; use it on .*renee"):
         Recipe.parse("bonsai + glas")

@@ -45,7 +45,7 @@ class OneVsAllScorer:
         if k < 1 or len(rows) == 0:
             return np.zeros((len(rows), 0), dtype=np.int32), np.zeros((len(rows), 0), dtype=np.float32)
         found, scores = self.nearest(self.reader.lengthy(rows.texts), k)
-        return ranked(found, self.odds.of(scores))  # equal after rounding: by label row
+        return ranked(found, _apart(self.odds.of(scores), scores))
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Ints, Floats]:
         """The k best labels of each vector (rows, dimension), and their scores; none is missed."""
@@ -124,6 +124,18 @@ class OneVsAllScorer:
         slope, offset = (float(value) for value in settings["odds"])
         length, number = (float(value) for value in settings["rare"])
         return cls(reader, weights, bias, Odds(slope, offset), (length, number), bool(settings["half"]))
+
+
+def _apart(chances: Floats, scores: Floats) -> Floats:
+    """Chances, best first, that differ where scores do: near 1 they would be rounded to the same number."""
+    if (chances[:, 1:] < chances[:, :-1]).all():
+        return chances
+    chances = chances.copy()
+    for place in range(1, chances.shape[1]):
+        worse = scores[:, place] < scores[:, place - 1]
+        below = np.nextafter(chances[:, place - 1], np.float32(0))
+        chances[:, place] = np.where(worse, np.minimum(chances[:, place], below), chances[:, place - 1])
+    return chances
 
 
 def rare_of(weights: Floats, bias: Floats | None, counts: AnyArray, most: int = 5) -> tuple[float, float]:
