@@ -14,12 +14,17 @@ from longtail.grammar import Part, Setting, literal
 
 LEARNERS = {
     "ance": "longtail.learners.ance:Ance",
+    "astec": "longtail.learners.astec:Astec",
     "bm25": "longtail.learners.bm25:Bm25",
     "bonsai": "longtail.learners.bonsai:Bonsai",
     "centroid": "longtail.learners.centroid:Centroid",
+    "decaf": "longtail.learners.decaf:Decaf",
     "dismec": "longtail.learners.dismec:Dismec",
     "dpr": "longtail.learners.dpr:Dpr",
+    "eclare": "longtail.learners.eclare:Eclare",
     "fastxml": "longtail.learners.fastxml:FastXml",
+    "inceptionxml": "longtail.learners.inceptionxml:InceptionXml",
+    "inceptionxml-lf": "longtail.learners.inceptionxml_lf:InceptionXmlLf",
     "knn": "longtail.learners.knn:Knn",
     "ngame": "longtail.learners.ngame:Ngame",
     "parabel": "longtail.learners.parabel:Parabel",
@@ -34,11 +39,13 @@ TAIL_METHODS = {
     "centroid": "longtail.tail.centroid:CentroidTail",
     "dexa": "longtail.tail.dexa:Dexa",
     "ensemble": "longtail.tail.ensemble:Ensemble",
+    "gandalf": "longtail.tail.gandalf:Gandalf",
     "glas": "longtail.tail.glas:Glas",
     "l2tie": "longtail.tail.l2tie:L2tie",
     "lever": "longtail.tail.lever:Lever",
     "ranknet": "longtail.tail.ranknet:RankNet",
     "rerank": "longtail.tail.rerank:Rerank",
+    "rows": "longtail.tail.rows:LabelRows",
     "taug": "longtail.tail.taug:Taug",
 }
 
