@@ -60,7 +60,7 @@ class ResidentTokens:
             ids, mask = self.tokens.batch(rows, self.longest)
             return ids.to(self.device, non_blocking=True), mask.to(self.device, non_blocking=True)
         ids, begins, lengths = self._held
-        places = torch.arange(-(-int(self.lengths[rows].max(initial=1)) // 8) * 8, device=self.device)
+        places = torch.arange(self.bound(rows), device=self.device)
         picked = self._sent(rows)
         mask = places < lengths[picked, None]
         where = torch.where(mask, begins[picked, None] + places, 0)
@@ -73,8 +73,12 @@ class ResidentTokens:
             return None
         ids, begins, lengths = self._held
         picked, tokens = self._sent(rows), int(self.lengths[rows].sum())
-        layout = Packed.of(lengths[picked], tokens, self.longest)
+        layout = Packed.of(lengths[picked], tokens, self.bound(rows))
         return ids[begins[picked][layout.text_of] + layout.places].long(), layout.lengths, tokens
+
+    def bound(self, rows: Longs) -> int:
+        """No text of these is longer; a multiple of 8, so that few bounds occur."""
+        return -(-int(self.lengths[rows].max(initial=1)) // 8) * 8
 
     def _sent(self, rows: Longs) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
@@ -87,7 +91,7 @@ def packed(parts: Sequence[tuple[ResidentTokens, Longs]]) -> tuple[Tensor, Packe
     if len(runs) < len(parts):
         return None
     ids, lengths, tokens = zip(*runs, strict=True)
-    return torch.cat(ids), Packed.of(torch.cat(lengths), sum(tokens), max(side.longest for side, _ in parts))
+    return torch.cat(ids), Packed.of(torch.cat(lengths), sum(tokens), max(side.bound(rows) for side, rows in parts))
 
 
 def cut_by_width(widths: Longs, number: int) -> list[int]:

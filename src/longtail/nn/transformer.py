@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from longtail.errors import DataError
+from longtail.nn import fused
 from longtail.nn.layouts import POOLINGS, Packed, Padded
 
 ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "relu": "relu"}
@@ -40,6 +41,11 @@ class Shape:
             raise DataError(f"a transformer's width is a multiple of its heads, got {self.width} and {self.heads}")
         if self.pooling not in POOLINGS:
             raise DataError(f"pooling is one of {', '.join(POOLINGS)}, got {self.pooling!r}")
+
+    @property
+    def form(self) -> str:
+        """Of the activation: relu, or GELU's approximation as torch names it."""
+        return ACTIVATIONS[self.activation]
 
 
 class Transformer(nn.Module):
@@ -68,6 +74,9 @@ class Transformer(nn.Module):
 
     def packed(self, ids: Tensor, layout: Packed) -> Tensor:
         """(tokens,) ids of texts that follow one another to (texts, width) float32."""
+        lower = self._precision(ids.device.type)
+        if fused.can_fuse(self.shape, ids.device, lower, layout.longest):
+            return fused.encode(self, ids, layout, lower)
         return self._encode(ids, layout.places, layout, layout.longest)
 
     def _encode(self, ids: Tensor, positions: Tensor, layout: Padded | Packed, longest: int) -> Tensor:
@@ -105,7 +114,7 @@ class Layer(nn.Module):
         mixed = layout.attend(split, shape.attention_dropout if self.training else 0.0).flatten(-2)
         mixed = F.dropout(_linear(mixed, self.attended), shape.dropout, self.training)
         states = _normed(states + mixed, self.attended_norm)
-        inner = _activate(_linear(states, self.widen), shape.activation)
+        inner = _activate(_linear(states, self.widen), shape.form)
         outer = F.dropout(_linear(inner, self.narrow), shape.dropout, self.training)
         return _normed(states + outer, self.narrow_norm)
 
@@ -119,6 +128,5 @@ def _normed(states: Tensor, layer: nn.LayerNorm) -> Tensor:
     return F.layer_norm(states, layer.normalized_shape, weight, bias, layer.eps)
 
 
-def _activate(states: Tensor, activation: str) -> Tensor:
-    form = ACTIVATIONS[activation]
+def _activate(states: Tensor, form: str) -> Tensor:
     return F.relu(states) if form == "relu" else F.gelu(states, approximate=form)

@@ -1,0 +1,220 @@
+"""The transformer of `longtail.nn.transformer` for training on a GPU: between two matrix products, one kernel.
+
+At the width of small encoders the products are short, and a step in plain torch waits for what lies between them: for
+memory, and for the host that launches it. Here forward and backward are written out. Matrices are multiplied in the
+lower precision from copies made once a pass; every sum is taken in float32, gradients of weights arrive in float32,
+and dropout stores nothing (`kernels.chance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from longtail.nn.layouts import Packed
+
+if TYPE_CHECKING:
+    from longtail.nn.transformer import Layer, Shape, Transformer
+
+LONGEST_TEXT = 128  # tokens; attention holds a text in registers
+SIZES = (16, 32, 64, 128)  # of a head
+PARAMETERS, LOWERED = 12, 6  # of a layer; and those of them that are used in the lower precision
+
+
+def can_fuse(shape: Shape, device: torch.device, lower: torch.dtype, longest: int) -> bool:
+    """Whether the kernels fit this encoder and machine."""
+    return (
+        device.type == "cuda"
+        and lower == torch.bfloat16
+        and longest <= LONGEST_TEXT
+        and shape.width // shape.heads in SIZES
+        and not torch.compiler.is_compiling()
+        and "dtype" in torch.ops.aten.mm.overloads()
+        and find_spec("triton") is not None
+    )
+
+
+def encode(body: Transformer, ids: Tensor, layout: Packed, lower: torch.dtype) -> Tensor:
+    """(tokens,) ids of texts that follow one another to (texts, width) float32; what `Transformer.packed` returns."""
+    with torch.autocast(ids.device.type, enabled=False):
+        return _encode(body, ids, layout, lower)
+
+
+def _encode(body: Transformer, ids: Tensor, layout: Packed, lower: torch.dtype) -> Tensor:
+    shape = body.shape
+    dropouts = (shape.attention_dropout, shape.dropout) if body.training else (0.0, 0.0)
+    seeds = torch.randint(2**31 - 1, (1 + 3 * shape.layers,), device=ids.device, dtype=torch.int32)
+    ends = (body.words.weight, body.positions.weight, body.norm.weight, body.norm.bias)
+    states = _Embed.apply(ids, layout, shape.epsilon, dropouts[1], seeds, lower, *ends)  # type: ignore[no-untyped-call]
+    masters = [weight for layer in body.layers for weight in _weights(layer)]  # type: ignore[arg-type]
+    states = _Layers.apply(states, layout, shape, dropouts, seeds, *masters)  # type: ignore[no-untyped-call]
+    if shape.pooling != "mean":
+        return layout.pool(states, shape.pooling)
+    pooled: Tensor = _Mean.apply(states, layout)  # type: ignore[no-untyped-call]
+    return pooled
+
+
+def _weights(layer: Layer) -> tuple[Tensor, ...]:
+    """A layer's parameters; the first LOWERED are used in the lower precision."""
+    attend, attended, widen, narrow = layer.attend, layer.attended, layer.widen, layer.narrow
+    first, second = layer.attended_norm, layer.narrow_norm
+    return (
+        *(attend.weight, attend.bias, attended.weight, widen.weight, widen.bias, narrow.weight),
+        *(attended.bias, first.weight, first.bias, narrow.bias, second.weight, second.bias),
+    )
+
+
+def _by_layer(weights: Sequence[Tensor]) -> Iterator[Sequence[Tensor]]:
+    """The parameters of each layer."""
+    return (weights[begin : begin + PARAMETERS] for begin in range(0, len(weights), PARAMETERS))
+
+
+def _copies(weights: list[Tensor], lower: torch.dtype) -> list[Tensor]:
+    """The weights in the lower precision, by one kernel for all."""
+    copies = [torch.empty_like(weight, dtype=lower) for weight in weights]
+    with torch.no_grad():
+        torch._foreach_copy_(copies, weights)
+    return copies
+
+
+class _Embed(torch.autograd.Function):
+    """Token ids to states."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, ids: Tensor, layout: Packed, epsilon: float, dropout: float, seeds: Tensor, lower: torch.dtype,
+        words: Tensor, positions: Tensor, scale: Tensor, shift: Tensor,
+    ) -> Tensor:  # fmt: skip
+        from longtail.nn.kernels.ends import embed
+
+        states, means, inverses = embed(
+            ids, layout.places, words, positions, scale, shift, epsilon, dropout, seeds, lower
+        )
+        ctx.save_for_backward(ids, words, positions, scale, means, inverses, seeds)
+        ctx.layout, ctx.dropout = layout, dropout
+        return states
+
+    @staticmethod
+    def backward(ctx: Any, to_states: Tensor) -> Any:
+        from longtail.nn.kernels.ends import embed_back
+
+        ids, words, positions, scale, means, inverses, seeds = ctx.saved_tensors
+        layout: Packed = ctx.layout
+        gradients = embed_back(
+            to_states, ids, layout.places, layout.ends, layout.longest, words, positions, scale, means, inverses,
+            ctx.dropout, seeds,
+        )  # fmt: skip
+        return None, None, None, None, None, None, *gradients
+
+
+class _Layers(torch.autograd.Function):
+    """All layers: attention, then a feed-forward block, each."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, layout: Packed, shape: Shape, dropouts: tuple[float, float], seeds: Tensor,
+        *masters: Tensor,
+    ) -> Tensor:  # fmt: skip
+        from longtail.nn.kernels.activation import activate
+        from longtail.nn.kernels.attention import attend
+        from longtail.nn.kernels.norm import add_norm
+
+        lowered = _copies([weight for layer in _by_layer(masters) for weight in layer[:LOWERED]], states.dtype)
+        attention_dropout, dropout = dropouts
+        saved = []
+        for number, weights in enumerate(_by_layer(masters)):
+            attend_weight, attend_bias, attended, widen, widen_bias, narrow = lowered[LOWERED * number :][:LOWERED]
+            attended_bias, scale, shift, narrow_bias, narrow_scale, narrow_shift = weights[LOWERED:]
+            chance = seeds[1 + 3 * number :]
+            split = torch.addmm(attend_bias, states, attend_weight.T)
+            mixed = attend(split, layout.ends, shape.heads, layout.longest, attention_dropout, chance)
+            first = mixed @ attended.T
+            middle, *moments = add_norm(states, first, attended_bias, scale, shift, shape.epsilon, dropout, chance[1:])
+            wide = torch.addmm(widen_bias, middle, widen.T)
+            active = activate(wide, shape.form)
+            second = active @ narrow.T
+            result, *last_moments = add_norm(
+                middle, second, narrow_bias, narrow_scale, narrow_shift, shape.epsilon, dropout, chance[2:]
+            )
+            saved += [states, split, mixed, first, *moments, middle, wide, active, second, *last_moments]
+            saved += [attend_weight, attended, widen, narrow, scale, narrow_scale]
+            states = result
+        ctx.save_for_backward(seeds, *saved)
+        ctx.layout, ctx.shape, ctx.dropouts = layout, shape, dropouts
+        return states
+
+    @staticmethod
+    def backward(ctx: Any, to_states: Tensor) -> Any:
+        from longtail.nn.kernels import activation, attention, norm
+
+        seeds, *saved = ctx.saved_tensors
+        layout, shape, (attention_dropout, dropout) = ctx.layout, ctx.shape, ctx.dropouts
+        # Kernels leave the sums over all tokens in parts; those of all layers are summed up together at the end.
+        width, like = shape.width, {"dtype": torch.float32, "device": to_states.device}
+        norm_sums = torch.empty((shape.layers, 2, norm.parts(len(to_states)), 3 * width), **like)
+        wide_sums = torch.empty((shape.layers, activation.parts(len(to_states)), shape.inner), **like)
+        split_sums = torch.empty((shape.layers, attention.parts(len(layout.ends) - 1), 3 * width), **like)
+        products = []
+        to_states = to_states.contiguous()
+        for number in reversed(range(shape.layers)):
+            here = saved[18 * number : 18 * (number + 1)]
+            states, split, mixed, first, means, inverses = here[:6]
+            middle, wide, active, second, last_means, last_inverses = here[6:12]
+            attend_weight, attended, widen, narrow, scale, narrow_scale = here[12:]
+            chance = seeds[1 + 3 * number :]
+            to_middle, to_second = norm.add_norm_back(
+                to_states, second, narrow_scale, last_means, last_inverses, norm_sums[number, 1], dropout, chance[2:]
+            )
+            to_narrow = _product(to_second.T, active)
+            to_wide = to_second @ narrow
+            activation.activate_back(wide, to_wide, wide_sums[number], shape.form)
+            to_widen = _product(to_wide.T, middle)
+            to_middle.addmm_(to_wide, widen)
+            to_states, to_first = norm.add_norm_back(
+                to_middle, first, scale, means, inverses, norm_sums[number, 0], dropout, chance[1:]
+            )
+            to_attended = _product(to_first.T, mixed)
+            to_split = attention.attend_back(
+                split, layout.ends, to_first @ attended, split_sums[number],
+                shape.heads, layout.longest, attention_dropout, chance,
+            )  # fmt: skip
+            products.append((_product(to_split.T, states), to_attended, to_widen, to_narrow))
+            to_states.addmm_(to_split, attend_weight)
+        gradients: list[Tensor] = []
+        norms = norm_sums.sum(2).unflatten(-1, (3, width)).unbind(0)
+        for (to_attend, to_attended, to_widen, to_narrow), (one, other), to_widen_bias, to_attend_bias in zip(
+            reversed(products), norms, wide_sums.sum(1), split_sums.sum(1), strict=True
+        ):
+            (to_scale, to_shift, to_attended_bias), (to_last_scale, to_last_shift, to_narrow_bias) = one, other
+            gradients += [to_attend, to_attend_bias, to_attended, to_widen, to_widen_bias, to_narrow]
+            gradients += [to_attended_bias, to_scale, to_shift, to_narrow_bias, to_last_scale, to_last_shift]
+        return to_states, None, None, None, None, *gradients
+
+
+class _Mean(torch.autograd.Function):
+    """States to the mean of each text."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, layout: Packed) -> Tensor:
+        from longtail.nn.kernels.ends import mean
+
+        ctx.layout, ctx.lower = layout, states.dtype
+        return mean(states, layout.ends, layout.longest)
+
+    @staticmethod
+    def backward(ctx: Any, to_pooled: Tensor) -> Any:
+        from longtail.nn.kernels.ends import mean_back
+
+        ends, longest, tokens = ctx.layout.ends, ctx.layout.longest, len(ctx.layout.places)
+        return mean_back(to_pooled.contiguous(), ends, longest, tokens, ctx.lower), None
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """In float32, from factors in the lower precision."""
+    if left.dtype == torch.float32:
+        return left @ right
+    return torch.mm(left, right, out_dtype=torch.float32)
