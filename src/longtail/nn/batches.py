@@ -136,55 +136,60 @@ def paired(
 ) -> Iterator[PairBatch]:
     """Consecutive batches of `size` rows from batch number `begin` on; the pool is the drawn positives, and the
     negatives of the rows where there are any. With `everyone`, it is all positives of the rows."""
+    place = np.full(pairs.targets.shape[1], -1, dtype=np.int64)
     for first in range(begin * size, len(order), BLOCK * size):
         here = slice(first, first + BLOCK * size)
-        yield from _block(pairs, order[here], drawn[here], size, device, negatives, everyone)
+        yield from _block(pairs, order[here], drawn[here], size, device, negatives, everyone, place)
 
 
 def _block(
-    pairs: Pairs, rows: Longs, drawn: Longs, size: int, device: torch.device, negatives: Longs | None, everyone: bool
+    pairs: Pairs,
+    rows: Longs,
+    drawn: Longs,
+    size: int,
+    device: torch.device,
+    negatives: Longs | None,
+    everyone: bool,
+    place: Longs,  # (items,) -1: where an item stands in the pool of the batch at hand
 ) -> Iterator[PairBatch]:
-    targets, items = pairs.targets, np.int64(pairs.targets.shape[1])
-    batch_of = np.arange(len(rows), dtype=np.int64) // size
-    number = int(batch_of[-1]) + 1
-    keys = batch_of * items + drawn  # an item of a batch as one number
+    targets = pairs.targets
     begins, counts = targets.indptr[rows].astype(np.int64), np.diff(targets.indptr)[rows].astype(np.int64)
-    where = np.repeat(np.arange(len(rows)), counts)  # the row of each known positive
-    entries = np.arange(len(where)) + np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-    wanted = batch_of[where] * items + targets.indices[entries]
-
-    more = np.zeros((0, 1), dtype=np.int64) if negatives is None else negatives[rows]
-    mined = (batch_of[: len(more), None] * items + more)[more >= 0]
-    pool_keys = np.unique(np.concatenate([keys, mined, wanted[: len(wanted) * everyone]]))
-    pool_cuts = np.searchsorted(pool_keys, np.arange(number + 1) * items)
-    chosen = np.searchsorted(pool_keys, keys) - pool_cuts[batch_of]
-    only_mined = np.setdiff1d(mined, keys)
-    mined_batch = only_mined // items
-    mined_cuts = np.searchsorted(mined_batch, np.arange(number + 1))
-    mined_places = np.searchsorted(pool_keys, only_mined) - pool_cuts[mined_batch]
-
-    found = np.searchsorted(pool_keys, wanted)
-    kept = found < len(pool_keys)
-    kept[kept] = pool_keys[found[kept]] == wanted[kept]
-    where, found = where[kept], found[kept]
-    width = np.diff(pool_cuts)[batch_of[where]]
-    marks = (where % size) * width + found - pool_cuts[batch_of[where]]
-    mark_cuts = np.searchsorted(where, np.arange(number + 1) * size)
-
-    pool = pool_keys % items
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    row_of = np.repeat(np.arange(len(rows)), counts)  # the row of each known positive
+    wanted = targets.indices[np.arange(len(row_of)) + np.repeat(begins - ends[:-1], counts)]
+    pools, chosen, marks, mined_places = [], [], [], []
+    for first in range(0, len(rows), size):
+        last = min(first + size, len(rows))
+        own, known = drawn[first:last], slice(ends[first], ends[last])
+        mined = np.zeros(0, dtype=np.int64) if negatives is None else negatives[rows[first:last]].ravel()
+        mined = mined[mined >= 0]
+        more = [mined] if len(mined) else []
+        pool = np.unique(np.concatenate([own, *more, *([wanted[known]] if everyone else [])]))
+        place[pool] = np.arange(len(pool))
+        found = place[wanted[known]]
+        kept = found >= 0
+        pools.append(pool)
+        chosen.append(place[own])
+        marks.append((row_of[known][kept] - first) * len(pool) + found[kept])
+        mined_places.append(place[np.setdiff1d(mined, own)] if more else mined)
+        place[pool] = -1
     weights = None if pairs.weights is None else _sent(pairs.weights[rows], device)
-    on_device = [_sent(array, device) for array in (rows, pool, chosen, marks, mined_places)]
-    for batch in range(number):
+    there = [_sent(array, device) for array in (rows, *map(np.concatenate, (pools, chosen, marks, mined_places)))]
+    row_parts, chosen_parts = (tensor.split(size) for tensor in (there[0], there[2]))
+    pool_parts, mark_parts, mined_parts = (
+        tensor.split([len(part) for part in parts])
+        for tensor, parts in ((there[1], pools), (there[3], marks), (there[4], mined_places))
+    )
+    for batch, pool in enumerate(pools):
         here = slice(batch * size, min((batch + 1) * size, len(rows)))
-        items_here = slice(pool_cuts[batch], pool_cuts[batch + 1])
         yield PairBatch(
             rows=rows[here],
-            pool=pool[items_here],
-            row_tensor=on_device[0][here],
-            pool_tensor=on_device[1][items_here],
-            chosen=on_device[2][here],
-            marks=on_device[3][mark_cuts[batch] : mark_cuts[batch + 1]],
-            mined=None if negatives is None else on_device[4][mined_cuts[batch] : mined_cuts[batch + 1]],
+            pool=pool,
+            row_tensor=row_parts[batch],
+            pool_tensor=pool_parts[batch],
+            chosen=chosen_parts[batch],
+            marks=mark_parts[batch],
+            mined=None if negatives is None else mined_parts[batch],
             weights=None if weights is None else weights[here],
         )
 

@@ -9,6 +9,7 @@ and dropout stores nothing (`kernels.chance`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -154,10 +155,11 @@ class _Layers(torch.autograd.Function):
         seeds, *saved = ctx.saved_tensors
         layout, shape, (attention_dropout, dropout) = ctx.layout, ctx.shape, ctx.dropouts
         # Kernels leave the sums over all tokens in parts; those of all layers are summed up together at the end.
-        width, like = shape.width, {"dtype": torch.float32, "device": to_states.device}
-        norm_sums = torch.empty((shape.layers, 2, norm.parts(len(to_states)), 3 * width), **like)
-        wide_sums = torch.empty((shape.layers, activation.parts(len(to_states)), shape.inner), **like)
-        split_sums = torch.empty((shape.layers, attention.parts(len(layout.ends) - 1), 3 * width), **like)
+        width, tokens = shape.width, len(to_states)
+        empty = partial(to_states.new_empty, dtype=torch.float32)
+        norm_sums = empty((shape.layers, 2, norm.parts(tokens), 3 * width))
+        wide_sums = empty((shape.layers, activation.parts(tokens), shape.inner))
+        split_sums = empty((shape.layers, attention.parts(len(layout.ends) - 1), 3 * width))
         products = []
         to_states = to_states.contiguous()
         for number in reversed(range(shape.layers)):

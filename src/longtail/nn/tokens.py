@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def lengths(self) -> Longs:
         """Tokens of each text: (texts,)."""
         return np.diff(self.offsets)
