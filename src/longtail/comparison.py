@@ -15,8 +15,9 @@ from longtail.data.corpus import Corpus
 from longtail.errors import DataError
 from longtail.memory import measure_peak, release
 from longtail.metrics import evaluate
+from longtail.metrics.calibration import Teaching
 from longtail.nn.checkpoint import keeping
-from longtail.progress import stage
+from longtail.progress import hearing, stage
 from longtail.recipe import Recipe
 from longtail.report.result import Result
 from longtail.store import size_on_disk
@@ -49,7 +50,7 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str
     release()
     with measure_peak() as peak, stage(str(recipe)):
         begin = time.perf_counter()
-        with keeping_for(recipe, keep):
+        with keeping_for(recipe, keep), hearing() as told:
             model = recipe.fit(corpus.train, corpus.valid)
         trained = time.perf_counter()
         predictions = model.predict(test.rows, max(*ks, 5), test.excluded)
@@ -65,6 +66,7 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str
         peak_bytes=peak.bytes,
         model_bytes=model_bytes,
         row_norms=model.row_norms(),
+        teaching=next((fact for fact in told if isinstance(fact, Teaching)), None),  # re-rankers may fit it again
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 from cli_calls import Done, call
 
 RECIPES = ["centroid", "centroid + rerank", "knn(neighbours=3)", "bm25"]
-COSTS = {"train_seconds", "predict_seconds", "peak_bytes", "model_bytes", "row_norms"}  # of the model, not its answers
+# Of the model, not its answers.
+COSTS = {"train_seconds", "predict_seconds", "peak_bytes", "model_bytes", "row_norms", "teaching"}
 
 
 def hard(path: Path) -> Path:

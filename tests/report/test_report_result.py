@@ -20,6 +20,7 @@ def test_json_has_the_promised_keys_and_values() -> None:
         "propensity",
         "bins",
         "row_norms",
+        "teaching",
     }
     assert {"P@1", "PSP@1", "C@1", "nDCG@5"} <= set(data)
     assert data["propensity"] == {"a": 0.55, "b": 1.5}

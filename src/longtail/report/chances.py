@@ -46,9 +46,11 @@ def chances_section(results: Sequence[Result], corpus: Corpus) -> Safe | None:
     )
 
 
-def chances_svg(names: Sequence[str], numbers: Sequence[int], curves: Sequence[Sequence[ScoreBin]]) -> Safe:
+def chances_svg(
+    names: Sequence[str], numbers: Sequence[int], curves: Sequence[Sequence[ScoreBin]], what: str = f"top {PLACES}"
+) -> Safe:
     """Hit rate over score, both in percent, with the diagonal."""
-    title = f"Share of right predictions against their score, top {PLACES}: " + ", ".join(names)
+    title = f"Share of right predictions against their score, {what}: " + ", ".join(names)
 
     def draw(width: int, height: int, roomy: bool) -> Safe:
         frame = Box(44, 26, width - 16, height - 44)

@@ -19,6 +19,7 @@ from longtail.report.findings import Findings, find, takeaway
 from longtail.report.markup import Safe, tag
 from longtail.report.norms import norms_section
 from longtail.report.result import Result
+from longtail.report.teachers import teachers_section
 
 MOST_BYTES = 1_950_000  # under 2 MB with something to spare
 _ICON = (
@@ -30,6 +31,7 @@ _PARTS = (
     ("bins", "Head and tail"),
     ("norms", "Classifier rows"),
     ("tradeoff", "Trade-off"),
+    ("teachers", "Teachers"),
     ("chances", "Chances"),
     ("cost", "Cost"),
     ("never", "Never predicted"),
@@ -48,6 +50,7 @@ def render(results: Sequence[Result], corpus: Corpus, *, command: str, versions:
         "bins": sections.bins_section(results),
         "norms": norms_section(results),
         "tradeoff": sections.tradeoff_section(results) if len(results) > 1 else None,
+        "teachers": teachers_section(results, corpus),
         "chances": chances_section(results, corpus),
         "cost": sections.cost_section(results),
         "never": sections.never_section(results, corpus, findings),

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from longtail.arrays import Floats
+from longtail.metrics.calibration import Teaching
 from longtail.metrics.measures import Measures
 from longtail.metrics.norms import NormBin, norm_bins
 from longtail.predictions import Predictions
@@ -24,6 +25,7 @@ class Result:
     peak_bytes: int
     model_bytes: int
     row_norms: Floats | None = None  # (labels,) lengths of the classifier rows, where the recipe has them
+    teaching: Teaching | None = None  # what its teacher was worth, where it has one
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for `--json`: measures in percent, null where a measure has no value."""
@@ -36,6 +38,7 @@ class Result:
             "model_bytes": int(self.model_bytes),
             "propensity": {"a": self.measures.propensity.a, "b": self.measures.propensity.b},
             "bins": [{key: _finite(value) for key, value in asdict(bin).items()} for bin in self.measures.bins],
+            "teaching": None if self.teaching is None else asdict(self.teaching),
             "row_norms": None if self.row_norms is None else [asdict(one) for one in self.norm_bins()],
         }
 

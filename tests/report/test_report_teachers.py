@@ -1,0 +1,91 @@
+"""The section about teachers: what was told while training becomes pictures and figures."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from report_sample import sample_corpus, sample_result
+
+from longtail.comparison import run
+from longtail.data import Corpus
+from longtail.metrics.bounds import gaps
+from longtail.metrics.calibration import Calibration, ErrorBin, Teaching, score_bins
+from longtail.metrics.curves import ScoreBin
+from longtail.recipe import Recipe
+from longtail.report.page import render
+from longtail.report.teachers import teachers_section
+
+TEACHING = Teaching(
+    teacher="dpr <b>",
+    used="logistic",
+    calibrations=(
+        Calibration("cosine", (ScoreBin(0.4, 0.6, 30, 0.5, 0.1), ScoreBin(0.6, 0.8, 10, 0.7, 0.5))),
+        Calibration("logistic", (ScoreBin(0.0, 0.2, 40, 0.2, 0.2),)),
+    ),
+    errors=(ErrorBin(1, 1, 20, 1.0, 0.0005), ErrorBin(2, 2, 9, 2.0, 0.001), ErrorBin(17, 30, 3, 22.5, 0.02)),
+    chosen={"tau": 15, "blend": 0.5},
+    entries=1234,
+    seconds={"teacher": 12.34, "soft labels": 0.5, "student": 3.0},
+)
+
+
+def test_the_figures_are_those_that_were_told() -> None:
+    corpus = sample_corpus()
+    html = teachers_section(
+        [sample_result("a", corpus), replace(sample_result("b", corpus), teaching=TEACHING)], corpus
+    )
+    assert html is not None and "dpr <b>" not in html
+    text = re.sub("<[^>]+>", "", html)
+    assert "1,234 soft labels (tau 15, blend 0.5)" in text and "teacher 12.3 s" in text
+    assert "cosine, ECE 35.0" in text and "logistic (used), ECE 0.0" in text  # (30 x 0.4 + 10 x 0.2) / 40
+    found = gaps([1.0, 2.0, 22.5], corpus.labels.train_rows, [0.0005, 0.001, 0.02])
+    for place in range(3):
+        assert f"<td>{found.given[place]:.3g}</td>" in html and f"<td>{found.blend[place]:.3g}</td>" in html
+    assert len(html.split('class="chart"')) == 5  # two pictures, wide and narrow
+
+
+def test_no_teacher_no_section() -> None:
+    corpus = sample_corpus()
+    plain = sample_result("a", corpus)
+    assert teachers_section([plain], corpus) is None
+    assert 'href="#teachers"' not in render([plain], corpus, command="x", versions={})
+    bare = replace(plain, teaching=Teaching("dpr"))  # no valid rows: nothing could be measured
+    html = teachers_section([bare], corpus)
+    assert html is not None and "chart" not in html
+
+
+def test_a_comparison_hears_what_a_teacher_was_worth(tiny: Corpus) -> None:
+    teacher = "dpr(encoder='bag', dimension=32, batch=64, epochs=2)"
+    result = run(Recipe.parse(f'knn + lever(teacher="{teacher}", floor=0.5)'), tiny)
+    assert result.teaching is not None and result.teaching.teacher == teacher
+    assert json.loads(json.dumps(result.as_json()))["teaching"]["chosen"]["tau"] == 15
+    page = render([result], tiny, command="x", versions={})
+    assert (
+        'href="#teachers"' in page
+        and "Where label variance dominates" in page
+        and "nan" not in page.split("<main>")[1].split("examples-data")[0]
+    )
+    assert run(Recipe.parse("knn"), tiny).teaching is None
+
+
+def test_bins_of_chances_hold_every_candidate() -> None:
+    import numpy as np
+
+    chance = np.random.default_rng(0)
+    chances = np.concatenate([chance.random(5000), [0.0, 1.0]])
+    hits = chance.random(5002) < chances
+    bins = score_bins(chances, hits)
+    assert sum(one.count for one in bins) == 5002
+    assert sum(one.count * one.hit_rate for one in bins) == pytest.approx(hits.sum())
+    assert all(one.low <= one.mean_score <= one.high for one in bins)
+    slow = sum(
+        abs(
+            chances[(np.minimum(chances * 15, 14).astype(int) == step)].sum()
+            - hits[np.minimum(chances * 15, 14).astype(int) == step].sum()
+        )
+        for step in range(15)
+    )
+    assert Calibration("x", bins).error == pytest.approx(100 * slow / 5002)
