@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from longtail.errors import DataError, MissingExtra, ModelError, did_you_mean
 from longtail.nn import pretrained
 from longtail.nn.extra import minilm_folder
+from longtail.nn.frugal.bodies import FrugalBag, FrugalInception
 from longtail.nn.layouts import Packed
 from longtail.nn.tokenizers import TextTokenizer, learn_words
 from longtail.nn.tokens import tokenise
@@ -80,6 +81,10 @@ def build_encoder(settings: dict[str, Any], seed: int = 0) -> Encoder:
                 body = Bag(**given)
             elif kind == "gru":
                 body = Recurrent(**given)
+            elif kind == "frugal bag":
+                body = FrugalBag(**given)
+            elif kind == "inception":
+                body = FrugalInception(**given)
             elif kind == "foreign":
                 body = pretrained.Foreign(given["config"], given["pooling"])
             else:

@@ -50,6 +50,11 @@ class TextTokenizer:
     def to_bytes(self) -> bytes:
         return self.definition.encode("utf-8")
 
+    @property
+    def words(self) -> dict[str, int]:
+        """The number of every token."""
+        return self._vocabulary
+
     @cached_property
     def hash(self) -> str:
         return hashlib.blake2b(self.to_bytes(), digest_size=16).hexdigest()

@@ -1,0 +1,115 @@
+"""Seconds an epoch of `astec` beside a plain PyTorch loop of the same size: `EmbeddingBag`, a linear layer over all
+labels, `BCEWithLogitsLoss` on dense targets, AdamW. Same rows, same batches, same words, same device, one run.
+
+    python benchmarks/frugal.py DATA [--dimension 512] [--batch 512] [--steps 20] [--threads 2]
+
+Both sides do `--steps` steps, the better of two rounds counts, and an epoch is as many steps as the rows make batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+import longtail
+from longtail.data.dataset import Dataset
+from longtail.learners.astec import Astec
+from longtail.nn.frugal.fit import FrugalFit
+from longtail.nn.frugal.task import FrugalTask
+from longtail.nn.heads.entries import Targets
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds(step: Callable[[np.ndarray], None], batches: list[np.ndarray], device: torch.device) -> float:
+    """Of one step, the better of two rounds after one step of warming up."""
+    step(batches[0])
+    best = float("inf")
+    for _ in range(2):
+        wait(device)
+        begin = time.perf_counter()
+        for batch in batches:
+            step(batch)
+        wait(device)
+        best = min(best, (time.perf_counter() - begin) / len(batches))
+    return best
+
+
+def plain_step(fit: FrugalFit, train: Dataset, dimension: int) -> Callable[[np.ndarray], None]:
+    """What anybody would write first."""
+    device, labels = fit.device, len(train.labels)
+    words = nn.EmbeddingBag(fit.tokenizer.size, dimension, mode="sum").to(device)
+    head = nn.Linear(dimension, labels).to(device)
+    optimiser = torch.optim.AdamW([*words.parameters(), *head.parameters()], lr=5e-3)
+    loss_of = nn.BCEWithLogitsLoss()
+
+    def step(batch: np.ndarray) -> None:
+        run = fit.texts.take(batch, device)
+        targets = torch.from_numpy(train.targets[batch].toarray()).to(device)
+        vectors = torch.relu(words(run.words, run.begins, per_sample_weights=run.weights))
+        scores = head(nn.functional.dropout(vectors, 0.5))
+        optimiser.zero_grad()
+        loss_of(scores, targets).backward()
+        optimiser.step()
+
+    return step
+
+
+def our_step(fit: FrugalFit, train: Dataset, batch: int) -> Callable[[np.ndarray], None]:
+    fit.make_labels()
+    assert fit.labels is not None
+    task = FrugalTask(
+        fit.encoder, fit.texts, fit.labels, Targets(train.targets), batch, fit.settings.rate, fit.device
+    )  # fmt: skip
+    optimiser = torch.optim.AdamW(task.groups(), fused=True)
+    fit.encoder.train()
+
+    def step(batch: np.ndarray) -> None:
+        task.begin_step(1.0)
+        optimiser.zero_grad(set_to_none=True)
+        task.backward(batch, 1.0)
+        task.end_step()
+        optimiser.step()
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("--dimension", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rows", type=int, help="only the first so many, to try the script")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    corpus = longtail.load(options.data)
+    train = corpus.train if options.rows is None else corpus.train.take(np.arange(options.rows))
+    settings = Astec(dimension=options.dimension, batch=options.batch)
+    fit = FrugalFit.begin(settings, train, corpus.valid, (), settings.body)
+    order = np.random.default_rng(0).permutation(len(train))
+    batches = [order[begin : begin + options.batch] for begin in range(0, len(train), options.batch)]
+    epoch, batches = len(batches), batches[: options.steps]
+    ours = seconds(our_step(fit, train, options.batch), batches, fit.device)
+    plain = seconds(plain_step(fit, train, options.dimension), batches, fit.device)
+    print(
+        f"{len(train):,} rows, {len(train.labels):,} labels, {fit.tokenizer.size:,} words, {options.dimension} numbers"
+    )
+    print(f"{fit.device}, {options.threads} threads, batch {options.batch}, {epoch} steps an epoch\n")
+    print("| | milliseconds a step | seconds an epoch |\n| --- | --- | --- |")
+    print(f"| plain PyTorch | {1000 * plain:.1f} | {epoch * plain:.1f} |")
+    print(f"| astec | {1000 * ours:.1f} | {epoch * ours:.1f} |")
+    print(f"\n{plain / ours:.2f} x")
+
+
+if __name__ == "__main__":
+    main()

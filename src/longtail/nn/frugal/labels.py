@@ -1,0 +1,150 @@
+"""The classifiers of a frugal net in training: all labels, or those of a pool, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from longtail.arrays import Floats, Longs
+from longtail.nn.encode import bf16_pays
+from longtail.nn.frugal.bodies import bag
+from longtail.nn.frugal.rows import MovingRows, Places, Rule
+from longtail.nn.frugal.runs import Runs
+from longtail.nn.heads.entries import Entries, Part
+
+SLOPES = {"cpu": 8 << 20, "cuda": 256 << 20}  # bytes of the slopes of one chunk
+MOST = 1 << 16  # labels of a chunk, where texts are read for each
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What the classifiers did in a step."""
+
+    gradient: Tensor  # of the vectors: (rows, dimension), the sum over the labels
+    loss: Tensor  # of what is right, the mean over the targets
+
+
+class Labels(nn.Module):
+    """A vector and a number of each label's own; `side` makes the classifier from the vector and from `texts`.
+
+    Each chunk of labels is scored, its slopes are multiplied into the gradients of the vectors and of the classifiers,
+    the classifiers move, and the chunk is forgotten: neither dense targets nor all scores ever exist.
+    """
+
+    def __init__(
+        self, begin: Tensor, bias: float, rule: Rule, side: nn.Module | None = None, texts: Sequence[Runs] = (),
+        kind: torch.dtype = torch.float32,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.own = MovingRows(begin, rule)
+        self.bias = MovingRows(torch.full((len(begin),), bias, device=begin.device), Rule(rule.rate))
+        self.side, self.texts = side, tuple(texts)
+
+        self.kind = kind  # of the numbers that are multiplied
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    def step(
+        self, vectors: Tensor, entries: Entries, factor: float, table: Tensor | None = None,
+        place: Longs | None = None, pool: Longs | None = None,
+    ) -> Step:  # fmt: skip
+        """Move the classifiers against the mean loss of a batch. `pool` are the labels that count, in order, which the
+        entries number from 0; none: all. Texts are read by `table`, where a word stands at its `place`."""
+        self.own.begin_step()
+        self.bias.begin_step()
+        rows = len(vectors)
+        ready = vectors.to(self.kind)
+        shared = (vectors / rows).to(self.kind)  # the gradient is that of the mean over the rows
+        total = torch.zeros(vectors.shape, device=vectors.device)
+        loss, weight = torch.zeros((), device=vectors.device), torch.zeros((), device=vectors.device)
+        for begin, end in self._chunks(len(self) if pool is None else len(pool), rows):
+            numbers, places = self._numbered(begin, end, pool)
+            own = self.own.take(places)
+            with torch.set_grad_enabled(self.side is not None):
+                made = self._made(own, numbers, table, place)
+            weights, part = made.detach().to(self.kind), entries.between(begin, end)
+            found, right = slopes(weights, self.bias.weight[places], ready, part, begin)
+            total += product(found.T, weights)
+            loss, weight = loss + right, weight + part.pull.sum()
+            gradient = product(found, shared)
+            if self.side is not None:
+                made.backward(gradient)
+                assert own.grad is not None
+                gradient = own.grad
+            self.own.move(places, gradient, factor)
+            self.bias.move(places, found.sum(dim=1, dtype=torch.float32) / rows, factor)
+        return Step(total, loss / weight.clamp_min(1e-9))
+
+    def _chunks(self, labels: int, rows: int) -> Iterator[tuple[int, int]]:
+        size = SLOPES.get(self.own.weight.device.type, 64 << 20) // (4 * max(rows, 1))
+        size = min(max(size // 256 * 256, 256), MOST)
+        return ((begin, min(begin + size, labels)) for begin in range(0, labels, size))
+
+    def _numbered(self, begin: int, end: int, pool: Longs | None) -> tuple[Longs, Places]:
+        if pool is None:
+            return np.arange(begin, end), slice(begin, end)
+        return pool[begin:end], torch.from_numpy(pool[begin:end]).to(self.own.weight.device)
+
+    def _made(self, own: Tensor, numbers: Longs, table: Tensor | None, place: Longs | None) -> Tensor:
+        if self.side is None:
+            return own
+        assert table is not None
+        bags = [bag(texts.take(numbers, table.device, place), table) for texts in self.texts]
+        made: Tensor = self.side(own, bags)
+        return made
+
+    def words(self, pool: Longs | None) -> list[Longs]:
+        """The words that these labels are read by, with repetitions."""
+        if pool is None:
+            return [texts.words for texts in self.texts]
+        return [texts.words[texts.places(pool)[0]] for texts in self.texts]
+
+    @torch.no_grad()
+    def folded(self, table: Tensor | None) -> tuple[Floats, Floats]:
+        """The classifiers as they are now: weights (labels, dimension) and numbers (labels,)."""
+        weights = np.empty(tuple(self.own.weight.shape), dtype=np.float32)
+        for begin, end in self._chunks(len(self), 1024):
+            made = self._made(self.own.weight[begin:end], np.arange(begin, end), table, None)
+            weights[begin:end] = made.float().cpu().numpy()
+        return weights, self.bias.weight.cpu().numpy().copy()
+
+    def means(self) -> dict[str, Tensor]:
+        return {f"{name}.{key}": value for name in ("own", "bias") for key, value in self._rows(name).means().items()}
+
+    def load_means(self, state: Mapping[str, Tensor]) -> None:
+        for name in ("own", "bias"):
+            known = {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
+            self._rows(name).load_means(known)
+
+    def _rows(self, name: str) -> MovingRows:
+        return self.own if name == "own" else self.bias
+
+
+def slopes(weights: Tensor, bias: Tensor, vectors: Tensor, part: Part, begin: int) -> tuple[Tensor, Tensor]:
+    """The derivative σ(s) - t of the loss by each score (labels in chunk, rows), in the precision of the vectors; and
+    the summed loss of what is right, by its target."""
+    scores = torch.mm(weights, vectors.T).add_(bias.to(weights.dtype)[:, None])
+    where = (part.labels - begin, part.rows)
+    few = scores[where].float()
+    found = scores.sigmoid_()
+    found[where] = (few.sigmoid() - part.pull).to(found.dtype)
+    return found, -(part.pull * logsigmoid(few)).sum()
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """A matrix product in float32, also of half-precision matrices."""
+    if left.dtype == torch.bfloat16 and left.is_cuda:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return torch.mm(left, right).float() if left.dtype == torch.bfloat16 else torch.mm(left, right)
+
+
+def multiplied_in(precision: str, device: torch.device) -> torch.dtype:
+    """bf16 where it is asked for; on auto, where the machine multiplies it faster."""
+    lower = precision == "bf16" or (precision == "auto" and bf16_pays(device))
+    return torch.bfloat16 if lower else torch.float32
