@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longtail.data.hierarchy import build
-from longtail.data.wordnet_files import read_wordnet
+from longtail.data.wordnet_files import by_words, read_wordnet
 from longtail.errors import DataError
 
 LICENCE = "  1 This software and database is being provided to you, the LICENSEE, by  \n  2 Princeton University  \n"
@@ -137,3 +137,27 @@ def test_damage_is_always_a_data_error(tmp_path: Path) -> None:
             assert "data.noun" in str(error) or "stands twice" in str(error)
             refused += 1
     assert refused > 100
+
+
+def test_words_have_the_hypernyms_of_all_they_mean(tmp_path: Path) -> None:
+    """A pet is an animal and, in the one other meaning here, a dog of fame; neither meaning is a label of the word."""
+    famous = "02091000 18 n 02 Pet 0 Rex 0 001 @i 02084071 n 0000 | another dog of fame  \n"
+    hierarchy = by_words(read_wordnet(written(tmp_path, NOUNS + famous)))
+    corpus = build(hierarchy, depth=2, test_share=0.5, valid_share=0)
+    found, banned = {}, {}
+    for split in (corpus.train, corpus.test):
+        for row, (name, text) in enumerate(zip(split.ids, split.texts or (), strict=True)):
+            assert name == f"w:{text}" and text == text.lower()
+            labels = split.targets.indices[split.targets.indptr[row] : split.targets.indptr[row + 1]]
+            found[text] = sorted(corpus.labels.ids[label] for label in labels)
+            if split.excluded is not None:
+                labels = split.excluded.indices[split.excluded.indptr[row] : split.excluded.indptr[row + 1]]
+                banned[text] = sorted(corpus.labels.ids[label] for label in labels)
+    entity, dog, animal = "n00001740", "n02084071", "n01317541"
+    assert set(corpus.labels.ids) == {entity, dog, animal, "v00001740"}  # synsets with a child, as ever
+    # As an animal its parent is entity; as a dog of fame they are dog, then entity and animal, which it means itself.
+    assert found["pet"] == [entity, dog] and banned["pet"] == [animal]
+    assert found["rex"] == found["lassie"] == sorted([dog, entity, animal])
+    assert found["domestic dog"] == sorted([entity, animal]) and banned["domestic dog"] == [dog]
+    assert found["choke"] == ["v00001740"] and "entity" not in found  # nothing is above it
+    assert found["word 3"] == [entity]

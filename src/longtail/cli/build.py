@@ -43,6 +43,10 @@ def wordnet(
         typer.Argument(metavar="FOLDER", help="Folder with data.noun and data.verb, such as /usr/share/wordnet."),
     ],
     out: Out,
+    words: Annotated[
+        bool,
+        typer.Option("--words", help="Words for documents, with the hypernyms of all they may mean as labels."),
+    ] = False,
     depth: Depth = 3,
     test_share: TestShare = 0.2,
     seed: Seed = 0,
@@ -54,9 +58,12 @@ def wordnet(
 
     The text of a document is a synset's lemmas and gloss, its labels are the hypernyms.
     """
-    from longtail.data.wordnet_files import read_wordnet
+    from longtail.data.wordnet_files import by_words, read_wordnet
 
-    _build(lambda: read_wordnet(folder), out, depth, test_share, seed, propensity, overwrite, json)
+    def read() -> Hierarchy:
+        return by_words(read_wordnet(folder)) if words else read_wordnet(folder)
+
+    _build(read, out, depth, test_share, seed, propensity, overwrite, json)
 
 
 @hierarchy.command()

@@ -35,9 +35,13 @@ class Hierarchy:
     child: Ints  # (edges,) node
     parent: Ints  # (edges,) node
     notes: tuple[str, ...] = ()
+    rows: Bools | None = None  # (nodes,) nodes that may be documents; none: all
+    same: tuple[Ints, Ints] | None = None  # (pairs,) twice: nodes that mean another one, which is no label of theirs
 
     def __post_init__(self) -> None:
         nodes = len(self.ids)
+        if self.rows is not None and len(self.rows) != nodes:
+            raise DataError(f"{self.name}: {nodes} nodes, and {len(self.rows)} of them are said to be rows or not")
         if len(self.names) != nodes or len(self.texts) != nodes:
             raise DataError(
                 f"{self.name}: {nodes} node ids, {len(self.names)} names and {len(self.texts)} texts do not match"
@@ -72,8 +76,8 @@ def build(
     """Documents are the nodes with a parent, labels the nodes with a child; a document's labels are its
     ancestors at most `depth` steps up.
 
-    A node is never its own label, also where a cycle leads back to it: where it stands on both sides the
-    pair is excluded. Labels that only test rows have stay. `valid_share=0` leaves valid empty, for a
+    A node is never its own label, nor is one that it means, also where a cycle leads back to it: where it stands
+    on both sides the pair is excluded. Labels that only test rows have stay. `valid_share=0` leaves valid empty, for a
     folder whose readers hold out their own.
     """
     if depth < 1:
@@ -81,7 +85,9 @@ def build(
     if not 0 <= valid_share < 1:
         raise DataError(f"the share of valid rows lies in [0, 1), got {valid_share}")
     parents, notes = _parents(hierarchy)
-    documents = np.flatnonzero(np.diff(parents.indptr))
+    documents = np.flatnonzero(
+        np.diff(parents.indptr) if hierarchy.rows is None else (np.diff(parents.indptr) > 0) & hierarchy.rows
+    )
     if len(documents) < 2:
         raise DataError(f"{hierarchy.name}: only {len(documents)} nodes have a parent; check the edges")
     is_label = np.zeros(len(hierarchy), dtype=np.bool_)
@@ -94,12 +100,18 @@ def build(
         texts=tuple([hierarchy.names[node] for node in label_nodes.tolist()]),
         propensity=propensity,
     )
+    targets, excluded = _ancestors(parents, documents, label_nodes, depth), _self_pairs(documents, is_label)
+    if hierarchy.same is not None:
+        meant = sparse.csr_array((np.ones(len(hierarchy.same[0]), np.bool_), hierarchy.same), shape=parents.shape)
+        excluded = excluded + meant[documents][:, label_nodes]
+        targets = targets - targets.multiply(excluded)
+        targets.eliminate_zeros()
     rows = Dataset(
         labels=labels,
         ids=ids,
         texts=tuple([hierarchy.texts[node] for node in documents.tolist()]),
-        targets=_ancestors(parents, documents, label_nodes, depth),
-        excluded=_self_pairs(documents, is_label),
+        targets=targets,
+        excluded=excluded,
     )
     test = held_out(ids, test_share, seed + 1)
     train_rows = rows.take(np.flatnonzero(~test))

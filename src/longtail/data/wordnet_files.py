@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from longtail.arrays import Longs
 from longtail.data.files import lines
 from longtail.data.hierarchy import Hierarchy
 from longtail.errors import DataError
@@ -63,6 +64,43 @@ def read_wordnet(folder: str | Path) -> Hierarchy:
         child=np.asarray(child, dtype=np.int32),
         parent=np.asarray(parent, dtype=np.int32),
     )
+
+
+def by_words(synsets: Hierarchy) -> Hierarchy:
+    """The same synsets, with words for documents: a word's labels are the hypernyms of all that it may mean.
+
+    "bank" is a slope and an institution, so one label stands for rows of different intents, and a row has labels that
+    have nothing to do with each other. Case does not count: "turkey" is also a country. What a word means is not its
+    label.
+    """
+    meanings: dict[str, list[int]] = {}
+    for node, lemmas in enumerate(synsets.names):
+        for lemma in dict.fromkeys(lemmas.lower().split(", ")):
+            meanings.setdefault(lemma, []).append(node)
+    number, words = len(synsets), list(meanings)
+    word = np.repeat(np.arange(len(words)), [len(nodes) for nodes in meanings.values()]) + number
+    meant = np.fromiter((node for nodes in meanings.values() for node in nodes), dtype=np.int64)
+    # A word's parents are those of its meanings, so that it stands as far from an ancestor as they do.
+    order = np.argsort(synsets.child, kind="stable")
+    begins = np.searchsorted(synsets.child[order], np.arange(number + 1))
+    counts = np.diff(begins)[meant]
+    edges = np.repeat(begins[meant], counts) + _ranges(counts)
+    rows = np.arange(number + len(words)) >= number
+    return Hierarchy(
+        name="wordnet-words",
+        ids=[*synsets.ids, *(f"w:{each}" for each in words)],
+        names=[*synsets.names, *words],
+        texts=[*synsets.texts, *words],
+        child=np.concatenate([synsets.child, np.repeat(word, counts)]).astype(np.int32),
+        parent=np.concatenate([synsets.parent, synsets.parent[order][edges]]).astype(np.int32),
+        rows=rows,
+        same=(word.astype(np.int32), meant.astype(np.int32)),
+    )
+
+
+def _ranges(counts: Longs) -> Longs:
+    """0, 1, ... up to each count, one after the other."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _home(folder: Path) -> Path:
