@@ -27,7 +27,7 @@ ARGUMENTS = [
 ]
 TEXT = "a castle in the forest by the harbour"
 
-# The contrast of every visible piece of text with the ground it stands on: the lowest, its text, and how many were seen.
+# The contrast of every visible piece of text with the ground under it: the lowest, its text, and how many were seen.
 CONTRAST = """() => {
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
   const rgb = (colour) => {
@@ -85,8 +85,9 @@ def running(folders: tuple[Path, Path], rows: TrainingRows) -> Iterator[Running]
 
 
 @pytest.fixture
-def show(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens the page; when the test ends, nothing may have gone wrong or been asked of another place."""
+def show(browser: Any, running: Running) -> Iterator[Callable[..., Any]]:
+    """Opens the page, and closes it before the service stops; nothing may have gone wrong by then, or been asked of
+    another place."""
     opened: list[Any] = []
     trouble: list[str] = []
     requests: list[str] = []
@@ -244,7 +245,12 @@ def test_all_of_it_by_keyboard_and_every_control_has_a_name(show: Callable[..., 
     page.keyboard.press("Tab")
     tab = page.get_by_role("tab", name="One text")
     tab.focus()
-    for key, name in (("ArrowRight", "Many lines"), ("End", "Labels"), ("ArrowRight", "One text"), ("ArrowLeft", "Labels")):
+    for key, name in (
+        ("ArrowRight", "Many lines"),
+        ("End", "Labels"),
+        ("ArrowRight", "One text"),
+        ("ArrowLeft", "Labels"),
+    ):
         page.keyboard.press(key)
         chosen = page.get_by_role("tab", name=name)
         assert chosen.get_attribute("aria-selected") == "true"
@@ -298,7 +304,7 @@ def test_the_theme_is_chosen_and_stays(show: Callable[..., Any], running: Runnin
 
 
 def test_hostile_words_are_shown_as_they_are(show: Callable[..., Any], running: Running) -> None:
-    hostile = "<img src=x onerror=\"window.hacked=1\"> castle </script><script>window.hacked=2</script>"
+    hostile = '<img src=x onerror="window.hacked=1"> castle </script><script>window.hacked=2</script>'
     page = show(running)
     ask(page)
     page.get_by_label("A label is missing?").fill(hostile)
