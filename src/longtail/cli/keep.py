@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.cli.shared import ready_to_write, say
+from longtail.cli.shared import ready_to_write, say, speaks
 
 if TYPE_CHECKING:
     from longtail.recipe import Recipe
@@ -27,7 +27,7 @@ Keep = Annotated[
 @contextmanager
 def kept(recipes: Sequence[Recipe], keep: Path | None) -> Iterator[None]:
     """Say where each recipe stands: before it goes on, when it is stopped, and what is left at the end."""
-    if keep is None:
+    if keep is None or not speaks():
         yield
         return
     from longtail.comparison import kept_at

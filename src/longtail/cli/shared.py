@@ -206,12 +206,29 @@ def progress() -> Iterator[None]:
     from longtail.progress import listening
 
     screen = console(errors=True)
-    if not screen.is_terminal:
+    if not (screen.is_terminal and speaks()):
         yield
         return
     from longtail.cli.bars import Bars
 
     with Bars(screen) as bars, listening(bars):
+        yield
+
+
+def speaks() -> bool:
+    """Whether this process prints and writes: of several that torchrun started, the first."""
+    return int(os.environ.get("RANK", "0")) == 0 or int(os.environ.get("WORLD_SIZE", "1")) == 1
+
+
+@contextmanager
+def several() -> Iterator[None]:
+    """Work together with the other processes that torchrun started; nothing where there are none."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    from longtail.nn.heads.ranks import joined
+
+    with joined():
         yield
 
 

@@ -21,6 +21,8 @@ from longtail.cli.shared import (
     reads_data,
     ready_to_write,
     say,
+    several,
+    speaks,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def train(
     if out.exists() and not overwrite:
         raise ModelError(f"{out} exists; choose another name, or pass --overwrite to replace it")
     ready_to_write(out, folder=True)
-    with kept(recipes, keep), progress(), measure_peak() as peak:
+    with several(), kept(recipes, keep), progress(), measure_peak() as peak:
         corpus = source.read()
         if not force:
             refuse_what_will_not_fit(recipes, corpus.train)
@@ -63,6 +65,8 @@ def train(
         with keeping_for(recipes[0], keep):
             model = recipes[0].fit(corpus.train, corpus.valid)
         seconds = time.perf_counter() - begin
+        if not speaks():
+            return
         model = replace(model, text_field=corpus.text_field)
         card = _card(model, corpus, seconds, peak.bytes)
         try:

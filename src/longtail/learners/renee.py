@@ -12,7 +12,7 @@ from longtail.errors import RecipeError
 from longtail.nn.extra import require
 from longtail.nn.heads.scorer import OneVsAllScorer
 from longtail.nn.heads.settings import OvaSettings
-from longtail.nn.towers import TowerScorer
+from longtail.nn.towers import Reader, TowerScorer
 from longtail.plan import Facts, Plan
 from longtail.seams import Learner, Scorer, TailMethod, Teacher
 
@@ -56,13 +56,12 @@ class Renee(OvaSettings):
         return self.fit_from(None, train, valid, parts)
 
     def fit_from(
-        self, begun: Scorer | None, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]
+        self, reader: Reader | None, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]
     ) -> OneVsAllScorer:
-        """Begin with the encoder of a model that was trained before, or with that of the settings."""
+        """Begin with an encoder that was trained before, or with that of the settings."""
         require("renee")
         from longtail.nn.heads.fit import OneVsAllFit
 
-        reader = begun.reader if isinstance(begun, TowerScorer | OneVsAllScorer) else None
         fit = OneVsAllFit.begin(self, train, valid, parts, reader)
         fit.learn()
         return fit.scorer()
@@ -88,10 +87,19 @@ class Warm:
             )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> OneVsAllScorer:
+        require("renee")
+        from longtail.nn.heads.ranks import Ranks
+
         assert train.origins is not None
         given = np.flatnonzero(train.origins == 0)  # what tail methods added is for the classifiers
-        begun = self.teacher.fit(train if len(given) == len(train) else train.take(given), valid)
-        return self.settings.fit_from(begun.scorer, train, valid, parts)
+        begun = train if len(given) == len(train) else train.take(given)
+
+        def reader() -> Reader:
+            scorer = self.teacher.fit(begun, valid).scorer
+            assert isinstance(scorer, TowerScorer | OneVsAllScorer)
+            return scorer.reader
+
+        return self.settings.fit_from(Ranks.here().made_by_first(reader), train, valid, parts)
 
     def plan(self, facts: Facts) -> Plan:
         before, after = self.teacher.plan(facts), self.settings.plan(facts)

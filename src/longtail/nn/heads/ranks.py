@@ -7,14 +7,19 @@ own labels, and the gradient of the vectors is summed; the encoder is the same e
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 
 from longtail.arrays import AnyArray
+
+PATIENCE = timedelta(days=1)  # the others wait while the first trains what a warm start begins with
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,14 @@ class Ranks:
         found: AnyArray = self.gather(torch.from_numpy(own).to(device), total).cpu().numpy()
         return found
 
+    def made_by_first(self, make: Callable[[], T]) -> T:
+        """What the first process makes, on every process; the others wait for it."""
+        if self.count == 1:
+            return make()
+        held: list[Any] = [make() if self.number == 0 else None]
+        distributed.broadcast_object_list(held, 0)
+        return held[0]  # type: ignore[no-any-return]
+
     def wait(self) -> None:
         if self.count > 1:
             distributed.barrier()
@@ -110,7 +123,7 @@ def joined() -> Iterator[Ranks]:
     gpu = torch.cuda.is_available()
     if gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    distributed.init_process_group("nccl" if gpu else "gloo")
+    distributed.init_process_group("nccl" if gpu else "gloo", timeout=PATIENCE)
     try:
         yield Ranks.here()
     finally:

@@ -68,7 +68,8 @@ class SharedPlace(Place):
 
     @classmethod
     def of(cls, place: Place, ranks: Ranks, head: Head, labels: int) -> SharedPlace:
-        return cls(place.folder, place.every_seconds if ranks.count == 1 else float("inf"), ranks, head, labels)
+        folder = ranks.made_by_first(lambda: place.folder)  # the first may have trained more before
+        return cls(folder, place.every_seconds if ranks.count == 1 else float("inf"), ranks, head, labels)
 
     def write(self, checkpoint: Checkpoint, identity: Mapping[str, Any]) -> None:
         if self.ranks.count == 1:

@@ -1,0 +1,184 @@
+"""One head over several processes: the same training as in one, and checkpoints that any number goes on from."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from scipy import sparse  # noqa: E402
+from torch import distributed, nn  # noqa: E402
+
+import longtail  # noqa: E402
+from longtail.arrays import Longs  # noqa: E402
+from longtail.errors import ModelError  # noqa: E402
+from longtail.nn.checkpoint import FILE, Checkpoint, Place, keeping  # noqa: E402
+from longtail.nn.heads.entries import Targets  # noqa: E402
+from longtail.nn.heads.head import Head, HeadSettings  # noqa: E402
+from longtail.nn.heads.ranks import Ranks  # noqa: E402
+from longtail.nn.heads.shards import begin_as_one, top_of_all  # noqa: E402
+from longtail.nn.heads.task import OneVsAll  # noqa: E402
+from longtail.nn.loop import Course, train  # noqa: E402
+from longtail.store import load  # noqa: E402
+
+CPU = torch.device("cpu")
+ROWS, LABELS, WIDTH = 30, 17, 6  # 17 labels over 2 and 3 processes; the last batch of an epoch has 2 rows
+COURSE = Course(epochs=4, measure_every=2, keep_best=False)
+
+
+def made(ranks: Ranks, stop: int | None = None) -> OneVsAll:
+    chance = np.random.default_rng(5)
+    inputs = torch.from_numpy(chance.normal(size=(ROWS, 4)).astype(np.float32))
+    dense = (chance.random((ROWS, LABELS)) * (chance.random((ROWS, LABELS)) < 0.2)).astype(np.float32)
+    torch.manual_seed(1)
+    encoder = nn.Sequential(nn.Linear(4, 9), nn.Tanh(), nn.Linear(9, WIDTH))
+    settings = HeadSettings(precision="fp32", bias=-2.0, momentum=0.5)
+    first, last = ranks.range(LABELS)
+    head = Head(last - first, WIDTH, settings, CPU)
+    if ranks.count > 1:
+        begin_as_one(head, first, LABELS)
+
+    def read(rows: Longs) -> torch.Tensor:
+        found: torch.Tensor = encoder(inputs[rows])
+        return found
+
+    task = OneVsAll(
+        encoder=encoder, read=read, head=head, targets=Targets(sparse.csr_array(dense), first=first, last=last),
+        batch=7, rate=0.01, head_rate=0.1, device=CPU, dropout=0.4, ranks=ranks,
+    )  # fmt: skip
+
+    def look() -> dict[str, float]:
+        found, _ = top_of_all(task.head, encoder(inputs).detach(), 1, ranks, LABELS)
+        return {"P@1": 100 * float(dense[np.arange(ROWS), found[:, 0]].mean())}
+
+    task.look = look
+    begin = task.begin_epoch
+
+    def begin_epoch(epoch: int) -> None:
+        if epoch == stop:
+            raise KeyboardInterrupt  # killed, on every process
+        begin(epoch)
+
+    task.begin_epoch = begin_epoch  # type: ignore[method-assign]
+    return task
+
+
+def result(task: OneVsAll, history: list[float]) -> dict[str, object]:
+    """What must not depend on the number of processes."""
+    ranks = task.ranks
+    state = {name: tensor.numpy() for name, tensor in task.head.state_dict().items()}
+    asked = torch.from_numpy(np.random.default_rng(0).normal(size=(5, WIDTH)).astype(np.float32))
+    return {
+        **{name: ranks.whole(array, LABELS) for name, array in state.items()},
+        **{name: tensor.detach().numpy().copy() for name, tensor in task.encoder.named_parameters()},
+        "top": top_of_all(task.head, asked, 3, ranks, LABELS),
+        "more than a part holds": top_of_all(task.head, asked, 40, ranks, LABELS),
+        "measured": history,
+    }
+
+
+def work(number: int, count: int, meeting: str, folder: str, stop: int | None, answers: object) -> None:
+    """One process: train from the start, then go on from a checkpoint until it is killed."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=count)
+    ranks = Ranks.here()
+    task = made(ranks)
+    whole = result(task, [value for _, value in train(task, COURSE, {}).values("P@1")])
+    with keeping(folder), suppress(KeyboardInterrupt):
+        train(made(ranks, stop), COURSE, {})
+    answers.put((number, whole))  # type: ignore[attr-defined]
+    distributed.destroy_process_group()
+
+
+def spawned(count: int, tmp_path: Path, stop: int | None) -> list[dict[str, object]]:
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    given = (count, str(tmp_path / f"meeting-{count}"), str(tmp_path / "kept"), stop, answers)
+    processes = [context.Process(target=work, args=(number, *given)) for number in range(count)]
+    for process in processes:
+        process.start()
+    found = dict(answers.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    return [found[number] for number in range(count)]
+
+
+def assert_same(found: dict[str, object], expected: dict[str, object]) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        for one, other in zip(np.atleast_1d(found[name]), np.atleast_1d(value), strict=True):  # type: ignore[call-overload]
+            assert np.allclose(one, other, atol=2e-5), name
+
+
+def test_three_then_two_then_one_process_train_as_one_does(tmp_path: Path) -> None:
+    alone = made(Ranks())
+    expected = result(alone, [value for _, value in train(alone, COURSE, {}).values("P@1")])
+    assert len(expected["measured"]) == 2  # type: ignore[arg-type]
+    place = tmp_path / "kept" / "00-classifiers"
+    for count, stop in ((3, 1), (2, 3)):  # killed after one epoch, then after three
+        for found in spawned(count, tmp_path, stop):
+            assert_same(found, expected)
+        parts = sorted(path.name for path in place.glob("head-*"))
+        assert parts == [f"head-{stop}-0-{number}-of-{count}.safetensors" for number in range(count)]
+    last = made(Ranks())
+    with keeping(tmp_path / "kept"):
+        history = train(last, COURSE, {})
+    assert_same(result(last, [value for _, value in history.values("P@1")]), expected)
+    assert not list(place.glob("head-*")) and (place / FILE).exists()  # one process keeps one file
+
+
+def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:
+    task, identity = made(Ranks()), {"seed": 0, "epochs": 1}
+    with keeping(tmp_path):
+        train(task, Course(epochs=1), {})
+    folder = tmp_path / "00-classifiers"
+    plain = Place(folder, 1.0)
+    found = plain.read(identity)
+    assert found is not None
+    (folder / "head-x.safetensors").write_bytes(b"nothing")
+    plain.write(Checkpoint({**found.facts, "heads": ["head-x.safetensors"]}, found.tensors), identity)
+    with pytest.raises(ModelError, match=r"head-x.safetensors: not a part of a checkpoint that can be read"):
+        task.place(plain).read(identity)
+
+
+def test_labels_and_rows_are_shared_out_evenly() -> None:
+    for total in (0, 1, 2, 17, 1000):
+        parts = [Ranks(number, 3).range(total) for number in range(3)]
+        assert parts[0][0] == 0 and parts[-1][1] == total
+        assert all(one[1] == other[0] for one, other in pairwise(parts))
+        assert max(end - begin for begin, end in parts) - min(end - begin for begin, end in parts) <= 1
+
+
+def test_torchrun_trains_one_model(tmp_path: Path) -> None:
+    """Two processes from the command line: one of them speaks and writes, and the model is that of one process."""
+    data = tmp_path / "data"
+    data.mkdir()
+    words = ["apple", "bridge", "castle", "dragon", "engine"]
+    rows = [{"text": f"{word} {other}", "labels": [word]} for word in words for other in ("of", "the", "and")] * 4
+    lines = [json.dumps({"id": str(number), **row}) for number, row in enumerate(rows)]
+    (data / "train.jsonl").write_text("\n".join(lines))
+    (data / "labels.jsonl").write_text("\n".join(json.dumps({"id": word, "text": word}) for word in words))
+    recipe = "renee(warm=\"dpr(encoder='bag', dimension=16, batch=8, epochs=2)\", batch=8, epochs=4)"
+    command = ["-m", "longtail", "train", str(data), recipe, "--keep", str(tmp_path / "kept")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "LONGTAIL_THREADS": "1"}
+    starter = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    several = subprocess.run(
+        [*starter, *command, "--out", str(tmp_path / "two")], capture_output=True, text=True, env=environment
+    )
+    assert several.returncode == 0, several.stderr
+    assert several.stdout.count("trained on") == 1
+    corpus = longtail.load(str(data))
+    one = longtail.Recipe.parse(recipe).fit(corpus.train, corpus.valid).scorer
+    two = load(tmp_path / "two").scorer
+    assert np.allclose(one.weights, two.weights, atol=1e-4)  # type: ignore[attr-defined]
