@@ -14,7 +14,7 @@ from longtail.linear.top import hold
 from longtail.linear.tree import Chunk
 from longtail.threads import in_threads, thread_count
 
-BLOCK_ROWS = 4096  # rows that go down together and share the cost of unpacking a node
+BLOCK_ROWS = 8192  # rows that go down together and share the cost of unpacking a node
 BLOCK_BYTES = 16_000_000  # of their scores in the leaves
 ROOM = 1 << 24  # entries that an array has room for at first; pages that are never written take no memory
 ALONE = 32  # rows that are too few for a thread of their own
@@ -161,11 +161,11 @@ class _Block:
             self._share(first, last, lambda low, high: self._collect(low, high, labels, scores))
 
     def _leaf_blocks(self) -> Iterator[tuple[int, int]]:
-        """Cuts of the rows whose scores in the leaves are BLOCK_BYTES together, or a little less."""
+        """Rows in as few even parts as keep their scores in the leaves near BLOCK_BYTES."""
         sizes = np.where(self.node < 0, 0, np.diff(self.first_child)[self.node])
-        bytes_before = 4 * np.cumsum(sizes.reshape(self.number, -1).sum(axis=1))
-        cuts = np.flatnonzero(np.diff(bytes_before // BLOCK_BYTES)) + 1
-        return pairwise([0, *cuts.tolist(), self.number])
+        total = 4 * np.cumsum(sizes.reshape(self.number, -1).sum(axis=1))
+        parts = min(-(-int(total[-1]) // BLOCK_BYTES), self.number)
+        return pairwise([0, *np.searchsorted(total, total[-1] / parts * np.arange(1, parts)).tolist(), self.number])
 
     def _score(self, first: int, last: int, leaf: bool) -> None:
         """Scores of the children of all nodes where these rows stand."""
@@ -198,9 +198,9 @@ class _Block:
 
     def _collect(self, low: int, high: int, labels: Ints, scores: Floats) -> None:
         where = (self.trees, self.node, self.beam, self.begin, self.first_child, self.forest.child, self.found)
-        sums = np.full(self.forest.labels, -1, dtype=np.float32)
+        marked, sums = np.zeros(self.forest.labels, dtype=np.bool_), np.zeros(self.forest.labels, dtype=np.float32)
         candidates = np.empty(self.forest.labels, dtype=np.int32)
-        collect(*(low, high, *where, sums, candidates, *_room_for(labels.shape[1]), labels, scores))
+        collect(*(low, high, *where, marked, sums, candidates, *_room_for(labels.shape[1]), labels, scores))
 
     def _share(self, first: int, last: int, work: Callable[[int, int], None]) -> None:
         bounds = [first + (last - first) * part // self.threads for part in range(self.threads + 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.arrays import Ints, Longs, Matrix
+from longtail.arrays import Floats, Ints, Longs, Matrix
 from longtail.linear.solve import gather
 from longtail.linear.text import unit_rows
 from longtail.linear.top import hold
@@ -83,7 +83,8 @@ def spread(vectors: Matrix, branches: int, depth: int, seed: int) -> tuple[Ints,
                 return
             place = np.full(vectors.shape[1], -1, dtype=np.int32)
             starts, columns, values, names = gather(members.astype(np.int64), *plain, place)
-            side = _spread(starts, columns, values, len(names), clusters, seed + 7919 * level + node)
+            seeds = _seeds(len(members), clusters, seed + 7919 * level + node)
+            side = _spread(starts, columns, values, len(names), seeds)
             order[bounds[node] : bounds[node + 1]] = members[np.argsort(side, kind="stable")]
             count = np.bincount(side, minlength=clusters)
             sizes[node] = count[count > 0].astype(np.int64)
@@ -93,24 +94,29 @@ def spread(vectors: Matrix, branches: int, depth: int, seed: int) -> tuple[Ints,
     return order, levels
 
 
+def _seeds(rows: int, number: int, seed: int) -> Longs:
+    """Different rows to start from."""
+    return np.random.default_rng(seed).permutation(rows)[:number]
+
+
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def _spread(starts, columns, values, features, clusters, seed):  # type: ignore[no-untyped-def]
-    """The cluster of each row by spherical k-means from random rows. Centres stand feature by feature, so that a row
-    meets all of them in one walk."""
-    np.random.seed(seed)
-    rows = len(starts) - 1
-    seeds = np.random.permutation(rows)[:clusters]
+def _spread(starts, columns, values, features, seeds):  # type: ignore[no-untyped-def]
+    """The cluster of each row by spherical k-means from the rows `seeds`. Centres stand feature by feature, so that a
+    row meets all of them in one walk."""
+    rows, clusters = len(starts) - 1, len(seeds)
     centres = np.zeros((features, clusters), dtype=np.float32)
     for cluster in range(clusters):
         for entry in range(starts[seeds[cluster]], starts[seeds[cluster] + 1]):
             centres[columns[entry], cluster] = values[entry]
     side = np.zeros(rows, dtype=np.int64)
     near = np.empty(clusters, dtype=np.float32)
+    lengths = np.empty(clusters, dtype=np.float32)
     before = -np.inf
     for _ in range(ROUNDS):
         total = 0.0
         for row in range(rows):
-            near[:] = 0
+            for cluster in range(clusters):
+                near[cluster] = 0
             for entry in range(starts[row], starts[row + 1]):
                 value = values[entry]
                 line = centres[columns[entry]]
@@ -125,11 +131,14 @@ def _spread(starts, columns, values, features, clusters, seed):  # type: ignore[
         if total / rows - before < GAIN:
             break
         before = total / rows
-        centres[:] = 0
+        for feature in range(features):
+            for cluster in range(clusters):
+                centres[feature, cluster] = 0
         for row in range(rows):
             for entry in range(starts[row], starts[row + 1]):
                 centres[columns[entry], side[row]] += values[entry]
-        lengths = np.zeros(clusters, dtype=np.float32)
+        for cluster in range(clusters):
+            lengths[cluster] = 0
         for feature in range(features):
             for cluster in range(clusters):
                 lengths[cluster] += centres[feature, cluster] * centres[feature, cluster]
@@ -141,52 +150,57 @@ def _spread(starts, columns, values, features, clusters, seed):  # type: ignore[
     return side
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def _halve(starts, columns, values, features, seed):  # type: ignore[no-untyped-def]
-    """The rows in an order whose first half is one cluster: balanced spherical 2-means."""
-    np.random.seed(seed)
-    rows = len(starts) - 1
-    first = np.random.randint(rows)
-    second = np.random.randint(rows - 1)
-    second += second >= first
-    # One centre is enough: a row's side depends on the difference of the two cosines alone.
-    centre = np.zeros(features, dtype=np.float32)
-    for entry in range(starts[first], starts[first + 1]):
-        centre[columns[entry]] += values[entry]
-    for entry in range(starts[second], starts[second + 1]):
-        centre[columns[entry]] -= values[entry]
-    whole = np.zeros(features, dtype=np.float32)
-    for entry in range(starts[rows]):
-        whole[columns[entry]] += values[entry]
-    left = np.empty(features, dtype=np.float32)
+def _halve(starts: Longs, columns: Ints, values: Floats, features: int, seed: int) -> Longs:
+    """The rows in an order whose first half is one cluster: balanced spherical 2-means.
+
+    One centre is enough: a row's side depends on the difference of the two cosines alone.
+    """
+    rows, entries = len(starts) - 1, int(starts[-1])
+    whole = np.bincount(columns[:entries], values[:entries], minlength=features).astype(np.float32)
+    centre, left = np.zeros(features, dtype=np.float32), np.zeros(features, dtype=np.float32)
+    for row, sign in zip(_seeds(rows, 2, seed), (1, -1), strict=True):
+        mine = slice(starts[row], starts[row + 1])
+        centre[columns[mine]] += sign * values[mine]
     lean = np.empty(rows, dtype=np.float32)
     before = -np.inf
-    ranks = np.arange(rows)
     for _ in range(ROUNDS):
-        for row in range(rows):
-            total = np.float32(0.0)
-            for entry in range(starts[row], starts[row + 1]):
-                total += values[entry] * centre[columns[entry]]
-            lean[row] = -total
-        ranks = np.argsort(lean)
-        # New centres, and the mean cosine to one's own: the length of each sum is the sum of the cosines.
-        left[:] = 0
-        for row in ranks[: (rows + 1) // 2]:
-            for entry in range(starts[row], starts[row + 1]):
-                left[columns[entry]] += values[entry]
-        left_length = np.float32(0.0)
-        right_length = np.float32(0.0)
-        for feature in range(features):
-            left_length += left[feature] * left[feature]
-            right = whole[feature] - left[feature]
-            right_length += right * right
-        left_length, right_length = np.sqrt(left_length), np.sqrt(right_length)
-        now = (left_length + right_length) / rows
+        _lean(starts, columns, values, centre, lean)
+        ranks = np.argsort(lean, kind="stable")
+        now = _recentre(ranks, (rows + 1) // 2, starts, columns, values, whole, left, centre) / rows
         if now - before < GAIN:
             break
         before = now
-        left_length = np.float32(1.0) / max(left_length, np.float32(1e-12))
-        right_length = np.float32(1.0) / max(right_length, np.float32(1e-12))
-        for feature in range(features):
-            centre[feature] = left[feature] * left_length - (whole[feature] - left[feature]) * right_length
     return ranks
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _lean(starts, columns, values, centre, lean):  # type: ignore[no-untyped-def]
+    """How far each row leans away from the first centre."""
+    for row in range(len(lean)):
+        total = np.float32(0.0)
+        for entry in range(starts[row], starts[row + 1]):
+            total += values[entry] * centre[columns[entry]]
+        lean[row] = -total
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _recentre(ranks, half, starts, columns, values, whole, left, centre):  # type: ignore[no-untyped-def]
+    """New centres from the halves of the ranks, and the sum of the rows' cosines to their own: the length of each sum
+    of unit vectors is the sum of their cosines to it. `left` is scratch."""
+    for feature in range(len(left)):
+        left[feature] = 0
+    for rank in range(half):
+        for entry in range(starts[ranks[rank]], starts[ranks[rank] + 1]):
+            left[columns[entry]] += values[entry]
+    left_length = np.float32(0.0)
+    right_length = np.float32(0.0)
+    for feature in range(len(left)):
+        right = whole[feature] - left[feature]
+        left_length += left[feature] * left[feature]
+        right_length += right * right
+    left_length, right_length = np.sqrt(left_length), np.sqrt(right_length)
+    left_scale = np.float32(1.0) / max(left_length, np.float32(1e-12))
+    right_scale = np.float32(1.0) / max(right_length, np.float32(1e-12))
+    for feature in range(len(left)):
+        centre[feature] = left[feature] * left_scale - (whole[feature] - left[feature]) * right_scale
+    return left_length + right_length

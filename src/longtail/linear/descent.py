@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.linear.top import _sift, _worse
+from longtail.linear.top import FIRST, _sift, _worse
 
 LANES = 8  # children are padded to a multiple of this many float32
 MANY = 8  # rows at a node from which unpacking its classifiers pays
@@ -70,7 +70,7 @@ def score_nodes(  # type: ignore[no-untyped-def]
         if many:
             for position in range(first, last):
                 row = order[position] // pairs_of_row
-                for entry in range(r_starts[row], r_starts[row + 1]):
+                for entry in range(np.uintp(r_starts[row]), np.uintp(r_starts[row + 1])):
                     seen[r_columns[entry]] = stamp
         for chunk in range(node_chunks[node], node_chunks[node + 1]):
             child = chunk_children[chunk]
@@ -83,25 +83,25 @@ def score_nodes(  # type: ignore[no-untyped-def]
             for position in range(first, last):
                 pair = order[position]
                 row = pair // pairs_of_row
-                for lane in range(children):
-                    score[lane] = bias[child + lane]
+                for lane in range(np.uintp(children)):
+                    score[lane] = bias[np.uintp(child) + lane]
                 for lane in range(children, padded):
                     score[lane] = 0
                 if many:
                     _add_unpacked(
-                        r_starts[row], r_starts[row + 1], r_columns, r_values, place, unpacked, padded, used, lines,
-                        shares, score,
+                        np.uintp(r_starts[row]), np.uintp(r_starts[row + 1]), r_columns, r_values, place, unpacked,
+                        np.uintp(padded), np.uintp(used), lines, shares, score,
                     )  # fmt: skip
                 else:
                     _add_packed(
                         r_starts[row], r_starts[row + 1], r_columns, r_values, at, stop, features, starts, which,
                         weights, score,
                     )  # fmt: skip
-                here = begin[pair] + child - first_child[node]
+                here = np.uintp(begin[pair] + child - first_child[node])
                 if leaf:
-                    _leaf_chances(score, children, path[pair], chances, bits, power, here, out)
+                    _leaf_chances(score, np.uintp(children), path[pair], chances, bits, power, here, out)
                 else:
-                    _log_chances(score, children, path[pair], chances, here, out)
+                    _log_chances(score, np.uintp(children), path[pair], chances, here, out)
             for line in range(used):
                 place[features[lines[line]]] = -1
 
@@ -114,29 +114,26 @@ def _unpack(at, stop, stamp, padded, features, starts, which, weights, seen, pla
         lines[used] = feature
         used += seen[features[feature]] == stamp
     for line in range(used):
-        feature, cell = lines[line], line * padded
+        feature, cell = lines[line], np.uintp(line * padded)
         place[features[feature]] = line
-        for lane in range(padded):
+        for lane in range(np.uintp(padded)):
             unpacked[cell + lane] = 0
-        for spot in range(starts[feature], starts[feature + 1]):
-            unpacked[cell + which[spot]] = weights[spot]
+        for spot in range(np.uintp(starts[feature]), np.uintp(starts[feature + 1])):
+            unpacked[cell + np.uintp(which[spot])] = weights[spot]
     return used
 
 
 @njit(nogil=True, cache=True)
 def _add_unpacked(here, there, words, values, place, unpacked, padded, used, lines, shares, score):  # type: ignore[no-untyped-def]
-    """First find the words that the chunk knows, without a branch; then add. Unsigned places spare a test for each.
-
-    The lines from `used` on are free.
-    """
-    known = used
+    """First find the words that the chunk knows, without a branch; then add. The lines from `used` on are free."""
+    known = np.uintp(0)
     for entry in range(here, there):
         line = place[words[entry]]
-        lines[known], shares[known - used] = line, values[entry]
-        known += line >= 0
-    for entry in range(known - used):
-        cell, value = np.uintp(lines[used + entry] * padded), shares[entry]
-        for lane in range(np.uintp(padded)):
+        lines[used + known], shares[known] = line, values[entry]
+        known += np.uintp(line >= 0)
+    for entry in range(known):
+        cell, value = np.uintp(lines[used + entry]) * padded, shares[entry]
+        for lane in range(padded):
             score[lane] += value * unpacked[cell + lane]
 
 
@@ -215,12 +212,12 @@ def _leaf_chances(score, children, path, chances, bits, power, to, out):  # type
 def go_down(low, high, node, path, beam, begin, first_child, child, next_node, next_path, scores):  # type: ignore[no-untyped-def]
     """Put the best children of the groups low..high-1 in their pairs' place."""
     for group in range(low, high):
-        count = 0
-        for pair in range(group * beam, group * beam + beam):
+        count = FIRST
+        for pair in range(group * beam + beam - 1, group * beam - 1, -1):  # the best stand near the end of a heap
             if node[pair] < 0:
-                break
-            base, here = first_child[node[pair]], begin[pair]
-            for number in range(first_child[node[pair] + 1] - base):
+                continue
+            base, here = np.uintp(first_child[node[pair]]), np.uintp(begin[pair])
+            for number in range(np.uintp(first_child[node[pair] + 1]) - base):
                 value = scores[here + number]
                 if count < beam or value >= next_path[0]:
                     count = _offer(next_node, next_path, count, beam, child[base + number], value)
@@ -231,63 +228,62 @@ def go_down(low, high, node, path, beam, begin, first_child, child, next_node, n
 
 @njit(nogil=True, cache=True)
 def collect(  # type: ignore[no-untyped-def]
-    low, high, trees, node, beam, begin, first_child, child, chances, sums, candidates, best, worth,
-    labels, scores,
+    low, high, trees, node, beam, begin, first_child, child, chances, marked, sums, candidates, best, worth, labels,
+    scores,
 ):  # fmt: skip
     """Mean over trees, and the best labels of the rows low..high-1.
 
     A label stands in one leaf of a tree. So the k-th best entry of a tree is a sum that k labels reach; and no label's
-    sum is more than trees x its largest entry: only labels with an entry near enough are summed at all. `sums`
-    (labels,) is -1 on entry and on return: a label that is no candidate.
+    sum is more than trees x its largest entry: only labels with an entry near enough are summed at all. `marked` and
+    `sums` (labels,) are 0 on entry and on return.
     """
     k = labels.shape[1]
     for row in range(low, high):
-        near, entries = np.float32(0.0), 0
-        for pair in range(row * trees * beam, (row + 1) * trees * beam):
+        first, last = row * trees * beam, (row + 1) * trees * beam
+        entries = 0
+        for pair in range(first, last):
             if node[pair] >= 0:
                 entries += first_child[node[pair] + 1] - first_child[node[pair]]
+        near, size = np.float32(0.0), FIRST
         narrow = k * trees * 8 < entries  # else looking for the best entries costs more than it saves
-        for group in range(row * trees, row * trees + trees if narrow else 0):
-            size = 0
-            for pair in range(group * beam, group * beam + beam):
-                if node[pair] < 0:
-                    break
-                here = begin[pair]
-                for number in range(first_child[node[pair] + 1] - first_child[node[pair]]):
-                    value = chances[here + number]
-                    if size < k or value > worth[0]:
-                        size = _offer(best, worth, size, k, node[pair], value)
-            if size == k:
-                near = max(near, worth[0])
-        near /= np.float32(trees * 1.0001)
-        count = 0
-        for pair in range(row * trees * beam, (row + 1) * trees * beam):
+        for pair in range(first + beam - 1, first - 1 if narrow else first + beam, -1):  # the best near the end
             if node[pair] < 0:
                 continue
-            base, here = first_child[node[pair]], begin[pair]
-            for number in range(first_child[node[pair] + 1] - base):
-                if chances[here + number] >= near and sums[child[base + number]] < 0:
-                    sums[child[base + number]] = 0
+            here = np.uintp(begin[pair])
+            for number in range(np.uintp(first_child[node[pair] + 1] - first_child[node[pair]])):
+                value = chances[here + number]
+                if size < k or value > worth[0]:
+                    size = _offer(best, worth, size, k, node[pair], value)
+        if narrow and size == k:
+            near = worth[0] / np.float32(trees * 1.0001)
+        count = 0
+        for pair in range(first, last):
+            if node[pair] < 0:
+                continue
+            base, here = np.uintp(first_child[node[pair]]), np.uintp(begin[pair])
+            for number in range(np.uintp(first_child[node[pair] + 1]) - base):
+                if chances[here + number] >= near and not marked[child[base + number]]:
+                    marked[child[base + number]] = True
                     candidates[count] = child[base + number]
                     count += 1
-        for pair in range(row * trees * beam, (row + 1) * trees * beam):
+        for pair in range(first, last):
             if node[pair] < 0:
                 continue
-            base, here = first_child[node[pair]], begin[pair]
-            for number in range(first_child[node[pair] + 1] - base):
-                if sums[child[base + number]] >= 0:
+            base, here = np.uintp(first_child[node[pair]]), np.uintp(begin[pair])
+            for number in range(np.uintp(first_child[node[pair] + 1]) - base):
+                if marked[child[base + number]]:
                     sums[child[base + number]] += chances[here + number]
-        size = 0
+        size = FIRST
         for place in range(count):
             size = _offer(best, worth, size, k, candidates[place], sums[candidates[place]])
-            sums[candidates[place]] = -1
+            sums[candidates[place]], marked[candidates[place]] = 0, False
         if size < k:
             for start in range(size // 2 - 1, -1, -1):
                 _sift(best, worth, start, size)
         for last in range(size - 1, -1, -1):  # take the worst off the heap, again and again
             labels[row, last], scores[row, last] = best[0], worth[0] / np.float32(trees)
             best[0], worth[0] = best[last], worth[last]
-            _sift(best, worth, 0, last)
+            _sift(best, worth, FIRST, last)
 
 
 @njit(nogil=True, cache=True)
@@ -301,5 +297,5 @@ def _offer(best, worth, size, most, name, value):  # type: ignore[no-untyped-def
                 _sift(best, worth, start, size)
     elif _worse(worth[0], best[0], value, name):
         best[0], worth[0] = name, value
-        _sift(best, worth, 0, size)
+        _sift(best, worth, FIRST, size)
     return size

@@ -12,6 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from longtail.arrays import Floats, Ints, Longs
+
 NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep them inside their bounds
 LANES = 8  # children are padded to a multiple of this many float32
 
@@ -44,38 +46,38 @@ def gather(rows, starts, columns, values, place):  # type: ignore[no-untyped-def
             own_values[at] = values[entry]
             at += 1
         own_starts[number + 1] = at
-    for feature in names[:found]:
-        place[feature] = -1
+    for number in range(found):
+        place[names[number]] = -1
     return own_starts, own_columns, own_values, names[:found].copy()
 
 
 @njit(nogil=True, cache=True)
 def node_targets(rows, starts, columns, values, first, last):  # type: ignore[no-untyped-def]
     """Targets of these rows among the columns first..last-1: starts, children counted from first, and values."""
-    begin = np.empty(len(rows), dtype=np.int64)
     own_starts = np.empty(len(rows) + 1, dtype=np.int64)
-    own_starts[0] = 0
+    kept = 0
     for number in range(len(rows)):
-        row = rows[number]
-        low, high = starts[row], starts[row + 1]
-        low += np.searchsorted(columns[low:high], first)
-        high = low + np.searchsorted(columns[low:high], last)
-        begin[number] = low
-        own_starts[number + 1] = own_starts[number] + high - low
-    children = np.empty(own_starts[-1], dtype=np.int32)
-    own = np.empty(own_starts[-1], dtype=np.float32)
+        own_starts[number] = kept
+        for entry in range(starts[rows[number]], starts[rows[number] + 1]):
+            kept += first <= columns[entry] < last
+    own_starts[len(rows)] = kept
+    children = np.empty(kept, dtype=np.int32)
+    own = np.empty(kept, dtype=np.float32)
+    kept = 0
     for number in range(len(rows)):
-        for step in range(own_starts[number + 1] - own_starts[number]):
-            children[own_starts[number] + step] = columns[begin[number] + step] - first
-            own[own_starts[number] + step] = values[begin[number] + step]
+        for entry in range(starts[rows[number]], starts[rows[number] + 1]):
+            if first <= columns[entry] < last:
+                children[kept], own[kept] = columns[entry] - first, values[entry]
+                kept += 1
     return own_starts, children, own
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
 def _passes(  # type: ignore[no-untyped-def]
-    begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, order
-):
-    """Pass over the rows until half of the children are done or `most` passes are; returns passes made and who is done.
+    begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, order,
+    done,
+):  # fmt: skip
+    """Pass over the rows until half of the children are done or `most` passes are; returns passes made, fills `done`.
 
     weights (features + 1, lanes), the last row is the bias; no (rows, lanes) and yes (targets,) are the dual variables.
     `penalty` is 1 / (2 cost): the diagonal that makes the hinge squared.
@@ -86,12 +88,12 @@ def _passes(  # type: ignore[no-untyped-def]
     step = np.empty(lanes, dtype=np.float32)
     kept = np.empty(lanes, dtype=np.float32)
     worst = np.empty(lanes, dtype=np.float32)
-    done = np.zeros(lanes, dtype=np.bool_)
     made = 0
     rows = len(lengths)
     while made < most:
         made += 1
-        worst[:] = 0
+        for lane in range(lanes):
+            worst[lane] = 0
         for position in range(rows - 1, 0, -1):  # a new order each pass
             other = np.random.randint(0, position + 1)
             order[position], order[other] = order[other], order[position]
@@ -159,33 +161,50 @@ def _passes(  # type: ignore[no-untyped-def]
             finished += done[lane]
         if finished * 2 >= lanes:
             break
-    return made, done
+    return made
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def fit_chances(  # type: ignore[no-untyped-def]
-    begins, ends, columns, values, features, t_starts, t_child, t_value, importance, children, cost, limit, most, seed
-):
-    """Logistic weights of each child for soft targets: (features + 1, children), the last row is the bias.
+def fit_chances(
+    begins: Longs,
+    ends: Longs,
+    columns: Ints,
+    values: Floats,
+    features: int,
+    t_starts: Longs,
+    t_child: Ints,
+    t_value: Floats,
+    importance: Floats,
+    children: int,
+    cost: float,
+    limit: float,
+    most: int,
+    seed: int,
+) -> Floats:
+    """Logistic weights of each child for soft targets: (features + 1, children or a few more), the bias last.
 
     Minimises half the squared length of the weights plus cost x importance x cross-entropy of each row. The dual
     variable of a row is cost x importance x (target - chance); each step solves for it with a few of Newton's steps.
     """
-    np.random.seed(seed)
-    rows = len(begins)
-    lanes = _padded(children)
-    weights = np.zeros((features + 1, lanes), dtype=np.float32)
-    pull = np.zeros((rows, lanes), dtype=np.float32)
+    rows, width = len(begins), _padded(children)
+    lengths, order = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.int64)
+    weights, pull = np.zeros((features + 1, width), dtype=np.float32), np.zeros((rows, width), dtype=np.float32)
+    _start(seed, begins, ends, values, lengths, order)
+    told = (t_starts, t_child, t_value, weights, pull, importance)
+    _chance_passes(*(begins, ends, columns, values, lengths, *told, np.float32(cost), np.float32(limit), most, order))
+    return weights
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
+def _chance_passes(  # type: ignore[no-untyped-def]
+    begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, pull, importance, cost, limit, most,
+    order,
+):  # fmt: skip
+    """Pass over the rows until no pull moves by more than `limit`; weights and pull as in `_passes`."""
+    lanes = weights.shape[1]
+    features, rows = weights.shape[0] - 1, len(lengths)
     target = np.zeros(lanes, dtype=np.float32)
     score = np.empty(lanes, dtype=np.float32)
     step = np.empty(lanes, dtype=np.float32)
-    order = np.arange(rows)
-    lengths = np.empty(rows, dtype=np.float32)
-    for row in range(rows):
-        total = np.float32(1.0)
-        for entry in range(begins[row], ends[row]):
-            total += values[entry] * values[entry]
-        lengths[row] = total
     for _ in range(most):
         worst = np.float32(0.0)
         for position in range(rows - 1, 0, -1):
@@ -203,7 +222,7 @@ def fit_chances(  # type: ignore[no-untyped-def]
             for entry in range(t_starts[row], t_starts[row + 1]):
                 target[t_child[entry]] = t_value[entry]
             length = lengths[row]
-            scale = np.float32(cost) * importance[row]
+            scale = cost * importance[row]
             line = pull[row]
             largest = np.float32(0.0)
             for lane in range(lanes):
@@ -233,7 +252,6 @@ def fit_chances(  # type: ignore[no-untyped-def]
                     line[lane] += value * step[lane]
         if worst <= limit:
             break
-    return weights[:, :children].copy()
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -256,92 +274,82 @@ def _chance(value):  # type: ignore[no-untyped-def]
     return np.float32(0.5) + np.float32(0.5) * x * top / under
 
 
-@njit(nogil=True, cache=True)
-def fit_children(  # type: ignore[no-untyped-def]
-    begins, ends, columns, values, features, t_starts, t_child, t_value, children, cost, limit, most, seed
-):
-    """Weights of each child against its siblings: (features + 1, children), the last row is the bias.
+def fit_children(
+    begins: Longs,
+    ends: Longs,
+    columns: Ints,
+    values: Floats,
+    features: int,
+    t_starts: Longs,
+    t_child: Ints,
+    t_value: Floats,
+    children: int,
+    cost: float,
+    limit: float,
+    most: int,
+    seed: int,
+) -> Floats:
+    """Weights of each child against its siblings: (features + 1, children or a few more), the last row is the bias.
 
     A child is done when no dual variable of it moves by more than `limit` in a pass; done children leave the block, so
     the rest run in narrower, faster passes.
     """
+    rows, width = len(begins), _padded(children)
+    lengths, order = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.int64)
+    weights, no = np.zeros((features + 1, width), dtype=np.float32), np.zeros((rows, width), dtype=np.float32)
+    yes = np.zeros(len(t_child), dtype=np.float32)
+    _start(seed, begins, ends, values, lengths, order)
+    left = np.arange(children)
+    result = weights
+    while True:
+        done = np.empty(width, dtype=np.bool_)
+        told = (t_starts, t_child, t_value, weights, no, yes)
+        rest = (np.float32(0.5 / cost), np.float32(limit), most, order, done)
+        most -= _passes(*(begins, ends, columns, values, lengths, *told, *rest))
+        finished = done[: len(left)] | (most == 0)
+        if result is not weights:
+            result[:, left[finished]] = weights[:, np.flatnonzero(finished)]
+        if finished.all():
+            return result
+        if result is weights:  # from here on they stand apart
+            result = weights.copy()
+        # Close the ranks: weights, dual variables and targets of the children that stay.
+        staying = np.flatnonzero(~finished)
+        width = _padded(len(staying))
+        lane_of = np.full(len(done), -1, dtype=np.int32)
+        lane_of[staying] = np.arange(len(staying))
+        kept = lane_of[t_child] >= 0
+        t_starts = np.concatenate([[0], np.cumsum(kept)])[t_starts]
+        t_child, t_value, yes = lane_of[t_child[kept]], t_value[kept], yes[kept]
+        weights, no = _narrower(weights, staying, width), _narrower(no, staying, width)
+        left = left[staying]
+
+
+def _narrower(table: Floats, staying: Longs, width: int) -> Floats:
+    found = np.zeros((len(table), width), dtype=np.float32)
+    found[:, : len(staying)] = table[:, staying]
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _start(seed, begins, ends, values, lengths, order):  # type: ignore[no-untyped-def]
+    """Seed the draws of this thread; the squared lengths of the rows, with the bias, and their first order."""
     np.random.seed(seed)
-    rows = len(begins)
-    penalty = np.float32(0.5 / cost)
-    lengths = np.empty(rows, dtype=np.float32)
-    for row in range(rows):
+    for row in range(len(begins)):
+        order[row] = row
         total = np.float32(1.0)
         for entry in range(begins[row], ends[row]):
             total += values[entry] * values[entry]
         lengths[row] = total
-    result = np.zeros((features + 1, children), dtype=np.float32)
-    order = np.arange(rows)
-    left = np.arange(children)
-    weights = np.zeros((features + 1, _padded(children)), dtype=np.float32)
-    no = np.zeros((rows, _padded(children)), dtype=np.float32)
-    yes = np.zeros(len(t_child), dtype=np.float32)
-    while len(left) > 0 and most > 0:
-        made, done = _passes(
-            begins,
-            ends,
-            columns,
-            values,
-            lengths,
-            t_starts,
-            t_child,
-            t_value,
-            weights,
-            no,
-            yes,
-            penalty,
-            limit,
-            most,
-            order,
-        )
-        most -= made
-        for lane in range(len(left)):
-            if done[lane] or most == 0:
-                for feature in range(features + 1):
-                    result[feature, left[lane]] = weights[feature, lane]
-        if most == 0:
-            break
-        staying = np.flatnonzero(~done[: len(left)])
-        if len(staying) == 0:
-            break
-        # Close the ranks: weights, dual variables and targets of the children that stay.
-        lane_of = np.full(len(done), -1, dtype=np.int32)
-        lane_of[staying] = np.arange(len(staying))
-        width = _padded(len(staying))
-        narrower = np.zeros((features + 1, width), dtype=np.float32)
-        fewer = np.zeros((rows, width), dtype=np.float32)
-        for feature in range(features + 1):
-            for lane in range(len(staying)):
-                narrower[feature, lane] = weights[feature, staying[lane]]
-        for row in range(rows):
-            for lane in range(len(staying)):
-                fewer[row, lane] = no[row, staying[lane]]
-        kept_starts = np.zeros(rows + 1, dtype=np.int64)
-        kept = 0
-        for row in range(rows):
-            for entry in range(t_starts[row], t_starts[row + 1]):
-                lane = lane_of[t_child[entry]]
-                if lane >= 0:
-                    t_child[kept], t_value[kept], yes[kept] = lane, t_value[entry], yes[entry]
-                    kept += 1
-            kept_starts[row + 1] = kept
-        weights, no, t_starts = narrower, fewer, kept_starts
-        left = left[staying]
-    return result
 
 
 @njit(nogil=True, cache=True)
-def pruned(weights, names, least):  # type: ignore[no-untyped-def]
-    """What is left of the weights (features + 1, children) without those smaller than `least` (children,) and the bias.
+def pruned(weights, order, names, least):  # type: ignore[no-untyped-def]
+    """What is left of the weights (features + 1, lanes) without those smaller than `least` (children,) and the bias.
 
-    By feature, in the order of their names: features, starts (features + 1,), children, values.
+    By feature, in `order`, that of their names: features, starts (features + 1,), children, values.
     """
-    order = np.argsort(names)
-    children = weights.shape[1]
+    children = len(least)
     kept = 0
     held = 0
     for feature in order:
@@ -367,12 +375,8 @@ def pruned(weights, names, least):  # type: ignore[no-untyped-def]
     return features, starts, which, values
 
 
-@njit(nogil=True, cache=True)
-def _padded(children):  # type: ignore[no-untyped-def]
+def _padded(children: int) -> int:
     """Lanes for this many children: a power of two up to LANES, then multiples of it."""
     if children >= LANES:
-        return (children + LANES - 1) // LANES * LANES
-    lanes = 1
-    while lanes < children:
-        lanes *= 2
-    return lanes
+        return -(-children // LANES) * LANES
+    return 1 << (children - 1).bit_length()

@@ -10,6 +10,8 @@ from numba import njit
 from longtail.arrays import AnyArray, Floats, Ints, Matrix
 from longtail.threads import over_rows
 
+FIRST = np.int64(0)  # a bare 0 is a type of its own to Numba, and compiles what it is handed to once more
+
 Plain: TypeAlias = tuple[AnyArray, AnyArray, AnyArray]  # starts, columns, values
 
 
@@ -86,7 +88,7 @@ def _top(begin, end, q_start, q_term, q_value, i_start, i_item, i_value, items, 
                     count += 1
                 sums[item] += weight * i_value[entry]
         best, score = columns[row], values[row]
-        size = 0
+        size = FIRST
         for position in range(count):
             item = touched[position]
             value = sums[item]
@@ -102,11 +104,11 @@ def _top(begin, end, q_start, q_term, q_value, i_start, i_item, i_value, items, 
                         _sift(best, score, start, k)
             elif _worse(score[0], best[0], value, item):
                 best[0], score[0] = item, value
-                _sift(best, score, 0, k)
+                _sift(best, score, FIRST, k)
         if size < k:
             for start in range(size // 2 - 1, -1, -1):
                 _sift(best, score, start, size)
         for last in range(size - 1, 0, -1):  # take the worst off the heap, again and again: best first remains
             best[0], best[last] = best[last], best[0]
             score[0], score[last] = score[last], score[0]
-            _sift(best, score, 0, last)
+            _sift(best, score, FIRST, last)

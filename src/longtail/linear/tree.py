@@ -163,11 +163,13 @@ def _fit_chunk(
             found.append(fit_chances(*(begins, ends, columns, values, len(names), *told, importance, *settings)))
         else:
             found.append(fit_children(*(begins, ends, columns, values, len(names), *told, *settings)))
-    weights = np.hstack(found) if len(found) > 1 else found[0]
+    weights = found[0]
+    if len(found) > 1:
+        weights = np.hstack([own[:, : end - begin] for own, (begin, end) in zip(found, pairwise(bounds), strict=True)])
     least = np.full(last - first, training.cut, dtype=np.float32)
     if training.cut_is_share:
-        least *= np.abs(weights[:-1]).max(axis=0, initial=0)
-    return Chunk(level, parent, first, weights[-1].copy(), *pruned(weights, names, least))
+        least *= np.abs(weights[:-1, : last - first]).max(axis=0, initial=0)
+    return _packed(level, parent, first, weights, names, least)
 
 
 def _node_rows(
@@ -189,7 +191,12 @@ def chunk_of(level: int, parent: int, first: int, weights: Floats) -> Chunk:
     """Dense weights (features + 1, children) as a chunk; zeros are not kept."""
     names = np.arange(len(weights) - 1, dtype=np.int32)
     none = np.zeros(weights.shape[1], dtype=np.float32)
-    return Chunk(level, parent, first, weights[-1].copy(), *pruned(weights, names, none))
+    return _packed(level, parent, first, weights, names, none)
+
+
+def _packed(level: int, parent: int, first: int, weights: Floats, names: Ints, least: Floats) -> Chunk:
+    bias = weights[-1, : len(least)].copy()
+    return Chunk(level, parent, first, bias, *pruned(weights, np.argsort(names), names, least))
 
 
 def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int, beam: int, kept: float) -> Plan:
