@@ -35,6 +35,7 @@ LEARNERS = {
     "xreg": "longtail.learners.xreg:Xreg",
 }
 TAIL_METHODS = {
+    "bow": "longtail.tail.bow:Bow",
     "calibrate": "longtail.tail.calibrate:Calibrate",
     "centroid": "longtail.tail.centroid:CentroidTail",
     "dexa": "longtail.tail.dexa:Dexa",
@@ -42,10 +43,13 @@ TAIL_METHODS = {
     "gandalf": "longtail.tail.gandalf:Gandalf",
     "glas": "longtail.tail.glas:Glas",
     "l2tie": "longtail.tail.l2tie:L2tie",
+    "labelmixup": "longtail.tail.labelmixup:LabelMixup",
     "lever": "longtail.tail.lever:Lever",
+    "mixup": "longtail.tail.mixup:Mixup",
     "ranknet": "longtail.tail.ranknet:RankNet",
     "rerank": "longtail.tail.rerank:Rerank",
     "rows": "longtail.tail.rows:LabelRows",
+    "synonyms": "longtail.tail.synonyms:SynonymRows",
     "taug": "longtail.tail.taug:Taug",
 }
 

@@ -24,7 +24,7 @@ def cooccurrence(
     targets: Matrix,
     threshold: float = 0.1,
     most: int | None = None,
-    least: float = 1,
+    least: float = 0,
     form: Literal["share", "count"] = "share",
 ) -> Matrix:
     """How likely each label is in a row that has another one: csr float32 (labels, labels), columns rising.
@@ -155,7 +155,7 @@ def joined_pieces(found: dict[int, tuple[Longs, Ints, Floats]], labels: int) -> 
     return graph
 
 
-def symmetric(targets: Matrix, threshold: float = 0.1, most: int | None = None, least: float = 1) -> Matrix:
+def symmetric(targets: Matrix, threshold: float = 0.1, most: int | None = None, least: float = 0) -> Matrix:
     """The graph of GLaS: S_ij = (G_ij / n_j + G_ij / n_i) / 2 where above the threshold; 1 for a label itself.
 
     A pair that passes has one side of at least the threshold, so both sides come from the pairs that `cooccurrence`

@@ -45,7 +45,7 @@ class Gandalf:
 
     threshold: float = 0.1  # delta: shares up to it are dropped
     most: int | None = None  # soft targets of a label beside itself; none: all above the threshold
-    least: int = 1  # rows that must have both labels
+    least: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
     graph: Graph = "cooccurrence"
     self_only: bool = False  # Z^1: every label row has only itself
     rows_only: bool = False  # Z: without the rows given
@@ -100,9 +100,10 @@ class Gandalf:
         if self.graph == "walk":
             walk = {"steps": self.steps, "restart": self.restart, "seed": self.seed}
             return walks(given, threshold=self.threshold, most=self.most, **walk)  # type: ignore[arg-type]
+        least = 0 if self.least == 1 else self.least
         if self.graph == "cooccurrence":
-            return cooccurrence(given, self.threshold, self.most, self.least)
-        graph = symmetric(given, self.threshold, self.most, self.least)
+            return cooccurrence(given, self.threshold, self.most, least)
+        graph = symmetric(given, self.threshold, self.most, least)
         # The label itself stays at 1: the logistic function of 1 would say that its text is 27% not its own.
         rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
         graph.data = np.where(rows == graph.indices, 1, 1 / (1 + np.exp(-graph.data))).astype(np.float32)

@@ -1,0 +1,216 @@
+"""Labels as rows with soft targets: what is added, what stays as it was, and every variant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from longtail.data import Corpus, Dataset, LabelSet
+from longtail.data.labels import Propensity
+from longtail.errors import DataError, RecipeError
+from longtail.metrics.frequency import equi_volume_bins
+from longtail.metrics.propensity import inverse_propensity
+from longtail.plan import Facts
+from longtail.recipe import Recipe
+from longtail.tail.gandalf import Gandalf
+from longtail.tail.rows import LabelRows
+
+DENSE = np.array(
+    # cat dog pet unseen bare
+    [[1, 0, 1, 0, 0], [1, 0, 1, 0, 0], [1, 0, 0, 0, 0], [0, 1, 1, 0, 0], [0, 1, 1, 0, 1]],
+    dtype=np.float32,
+)
+
+
+def animals(texts: bool = True, features: bool = False, soft: bool = False) -> Dataset:
+    """cat 3 rows, dog 2, pet 4, a label that no row has, and one without a text."""
+    dense = DENSE * np.float32(0.5) if soft else DENSE
+    labels = LabelSet(
+        ids=("c", "d", "p", "u", "b"),
+        texts=("a cat", "a dog", "a pet", "unseen", " ") if texts else (),
+        features=sparse.csr_array(np.eye(5, 7, dtype=np.float32) * [[1], [1], [1], [1], [0]]) if features else None,
+        propensity=Propensity(0.6, 2.6),
+    )
+    targets = sparse.csr_array(dense)
+    return Dataset(
+        labels=labels.counted(targets),
+        targets=targets,
+        ids=tuple("vwxyz"),
+        texts=("cat pet", "cat pet here", "cat", "dog pet", "dog pet bare") if texts else None,
+        features=sparse.csr_array(np.eye(5, 7, dtype=np.float32)) if features else None,
+    )
+
+
+def added(data: Dataset, name: str) -> Dataset:
+    assert data.origins is not None
+    return data.take(np.flatnonzero(data.origins == data.origin_names.index(name)))
+
+
+def test_targets_are_the_shares_of_a_labels_rows() -> None:
+    """Equation 6 by hand: two of three rows with cat have pet, half of the rows with pet have cat or dog."""
+    data = Gandalf().augment(animals())
+    new = added(data, "gandalf")
+    assert new.texts == ("a cat", "a dog", "a pet", "unseen")  # the label without a text gets no row
+    third = np.float32(2 / 3)
+    expected = [[1, 0, third, 0, 0], [0, 1, 1, 0, 0.5], [0.5, 0.5, 1, 0, 0.25], [0, 0, 0, 1, 0]]
+    assert np.array_equal(new.targets.toarray(), np.array(expected, dtype=np.float32))
+    assert new.ids == ("gandalf:c", "gandalf:d", "gandalf:p", "gandalf:u")
+
+
+def test_given_rows_stay_as_they_are() -> None:
+    before, after = animals(), Gandalf().augment(animals())
+    assert len(after) == 9 and after.texts is not None and after.texts[:5] == before.texts
+    assert np.array_equal(after.targets[:5].toarray(), before.targets.toarray())
+    assert after.origins is not None and after.origins.tolist() == [0] * 5 + [1] * 4
+    assert after.origin_names == ("given", "gandalf")
+
+
+@pytest.mark.parametrize("method", [Gandalf(), LabelRows(), Gandalf(rows_only=True), Gandalf(budget=True)])
+def test_counts_and_propensities_are_those_of_the_rows_given(method: Gandalf | LabelRows) -> None:
+    before, after = animals(), method.augment(animals())
+    assert after.labels == before.labels and after.labels.train_rows == 5
+    assert np.array_equal(inverse_propensity(after.labels), inverse_propensity(before.labels))
+
+
+def test_thresholds_caps_and_floors() -> None:
+    def kept(**settings: object) -> list[list[float]]:
+        return added(Gandalf(**settings).augment(animals()), "gandalf").targets.toarray().tolist()  # type: ignore[arg-type]
+
+    assert kept(threshold=0.5)[2] == [0, 0, 1, 0, 0]  # a share of 0.5 is not above 0.5
+    assert kept(most=1)[1] == [0, 1, 1, 0, 0]  # dog: pet in all its rows, bare in half
+    assert kept(most=1)[2] == [0.5, 0, 1, 0, 0]  # of equal shares the first label
+    assert kept(most=0) == kept(self_only=True)
+    assert kept(least=2)[1] == [0, 1, 1, 0, 0]  # dog and bare stand together once
+
+
+def test_rows_is_the_identity() -> None:
+    new = added(LabelRows().augment(animals()), "rows")
+    assert np.array_equal(new.targets.toarray(), np.eye(5, dtype=np.float32)[:4])
+    same = added(Gandalf(self_only=True).augment(animals()), "gandalf")
+    assert np.array_equal(same.targets.toarray(), new.targets.toarray()) and same.texts == new.texts
+
+
+def test_soft_rows_are_chances() -> None:
+    """Where every target is a half, two of cat's rows are pet's with a chance of a half each."""
+    new = added(Gandalf(threshold=0).augment(animals(soft=True)), "gandalf")
+    assert np.isclose(new.targets.toarray()[0, 2], (2 * 0.25) / (3 * 0.5))
+    assert (new.targets.diagonal() == 1).all()
+
+
+def test_symmetric_targets_are_logistic() -> None:
+    new = added(Gandalf(graph="symmetric").augment(animals()), "gandalf").targets.toarray()
+    mean = 0.5 * (2 / 3 + 2 / 4)
+    assert np.isclose(new[0, 2], 1 / (1 + np.exp(-mean))) and np.isclose(new[2, 0], new[0, 2])
+    assert (new.diagonal() == 1).all()
+    assert new[0, 1] == 0  # never together: no target, though the logistic function of 0 is a half
+
+
+def test_walks_link_what_stands_together() -> None:
+    targets = added(Gandalf(graph="walk", threshold=0).augment(animals()), "gandalf").targets
+    new = targets.toarray()
+    assert new[0, 2] > 0.3 and new[1, 2] > 0.5 and new[3].tolist() == [0, 0, 0, 1, 0]
+    assert new[0, 1] > 0  # cat to pet to dog: two steps away
+    assert np.array_equal(
+        new, added(Gandalf(graph="walk", threshold=0).augment(animals()), "gandalf").targets.toarray()
+    )
+
+
+def test_rows_only_and_budget() -> None:
+    alone = Gandalf(rows_only=True).augment(animals())
+    assert alone.texts == ("a cat", "a dog", "a pet", "unseen")
+    assert np.array_equal(alone.targets.toarray(), added(Gandalf().augment(animals()), "gandalf").targets.toarray())
+    drawn = [Gandalf(budget=True, seed=seed).augment(animals()) for seed in range(30)]
+    assert {len(data) for data in drawn} == {5}
+    from_labels = np.mean([np.mean(data.origins) for data in drawn])
+    assert abs(from_labels - 4 / 9) < 0.12  # each row of either kind with the same chance
+    assert all(len(set(data.ids)) == 5 for data in drawn)
+
+
+def test_graph_comes_from_given_rows_alone() -> None:
+    """Standing behind another method that adds rows changes no target."""
+    alone = added(Gandalf().augment(animals()), "gandalf").targets.toarray()
+    behind = added(Gandalf().augment(LabelRows().augment(animals())), "gandalf").targets.toarray()
+    assert np.array_equal(alone, behind)
+
+
+def test_shares_of_labels_are_nested_and_tail_first(tiny: Corpus) -> None:
+    def chosen(share: float, which: str, seed: int = 0) -> set[str]:
+        method = Gandalf(share=share, which=which, seed=seed)  # type: ignore[arg-type]
+        return set(added(method.augment(tiny.train), "gandalf").ids)
+
+    for which in ("uniform", "tail"):
+        assert len(chosen(0.5, which)) == 5
+        assert chosen(0.2, which) < chosen(0.5, which) < chosen(1.0, which)
+    assert len({frozenset(chosen(0.5, "uniform", seed)) for seed in range(5)}) > 1
+    bins = equi_volume_bins(tiny.labels)
+    order = np.argsort(-bins, kind="stable")
+    rarest = bins[order[2]]  # three labels of ten: all of rarer bins, none of more frequent ones
+    rows = [tiny.labels.row_of[name.removeprefix("gandalf:")] for name in chosen(0.3, "tail")]
+    assert set(np.flatnonzero(bins > rarest)) <= set(rows) and bins[rows].min() == rarest
+
+
+def test_features_stand_for_labels_where_rows_have_only_features() -> None:
+    new = added(Gandalf().augment(animals(texts=False, features=True)), "gandalf")
+    assert np.array_equal(new.features.toarray(), np.eye(5, 7, dtype=np.float32)[:4])
+
+
+def test_texts_with_features_beside_them() -> None:
+    both = animals(features=True)
+    assert np.array_equal(added(LabelRows().augment(both), "rows").features.toarray(), np.eye(5, 7)[:4])
+    bare = both.over(replace(both.labels, features=None))
+    assert added(LabelRows().augment(bare), "rows").features.nnz == 0
+
+
+def test_labels_without_any_text_are_an_error() -> None:
+    data = animals(features=True)
+    textless = data.over(replace(data.labels, texts=("",) * 5))
+    with pytest.raises(DataError, match="gandalf makes rows of label texts, and no label has one"):
+        Gandalf().augment(textless)
+    with pytest.raises(DataError, match="gandalf needs labels with texts"):
+        Recipe.parse("knn + gandalf").fit(textless.over(replace(textless.labels, features=None)), textless.take([]))
+    narrow = animals(texts=False, features=True)
+    narrow = narrow.over(replace(narrow.labels, features=narrow.labels.features[:, :3]))
+    with pytest.raises(DataError, match="3 features where rows have 7"):
+        LabelRows().augment(narrow)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "told"),
+    [
+        ("gandalf(threshold=1)", "threshold=1"),
+        ("gandalf(share=0)", "share=0"),
+        ("gandalf(least=0)", "least=0"),
+        ("gandalf(restart=1.5)", "restart=1.5"),
+        ("gandalf(rows_only=true, budget=true)", "give one"),
+    ],
+)
+def test_settings_that_cannot_be(recipe: str, told: str) -> None:
+    with pytest.raises(RecipeError, match=told):
+        Recipe.parse(f"centroid + {recipe}").tail  # noqa: B018
+
+
+def test_unseen_labels_are_found_by_their_texts(tiny: Corpus) -> None:
+    """Take every row of one label away: only a label row can teach it."""
+    kept = np.flatnonzero(tiny.train.targets.toarray()[:, 3] == 0)
+    train = tiny.train.take(kept)
+    train = train.over(train.labels.counted(train.targets))
+    for recipe, found in (("knn(neighbours=5)", False), ("knn(neighbours=5) + gandalf", True)):
+        model = Recipe.parse(recipe).fit(train, tiny.valid.over(train.labels))
+        assert (3 in model.predict(["dragon"], 3).indices[0].tolist()) is found
+
+
+def test_plans_count_the_rows_that_are_added(tiny: Corpus) -> None:
+    facts = replace(Facts.of(tiny.train), rows=10_000, labels=10_000, positives=50_000)
+
+    def plan(recipe: str) -> float:
+        return Recipe.parse(recipe).plan(facts).train_seconds
+
+    assert 1.9 < plan("parabel + rows") / plan("parabel") < 2.1
+    assert plan("parabel + gandalf") >= plan("parabel + rows")
+    assert plan("parabel + gandalf(rows_only=true)") < plan("parabel + rows")
+    assert plan("parabel + gandalf(budget=true)") < 1.1 * plan("parabel")
+    more, plain = Recipe.parse("parabel + gandalf").plan(facts), Recipe.parse("parabel").plan(facts)
+    assert more.train_bytes > plain.train_bytes and more.model_bytes == plain.model_bytes
