@@ -7,10 +7,10 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from longtail.arrays import Bools, Floats
 from longtail.data.dataset import Dataset
+from longtail.data.label_rows import labels_with_input, with_label_rows
 from longtail.metrics.calibration import Calibration, Teaching, error_bins, score_bins
 from longtail.nn.blend import LEAST_HITS
 from longtail.nn.checkpoint import Checkpoint, next_place
@@ -50,20 +50,8 @@ class Lesson:
         if self.documents.rows.shape[1]:
             entries = document_targets(self.documents, len(train), self.floor, self.relevance.of, 1 - blend)
             train = train.with_entries(entries)
-        labels = train.labels
-        told = np.flatnonzero([bool(text.strip()) for text in labels.texts])
-        features = None
-        if train.features is not None:  # beside the texts
-            features = sparse.csr_array((len(told), train.features.shape[1]), dtype=np.float32)
-            if labels.features is not None and labels.features.shape[1] == features.shape[1]:
-                features = labels.features[told]
-        return train.with_rows(
-            texts=[labels.texts[row] for row in told.tolist()],
-            features=features,
-            targets=rows[told],
-            ids=[f"lever:{labels.ids[row]}" for row in told.tolist()],
-            origin="lever",
-        )
+        told = labels_with_input(train, "lever")
+        return with_label_rows(train, told, rows[told], origin="lever")
 
     def entries(self, tau: int) -> int:
         """Soft targets that this tau adds."""
