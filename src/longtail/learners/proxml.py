@@ -14,7 +14,7 @@ from longtail.linear.beam import ForestMaker
 from longtail.linear.forest import ForestScorer
 from longtail.linear.lasso import fit_sparse
 from longtail.linear.reading import Reading
-from longtail.linear.tree import InTurn, chunk_of
+from longtail.linear.tree import CHUNK, InTurn, chunk_of
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, TailMethod
@@ -46,8 +46,10 @@ class Proxml(Reading):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.passes < 1 or self.together < 1 or self.penalty < 0 or self.limit < 0:
-            raise RecipeError("proxml takes passes and together of 1 or more, penalty and limit of 0 or more")
+        if self.passes < 1 or not 1 <= self.together <= CHUNK or self.penalty < 0 or self.limit < 0:
+            raise RecipeError(
+                f"proxml takes passes of 1 or more, together from 1 to {CHUNK}, penalty and limit of 0 or more"
+            )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ForestScorer:
         features, rows = self.read(train)

@@ -17,6 +17,7 @@ from longtail.threads import in_threads, thread_count
 BLOCK_ROWS = 8192  # rows that go down together and share the cost of unpacking a node
 BLOCK_BYTES = 16_000_000  # of their scores in the leaves
 ROOM = 1 << 24  # entries that an array has room for at first; pages that are never written take no memory
+STEPS = 32767  # of a chunk's scale up to its largest weight: a weight is kept to half a step
 ALONE = 32  # rows that are too few for a thread of their own
 
 
@@ -36,8 +37,9 @@ class Forest:
     bias: Floats  # (children in all,)
     features: Ints  # sorted within a chunk
     starts: AnyArray  # (features in all + 1,) uint32 places in `which` and `weights`
-    which: AnyArray  # uint16 child of the chunk
-    weights: Floats
+    which: AnyArray  # uint8 child of the chunk
+    weights: AnyArray  # int16 steps of the chunk's scale
+    scales: Floats  # (chunks,)
     labels: int
     chances: bool  # scores are log odds (log loss) rather than margins (squared hinge)
 
@@ -51,11 +53,12 @@ class ForestMaker:
         self._leaf: list[int] = []
         self._order: Ints = np.zeros(0, dtype=np.int32)
         self._offsets: Longs = np.zeros(1, dtype=np.int64)
-        self._chunks: list[tuple[int, int, Ints, Floats, int, int]] = []  # node, first child, children, bias, features
+        # node, first child, children, bias, scale, features
+        self._chunks: list[tuple[int, int, Ints, Floats, float, int, int]] = []
         self._features = _Growing(np.int32)
         self._starts = _Growing(np.uint32)
-        self._which = _Growing(np.uint16)
-        self._weights = _Growing(np.float32)
+        self._which = _Growing(np.uint8)
+        self._weights = _Growing(np.int16)
 
     def tree(self, order: Ints, levels: list[Longs]) -> None:
         """Begin a tree: the chunks that come now are its."""
@@ -77,8 +80,9 @@ class ForestMaker:
         self._starts.extend((chunk.starts[:-1] + self._weights.size).astype(np.uint32))
         self._features.extend(chunk.features)
         self._which.extend(chunk.children)
-        self._weights.extend(chunk.weights)
-        self._chunks.append((node, chunk.first, children, chunk.bias, begin, self._features.size))
+        scale = float(np.abs(chunk.weights).max(initial=0)) / STEPS or 1.0
+        self._weights.extend(np.rint(chunk.weights / np.float32(scale)).astype(np.int16))
+        self._chunks.append((node, chunk.first, children, chunk.bias, scale, begin, self._features.size))
 
     def made(self) -> Forest:
         """The forest; the maker is used up."""
@@ -90,13 +94,14 @@ class ForestMaker:
             node_chunks=np.searchsorted([chunk[0] for chunk in chunks], np.arange(nodes + 1)).astype(np.int64),
             node_leaf=np.array(self._leaf, dtype=np.int32),
             chunk_children=np.concatenate([[0], np.cumsum([len(chunk[2]) for chunk in chunks])]).astype(np.int64),
-            chunk_features=np.array([chunk[4:] for chunk in chunks], dtype=np.int64),
+            chunk_features=np.array([chunk[5:] for chunk in chunks], dtype=np.int64),
             child=np.concatenate([chunk[2] for chunk in chunks]).astype(np.int32),
             bias=np.concatenate([chunk[3] for chunk in chunks]),
             features=self._features.array(),
             starts=self._starts.array(),
             which=self._which.array(),
             weights=self._weights.array(),
+            scales=np.array([chunk[4] for chunk in chunks], dtype=np.float32),
             labels=len(self._order),
             chances=self._chances,
         )
@@ -179,7 +184,7 @@ class _Block:
         longest = np.diff(self.rows[0]).max(initial=0)
         pairs = (self.ends, self.order, self.path, self.begin, each, *self.rows, self.first_child)
         chunks = (forest.node_chunks, forest.chunk_children, forest.chunk_features, forest.bias)
-        packed = (forest.features, forest.starts, forest.which, forest.weights, forest.chances, leaf)
+        packed = (forest.features, forest.starts, forest.which, forest.weights, forest.scales, forest.chances, leaf)
 
         def work(low: int, high: int) -> None:
             seen, place = np.zeros(columns, dtype=np.uint8), np.full(columns, -1, dtype=np.int32)

@@ -50,7 +50,7 @@ def arrange(low, high, node, first_child, ends, order, begin):  # type: ignore[n
 @njit(nogil=True, cache=True)
 def score_nodes(  # type: ignore[no-untyped-def]
     low, high, ends, order, path, begin, pairs_of_row, r_starts, r_columns, r_values, first_child, node_chunks,
-    chunk_children, chunk_features, bias, features, starts, which, weights, chances, leaf, seen, place, cells,
+    chunk_children, chunk_features, bias, features, starts, which, weights, scales, chances, leaf, seen, place, cells,
     lanes, lines, shares, bits, power, out,
 ):  # fmt: skip
     """Score the children of the pairs order[low:high] into `out`: log chances of paths, or in leaves chances.
@@ -79,7 +79,10 @@ def score_nodes(  # type: ignore[no-untyped-def]
             at, stop = chunk_features[chunk, 0], chunk_features[chunk, 1]
             used = 0
             if many:
-                used = _unpack(at, stop, stamp, padded, features, starts, which, weights, seen, place, unpacked, lines)
+                used = _unpack(
+                    at, stop, stamp, padded, features, starts, which, weights, scales[chunk], seen, place, unpacked,
+                    lines,
+                )  # fmt: skip
             for position in range(first, last):
                 pair = order[position]
                 row = pair // pairs_of_row
@@ -95,7 +98,7 @@ def score_nodes(  # type: ignore[no-untyped-def]
                 else:
                     _add_packed(
                         r_starts[row], r_starts[row + 1], r_columns, r_values, at, stop, features, starts, which,
-                        weights, score,
+                        weights, scales[chunk], score,
                     )  # fmt: skip
                 here = np.uintp(begin[pair] + child - first_child[node])
                 if leaf:
@@ -107,7 +110,9 @@ def score_nodes(  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _unpack(at, stop, stamp, padded, features, starts, which, weights, seen, place, unpacked, lines):  # type: ignore[no-untyped-def]
+def _unpack(  # type: ignore[no-untyped-def]
+    at, stop, stamp, padded, features, starts, which, weights, scale, seen, place, unpacked, lines
+):
     """Unpack the weights of the words that were seen; lines[line] is the feature. Returns how many lines there are."""
     used = 0
     for feature in range(at, stop):
@@ -119,7 +124,7 @@ def _unpack(at, stop, stamp, padded, features, starts, which, weights, seen, pla
         for lane in range(np.uintp(padded)):
             unpacked[cell + lane] = 0
         for spot in range(np.uintp(starts[feature]), np.uintp(starts[feature + 1])):
-            unpacked[cell + np.uintp(which[spot])] = weights[spot]
+            unpacked[cell + np.uintp(which[spot])] = weights[spot] * scale
     return used
 
 
@@ -138,7 +143,7 @@ def _add_unpacked(here, there, words, values, place, unpacked, padded, used, lin
 
 
 @njit(nogil=True, cache=True)
-def _add_packed(here, there, words, values, at, stop, features, starts, which, weights, score):  # type: ignore[no-untyped-def]
+def _add_packed(here, there, words, values, at, stop, features, starts, which, weights, scale, score):  # type: ignore[no-untyped-def]
     """Words and features both rise: each search starts where the last one ended."""
     for entry in range(here, there):
         feature = words[entry]
@@ -160,7 +165,7 @@ def _add_packed(here, there, words, values, at, stop, features, starts, which, w
         if features[at] == feature:
             value = values[entry]
             for spot in range(starts[at], starts[at + 1]):
-                score[which[spot]] += value * weights[spot]
+                score[which[spot]] += value * (weights[spot] * scale)
 
 
 @njit(nogil=True, cache=True)

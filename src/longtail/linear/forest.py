@@ -29,7 +29,7 @@ class ForestScorer:
     features: Features
     forest: Forest
     beam: int
-    kind: ClassVar[str] = "forest.v2"
+    kind: ClassVar[str] = "forest.v3"
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
         return search(self.forest, self.features.of(rows), k, self.beam)
@@ -97,7 +97,7 @@ def _check(forest: Forest, columns: int) -> None:
 def _ladders_fit(forest: Forest) -> bool:
     """Whether what is cut into nodes, chunks and features is cut without gaps."""
     nodes, chunks = len(forest.node_leaf), len(forest.chunk_children) - 1
-    if forest.chunk_features.shape != (chunks, 2):
+    if forest.chunk_features.shape != (chunks, 2) or forest.scales.shape != (chunks,):
         return False
     packed = _packed(forest)
     ladders = (

@@ -21,7 +21,7 @@ def leaf_norms(forest: Forest) -> Floats:
         for chunk in chunks:
             first, last = forest.chunk_children[chunk], forest.chunk_children[chunk + 1]
             begin, end = forest.starts[forest.chunk_features[chunk]]
-            weights = forest.weights[begin:end].astype(np.float64)
+            weights = forest.weights[begin:end].astype(np.float64) * forest.scales[chunk]
             squares = np.bincount(forest.which[begin:end], weights**2, minlength=last - first)
             lengths[forest.child[first:last]] += np.sqrt(squares)
             trees[forest.child[first:last]] += 1

@@ -359,7 +359,7 @@ def pruned(weights, order, names, least):  # type: ignore[no-untyped-def]
         held += kept > before
     features = np.empty(held, dtype=np.int32)
     starts = np.zeros(held + 1, dtype=np.int64)
-    which = np.empty(kept, dtype=np.uint16)
+    which = np.empty(kept, dtype=np.uint8)
     values = np.empty(kept, dtype=np.float32)
     at, line = 0, 0
     for feature in order:

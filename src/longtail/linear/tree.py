@@ -18,7 +18,7 @@ from longtail.progress import stage
 from longtail.threads import in_threads, thread_count
 
 BLOCK = 72  # children trained side by side
-CHUNK = 128  # children kept side by side
+CHUNK = 128  # children kept side by side; a byte counts them
 COPIED = 2  # nodes with less than this part of all rows train on a copy of theirs
 HEAP = 30_000_000  # bytes that short-lived arrays leave behind, two threads
 SURE = 30.0  # a score whose log chance is 0
@@ -47,7 +47,7 @@ class Chunk:
     bias: Floats  # (children,)
     features: Ints  # sorted
     starts: Longs  # (features + 1,)
-    children: AnyArray  # uint16, counted from first
+    children: AnyArray  # uint8, counted from first
     weights: Floats
 
 
@@ -160,16 +160,15 @@ def _fit_chunk(
         settings = (end - begin, training.cost, training.limit, training.passes, seed)
         if training.chances:
             told[2][:] /= np.repeat(importance, np.diff(told[0]))  # the path's product is then the label's own target
-            found.append(fit_chances(*(begins, ends, columns, values, len(names), *told, importance, *settings)))
+            weights = fit_chances(*(begins, ends, columns, values, len(names), *told, importance, *settings))
         else:
-            found.append(fit_children(*(begins, ends, columns, values, len(names), *told, *settings)))
-    weights = found[0]
-    if len(found) > 1:
-        weights = np.hstack([own[:, : end - begin] for own, (begin, end) in zip(found, pairwise(bounds), strict=True)])
-    least = np.full(last - first, training.cut, dtype=np.float32)
-    if training.cut_is_share:
-        least *= np.abs(weights[:-1, : last - first]).max(axis=0, initial=0)
-    return _packed(level, parent, first, weights, names, least)
+            weights = fit_children(*(begins, ends, columns, values, len(names), *told, *settings))
+        least = np.full(end - begin, training.cut, dtype=np.float32)
+        if training.cut_is_share:
+            least *= np.abs(weights[:-1, : end - begin]).max(axis=0, initial=0)
+        found.append(_packed(level, parent, begin, weights, names, least))
+        del weights  # before the next ones are made
+    return found[0] if len(found) == 1 else _joined(found)
 
 
 def _node_rows(
@@ -185,6 +184,25 @@ def _node_rows(
         return starts[rows], starts[rows + 1], plain[1], plain[2], np.arange(features, dtype=np.int32)
     own, columns, values, names = gather(rows, *plain, np.full(features, -1, dtype=np.int32))
     return own[:-1], own[1:], columns, values, names
+
+
+def _joined(blocks: list[Chunk]) -> Chunk:
+    """Classifiers of neighbouring children as one chunk."""
+    first = blocks[0].first
+    words = np.concatenate([np.repeat(block.features, np.diff(block.starts)) for block in blocks])
+    children = np.concatenate([block.children + np.uint8(block.first - first) for block in blocks])
+    order = np.argsort(words, kind="stable")  # children rise within a word
+    features, counts = np.unique(words, return_counts=True)
+    return Chunk(
+        level=blocks[0].level,
+        parent=blocks[0].parent,
+        first=first,
+        bias=np.concatenate([block.bias for block in blocks]),
+        features=features,
+        starts=np.concatenate([[0], np.cumsum(counts)]),
+        children=children[order],
+        weights=np.concatenate([block.weights for block in blocks])[order],
+    )
 
 
 def chunk_of(level: int, parent: int, first: int, weights: Floats) -> Chunk:
@@ -236,7 +254,7 @@ def packed_bytes(facts: Facts, kept: float) -> int:
     """Weights and the features they stand under. `kept` is how many weights a label of one word keeps; a label of n
     words keeps about sqrt(n) times as many, one without rows next to none."""
     taught = max(facts.labels * (1 - facts.empty), 1.0)
-    return int(8 * kept * taught * (facts.mean_terms / taught) ** 0.48)
+    return int(5.2 * kept * taught * (facts.mean_terms / taught) ** 0.48)
 
 
 def kept_at(cut: float) -> float:
