@@ -52,7 +52,7 @@ class Decaf(TextNet, FrugalSettings):
 
         net = FrugalFit.begin(self, train, valid, parts, self.body)
         texts = net.label_runs()
-        net.make_labels(net.bags(texts), TextAndOwn(self.dimension, self.dropout), (texts,))
+        net.make_labels(net.bags(texts), lambda: TextAndOwn(self.dimension, self.dropout), (texts,))
         if not net.against_all:
             net.make_meta()
         net.learn(net.pool(self.beam))

@@ -53,7 +53,7 @@ class Eclare(GraphNet, TextNet, FrugalSettings):
         net = FrugalFit.begin(self, train, valid, parts, self.body)
         texts = net.label_runs()
         around = Runs.of_matrix(net.make_graph(self) @ texts.matrix(net.tokenizer.size))
-        net.make_labels(net.bags(around), ThreeWays(self.dimension, self.dropout), (texts, around))
+        net.make_labels(net.bags(around), lambda: ThreeWays(self.dimension, self.dropout), (texts, around))
         if not net.against_all:
             net.make_meta()
         net.learn(net.pool(self.beam))

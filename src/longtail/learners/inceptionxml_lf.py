@@ -42,8 +42,7 @@ class InceptionXmlLf(GraphNet, TextNet, Convolutions, FrugalSettings):
         net = FrugalFit.begin(self, train, valid, parts, self.body)
         texts = net.label_runs()
         around = Runs.of_matrix(net.make_graph(self) @ texts.matrix(net.tokenizer.size))
-        side = ThreeWays(self.dimension, self.dropout, net.encoder.dimension)
-        net.make_labels(None, side, (texts, around))
+        net.make_labels(None, lambda: ThreeWays(self.dimension, self.dropout, net.encoder.dimension), (texts, around))
         if self.meta or not net.against_all:
             net.make_meta(alone=round(self.alone * self.epochs))
         net.learn(net.pool(self.beam))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -136,10 +137,18 @@ class FrugalFit:
         return self.graph
 
     def make_labels(
-        self, begin: Floats | None = None, side: nn.Module | None = None, texts: tuple[Runs, ...] = ()
+        self,
+        begin: Floats | None = None,
+        side: Callable[[], nn.Module] | None = None,
+        texts: tuple[Runs, ...] = (),
     ) -> Labels:
-        """Classifiers of all labels, begun at these vectors or at random."""
-        self.labels = self._classifiers(self.train.targets, begin, side, texts)
+        """Classifiers of all labels, begun at these vectors or at random; `side` builds what reads their texts."""
+        made = None
+        if side is not None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(self.settings.seed)
+                made = side()
+        self.labels = self._classifiers(self.train.targets, begin, made, texts)
         return self.labels
 
     def _classifiers(
