@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import typer
 
 from longtail import __version__
-from longtail.cli import build, check, compare, evaluate, methods, plan, predict, serve, train
+from longtail.cli import build, check, compare, evaluate, export, methods, neighbours, plan, predict, serve, train
 from longtail.errors import LongtailError
 
 app = typer.Typer(
@@ -49,7 +49,9 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("methods")(methods.methods)
+app.command("neighbours")(neighbours.neighbours)
 app.command("serve")(serve.serve)
+app.command("export")(export.export)
 app.add_typer(build.app, name="build")
 
 

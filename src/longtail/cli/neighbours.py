@@ -1,0 +1,85 @@
+"""`longtail neighbours`: which labels stand beside a label, and how firmly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, ready_to_write, say
+
+
+@reads_data
+def neighbours(
+    source: Source,
+    label: Annotated[str, typer.Argument(metavar="LABEL", help="A label's id, or its text in quotes.")],
+    k: Annotated[int, typer.Option("-k", metavar="NUMBER", help="How many labels to show.")] = 10,
+    graph: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="cooccurrence: share of its rows that have the other; walk: random walks; symmetric: both shares; "
+            "bow: like words in the labels' texts.",
+        ),
+    ] = "cooccurrence",
+    threshold: Annotated[float, typer.Option(metavar="WEIGHT", help="Leave out links up to this weight.")] = 0.0,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw them as bars.")] = None,
+    json: Json = False,
+) -> None:
+    """Show the labels that stand beside a label in training rows: what gandalf makes soft targets of."""
+    from longtail.errors import DataError, did_you_mean
+    from longtail.neighbours import GRAPHS, find_label
+    from longtail.neighbours import neighbours as linked
+
+    if graph not in GRAPHS:
+        raise DataError(f"no graph {graph!r}{did_you_mean(graph, GRAPHS)} (graphs: {', '.join(GRAPHS)})")
+    if k < 1 or not 0 <= threshold < 1:
+        raise DataError(f"-k is at least 1 and --threshold from 0 to below 1, got {k} and {threshold:g}")
+    if svg is not None:
+        ready_to_write(svg)
+    with progress():
+        corpus = source.read()
+        labels = corpus.labels
+        row = find_label(labels, label)
+        found = linked(corpus.train, row, k, graph, threshold)  # type: ignore[arg-type]
+    told = f"{labels.counts[row]:,} training rows; weights by {graph}"
+    if svg is not None:
+        from longtail.atomic import new_file
+        from longtail.report.links import links_svg
+
+        bars = [(labels.word(one.label), one.weight) for one in found]
+        with new_file(svg) as file:
+            file.write(links_svg(labels.word(row), told, bars, threshold or None))
+        say(f"figure: {svg}")
+    if json:
+        print_json(
+            {
+                "label": {"id": labels.ids[row], "text": labels.texts[row], "rows": int(labels.counts[row])},
+                "graph": graph,
+                "neighbours": [
+                    {
+                        "id": labels.ids[one.label],
+                        "text": labels.texts[one.label],
+                        "weight": round(one.weight, 6),
+                        "together": one.together,
+                        "rows": int(labels.counts[one.label]),
+                    }
+                    for one in found
+                ],
+            }
+        )
+        return
+    from rich.table import Table
+
+    table = Table(title=f"{labels.word(row)} ({labels.ids[row]}): {told}", title_justify="left")
+    table.add_column("label")
+    table.add_column("id")
+    for column in ("weight", "rows with both", "its rows"):
+        table.add_column(column, justify="right")
+    for one in found:
+        counts = (f"{one.together:,}", f"{labels.counts[one.label]:,}")
+        table.add_row(labels.word(one.label), labels.ids[one.label], f"{one.weight:.3f}", *counts)
+    console().print(table)
+    if not found:
+        say("no label is linked to it" + ("; try a smaller --threshold" if threshold else ""))
