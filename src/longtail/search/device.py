@@ -52,9 +52,14 @@ def search(held: Held, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats
         asked = torch.tensor(queries, device=held.single.device)
         best = None
         for begin in range(0, len(held.single), PIECE):
-            piece = (held.single if held.half is None else held.half)[begin : begin + PIECE]
-            found = _keys((asked.to(piece.dtype) @ piece.T).float(), begin)
-            found = found.topk(min(wide, found.shape[1]), dim=1, sorted=False).values
+            here = slice(begin, begin + PIECE)
+            if held.half is None:
+                keys = _keys(asked @ held.single[here].T, begin)
+                found = keys.topk(min(wide, keys.shape[1]), dim=1, sorted=False).values
+            else:  # a shortlist, which is scored anew: what ties here need not stand in order
+                scores = asked.to(held.half.dtype) @ held.half[here].T
+                values, rows = scores.topk(min(wide, scores.shape[1]), dim=1, sorted=False)
+                found = _keys(values.float(), rows + begin)
             best = (
                 found
                 if best is None
