@@ -1,0 +1,47 @@
+"""`longtail export`: a model in a form that other programs read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longtail.cli.shared import progress, ready_to_write
+
+FORMS = ("numpy", "sentence-transformers", "onnx")
+
+
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, as train writes it.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORM", help=f"{FORMS[0]}, {FORMS[1]} or {FORMS[2]}.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that stands there.")] = False,
+) -> None:
+    """Hand a model on to other programs.
+
+    numpy: label vectors and ids for any vector database. sentence-transformers: a folder that SentenceTransformer
+    loads, with the label vectors beside. onnx: the encoder and, up to 100,000 labels, the classifiers as a graph.
+    Models with an encoder and a vector for each label can be exported; re-rankers are not part of it.
+    """
+    from importlib import import_module
+
+    from longtail.cli.shared import say
+    from longtail.errors import DataError, ModelError, did_you_mean
+    from longtail.memory import readable
+    from longtail.store import load
+
+    if to not in FORMS:
+        raise DataError(f"--to takes {', '.join(FORMS[:-1])} or {FORMS[-1]}, got {to!r}{did_you_mean(to, FORMS)}")
+    ready_to_write(out, folder=True)
+    with progress():
+        loaded = load(model)
+        writer = import_module(f"longtail.export.{to.replace('-', '_')}")
+        try:
+            writer.export(loaded, out, overwrite=overwrite)
+        except OSError as error:
+            raise ModelError(f"{out}: cannot be written ({error.strerror}); check the disk and the rights") from None
+    if loaded.rerankers:
+        say(f"note: {', '.join(part.kind for part in loaded.rerankers)} is not part of the export")
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    typer.echo(f"wrote {out} ({readable(size)})")
