@@ -15,7 +15,7 @@ from longtail.nn import resident
 from longtail.nn.bank import Bank
 from longtail.nn.batches import Curriculum, Pairs, clustered_order, paired, random_order
 from longtail.nn.cached import cached_backward
-from longtail.nn.resident import ResidentTokens, cut_by_width
+from longtail.nn.resident import ResidentTokens, cut_by_width, packed
 from longtail.nn.tokens import Tokens
 
 CPU = torch.device("cpu")
@@ -126,6 +126,34 @@ def test_batches_cut_on_the_device_are_those_of_the_host(fits: bool, monkeypatch
         ids, mask = table.batch(np.array(rows))
         want_ids, want_mask = text.batch(np.array(rows), 40)
         assert torch.equal(ids, want_ids) and torch.equal(mask, want_mask)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.booleans())
+def test_texts_of_two_sides_follow_one_another(lengths: list[int], rounded: bool) -> None:
+    sides = [ResidentTokens(tokens(some, seed), CPU, 40) for seed, some in enumerate((lengths, [7, 2, 9]))]
+    rows = [np.random.default_rng(0).permutation(len(lengths)), np.array([2, 0, 2])]
+    run = packed(list(zip(sides, rows, strict=True)), rounded)
+    assert run is not None
+    ids, layout = run
+    wanted = [
+        side.tokens.ids[side.tokens.offsets[row] : side.tokens.offsets[row + 1]]
+        for side, some in zip(sides, rows, strict=True)
+        for row in some
+    ]
+    assert layout.lengths[: len(wanted)].tolist() == [len(text) for text in wanted]
+    assert ids[: sum(map(len, wanted))].tolist() == np.concatenate(wanted).tolist()
+    assert int(layout.lengths.sum()) == len(ids) == int(layout.ends[-1]) == len(layout.places)
+    assert int(layout.lengths.max()) == max(map(len, wanted)) <= layout.longest
+    if rounded:
+        assert len(ids) % 256 == 0 and len(layout.lengths) % 256 == 0
+    else:
+        assert len(layout.lengths) == len(wanted)
+
+
+def test_texts_that_must_be_cut_are_no_run() -> None:
+    side = ResidentTokens(tokens([3, 9]), CPU, 5)
+    assert packed([(side, np.array([0]))]) is not None
+    assert packed([(side, np.array([0, 1]))]) is None
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 5))

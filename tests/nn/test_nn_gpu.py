@@ -26,20 +26,22 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 SMALL: dict[str, Any] = {"encoder": "tiny", "batch": 64, "epochs": 6, "longest": 16}
 
 
-def task(tiny: Corpus, **more: Any) -> Siamese:
-    towers = Towers.begin(Dpr(**SMALL), tiny.train, tiny.valid, ())
+def task(tiny: Corpus, dropout: float | None = None, **more: Any) -> Siamese:
+    towers = Towers.begin(Dpr(**SMALL, dropout=dropout), tiny.train, tiny.valid, ())
     documents, labels = (ResidentTokens(one, towers.device, 16) for one in (towers.documents, towers.labels))
     given: dict[str, Any] = {"loss": partial(softmax, both=True), "batch": 64, "epochs": 6, "rate": 1e-3}
     return Siamese(towers.encoder, documents, labels, Pairs(tiny.train.targets), **{**given, **more})
 
 
 @pytest.mark.parametrize("loss", [partial(softmax, both=True), triplet])
-@pytest.mark.parametrize("pack", [True, False])
-def test_a_step_never_waits_for_the_device(tiny: Corpus, loss: Any, pack: bool) -> None:
-    work = task(tiny, loss=loss, pack=pack, curriculum=Curriculum())
+@pytest.mark.parametrize(("pack", "replay"), [(True, True), (True, False), (False, False)])
+def test_a_step_never_waits_for_the_device(tiny: Corpus, loss: Any, pack: bool, replay: bool) -> None:
+    work = task(tiny, loss=loss, pack=pack, replay=replay, curriculum=Curriculum())
     optimiser = torch.optim.AdamW(work.groups(), fused=True)
+    for epoch in range(3):  # the tokens are copied to the device here, and kernels compiled and recorded
+        for batch in work.batches(epoch, 0):
+            work.backward(batch, 1.0)
     batches = work.batches(0, 0)
-    work.backward(next(batches), 1.0)  # the tokens are copied to the device here
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -49,6 +51,40 @@ def test_a_step_never_waits_for_the_device(tiny: Corpus, loss: Any, pack: bool) 
             optimiser.step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def gradients(work: Siamese, epochs: int) -> list[torch.Tensor]:
+    """Of pairs of batches, added up; the weights change a little after each pair."""
+    found = []
+    torch.manual_seed(0)
+    for epoch in range(epochs):
+        batches = list(work.batches(epoch, 0))
+        for pair in zip(batches[::2], batches[1::2], strict=False):
+            work.encoder.zero_grad(set_to_none=True)
+            for batch in pair:
+                work.backward(batch, 0.5)
+            weights = list(work.encoder.parameters())
+            found.append(torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None]))
+            with torch.no_grad():
+                for weight in weights:
+                    weight.mul_(0.999)
+    return found
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_replayed_steps_are_those_launched_one_by_one(tiny: Corpus, dropout: float) -> None:
+    works = [task(tiny, replay=replay, precision="bf16", dropout=dropout) for replay in (True, False)]
+    ours, theirs = (gradients(work, 3) for work in works)
+    assert works[0]._replayed is not None and len(works[0]._replayed.records) > 0 and works[1]._replayed is None
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one - other).norm() < 1e-2 * other.norm()
+
+
+def test_replayed_dropout_is_drawn_anew(tiny: Corpus) -> None:
+    work = task(tiny, precision="bf16", dropout=0.3, replay=True)
+    batch = next(work.batches(0, 0))
+    losses = [work.backward(batch, 1.0).item() for _ in range(6)]
+    assert len(set(losses)) == 6
 
 
 @pytest.mark.parametrize("how", [{}, {"chunk": 10}])

@@ -9,7 +9,7 @@ and dropout stores nothing (`kernels.chance`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,14 @@ def can_fuse(shape: Shape, device: torch.device, lower: torch.dtype, longest: in
         and longest <= LONGEST_TEXT
         and shape.width // shape.heads in SIZES
         and not torch.compiler.is_compiling()
-        and "dtype" in torch.ops.aten.mm.overloads()
-        and find_spec("triton") is not None
+        and _is_installed()
     )
+
+
+@cache
+def _is_installed() -> bool:
+    """Triton, and a torch whose products of half precision can be in float32."""
+    return find_spec("triton") is not None and "dtype" in torch.ops.aten.mm.overloads()
 
 
 def encode(body: Transformer, ids: Tensor, layout: Packed, lower: torch.dtype) -> Tensor:

@@ -66,32 +66,51 @@ class ResidentTokens:
         where = torch.where(mask, begins[picked, None] + places, 0)
         return torch.where(mask, ids[where].long(), self.tokens.pad), mask
 
-    def run(self, rows: Longs) -> tuple[Tensor, Tensor, int] | None:
-        """These texts one after the other without padding: token ids (tokens,), lengths (rows,) and their sum; None
-        where the tokens do not lie on the device."""
+    def held(self, rows: Longs) -> Tensor | None:
+        """All token ids, where they lie on the device and none of these texts must be cut."""
         if self._held is None or int(self.tokens.lengths[rows].max(initial=1)) > self.longest:
             return None
-        ids, begins, lengths = self._held
-        picked, tokens = self._sent(rows), int(self.lengths[rows].sum())
-        layout = Packed.of(lengths[picked], tokens, self.bound(rows))
-        return ids[begins[picked][layout.text_of] + layout.places].long(), layout.lengths, tokens
+        return self._held[0]
 
     def bound(self, rows: Longs) -> int:
         """No text of these is longer; a multiple of 8, so that few bounds occur."""
         return -(-int(self.lengths[rows].max(initial=1)) // 8) * 8
 
     def _sent(self, rows: Longs) -> Tensor:
-        tensor = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
-        return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+        return sent(rows, self.device)
 
 
-def packed(parts: Sequence[tuple[ResidentTokens, Longs]]) -> tuple[Tensor, Packed] | None:
-    """The texts of several sides as one run, to be read in one go; None where some do not lie on the device."""
-    runs = [run for side, rows in parts if (run := side.run(rows)) is not None]
-    if len(runs) < len(parts):
+def packed(parts: Sequence[tuple[ResidentTokens, Longs]], rounded: bool = False) -> tuple[Tensor, Packed] | None:
+    """The texts of several sides as one run, to be read in one go; None where some do not lie on the device.
+
+    `rounded` rounds up the numbers of tokens and texts and the bound on their length, so that few shapes occur: texts
+    that nobody asked for stand behind the others, the last of them empty.
+    """
+    helds = [held for side, rows in parts if (held := side.held(rows)) is not None]
+    if len(helds) < len(parts):
         return None
-    ids, lengths, tokens = zip(*runs, strict=True)
-    return torch.cat(ids), Packed.of(torch.cat(lengths), sum(tokens), max(side.bound(rows) for side, rows in parts))
+    lengths = np.concatenate([side.lengths[rows] for side, rows in parts])
+    begins = np.concatenate([side.tokens.offsets[rows] for side, rows in parts])
+    tokens = [int(side.lengths[rows].sum()) for side, rows in parts]
+    longest, total, filling = int(lengths.max(initial=1)), sum(tokens), 0
+    bound = -(-longest // 8) * 8
+    if rounded:
+        bound = max(1 << (longest - 1).bit_length(), 16)
+        filling = -total % max(1 << total.bit_length() >> 5, 256)
+        more = np.full(-(-filling // longest), longest)
+        more[-1:] -= -filling % longest
+        lengths = np.concatenate([lengths, more, np.zeros(-(len(lengths) + len(more)) % 256, np.int64)])
+    there = sent(np.concatenate([begins, lengths]), helds[0].device)
+    layout = Packed.of(there[len(begins) :], total + filling, bound)
+    where = there[layout.text_of[:total]] + layout.places[:total]
+    ids = [held[some] for held, some in zip(helds, where.split(tokens), strict=True)]
+    return torch.cat([*ids, ids[0].new_zeros(filling)]).long(), layout
+
+
+def sent(numbers: Longs, device: torch.device) -> Tensor:
+    """To the device without waiting for it."""
+    tensor = torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64))
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
 def cut_by_width(widths: Longs, number: int) -> list[int]:

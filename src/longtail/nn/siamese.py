@@ -18,9 +18,12 @@ from longtail.nn.batches import Curriculum, PairBatch, Pairs, clustered_order, p
 from longtail.nn.cached import cached_backward
 from longtail.nn.clusters import balanced_clusters
 from longtail.nn.encoders import Encoder
+from longtail.nn.fused import can_fuse
 from longtail.nn.layouts import Packed
-from longtail.nn.precision import autocast, decay_groups
+from longtail.nn.precision import autocast, decay_groups, is_lower
+from longtail.nn.replay import Replayed
 from longtail.nn.resident import ResidentTokens, packed
+from longtail.nn.transformer import Transformer
 
 Sides = list[tuple[ResidentTokens, Longs]]  # texts of several sides, by number
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # of scores, positives, the chosen ones and weights
@@ -58,6 +61,7 @@ class Siamese:
     chunk: int | None = None
     compiled: bool = False
     pack: bool | None = None  # read a batch as one run without padding; None: where that is faster
+    replay: bool = False  # launch an encoder's kernels together where they can be
     seed: int = 0
     tower: LabelTower | None = None
     curriculum: Curriculum | None = None
@@ -77,6 +81,9 @@ class Siamese:
             self._padded, self._packed = (torch.compile(way, dynamic=True) for way in (self._padded, self._packed))
         if self.pack is None:  # elsewhere attention pads again
             self.pack = self.device.type == "cuda" and self.encoder.settings["kind"] == "transformer"
+        self._replayed: Replayed | None = None
+        if self.replay and self.pack and not self.compiled and self._can_replay():
+            self._replayed = Replayed(self.encoder, self.precision)
         self._bank: Bank | None = None
         if self.curriculum is not None:
             self._bank = Bank.of(len(self.row_texts.tokens), self.encoder.dimension, self.device)
@@ -147,12 +154,23 @@ class Siamese:
         torch.autograd.backward(loss * share)
         return loss.detach()
 
+    def _can_replay(self) -> bool:
+        body, kind = self.encoder.body, self.encoder.settings["kind"]
+        longest = max(int(side.lengths.max(initial=1)) for side in (self.row_texts, self.item_texts))
+        return (
+            isinstance(body, Transformer)
+            and body.shape.pooling == "mean"  # of no tokens, other poolings have no answer
+            and is_lower(self.precision, self.device, kind)
+            and can_fuse(body.shape, self.device, torch.bfloat16, longest)
+        )
+
     def _pieces(self, wanted: Sides) -> tuple[list[Callable[[], Tensor]], Callable[[list[Tensor]], list[Tensor]]]:
         """What to encode, piece by piece, and how to put the pieces together to the vectors of each side."""
-        run = packed(wanted) if self.pack and self.chunk is None else None
+        rounded = self._replayed is not None
+        run = packed(wanted, rounded) if self.pack and self.chunk is None else None
         if run is not None:
             sizes = [len(rows) for _, rows in wanted]
-            return [self._encoding(*run)], lambda encoded: list(encoded[0].split(sizes))
+            return [self._encoding(*run)], lambda encoded: list(encoded[0][: sum(sizes)].split(sizes))
         # Pieces of like length waste less on padding; on a GPU each costs launches, which small models wait for.
         number = 2 if self.device.type == "cuda" else 4
         cut = [side.pieces(rows, number, self.chunk) for side, rows in wanted]
@@ -178,6 +196,8 @@ class Siamese:
 
     def _encoding(self, ids: Tensor, layout: Tensor | Packed) -> Callable[[], Tensor]:
         def work() -> Tensor:
+            if self._replayed is not None and isinstance(layout, Packed):
+                return self._replayed(ids, layout)
             with autocast(self.precision, self.device, self.encoder.settings["kind"]):
                 return self._packed(ids, layout) if isinstance(layout, Packed) else self._padded(ids, layout)
 
