@@ -10,6 +10,7 @@ from longtail.catalogue import LEARNERS, learner_class
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import RecipeError
 from longtail.linear.scale import Scale
+from longtail.nn.checkpoint import keeping
 from longtail.plan import Facts
 from longtail.predictions import Predictions
 from longtail.progress import listening
@@ -289,6 +290,19 @@ def test_at_once_is_the_same_model_and_its_stages_are_heard(tiny: Corpus) -> Non
     first, second = both.predict(tiny.test.rows), apart.predict(tiny.test.rows)
     assert np.array_equal(first.indices, second.indices)
     assert np.array_equal(first.scores, second.scores)
+
+
+def test_a_training_that_was_kept_goes_on_also_where_sides_were_to_be_fitted_at_once(
+    tiny: Corpus, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    recipe = Recipe.parse("dpr(encoder='bag', dimension=8, epochs=2) + taug(parallel=true, copies=1)")
+    found = []
+    for _ in range(2):
+        with keeping(tmp_path):
+            found.append(recipe.fit(tiny.train, tiny.valid).predict(tiny.test.rows, 5))
+    assert [path.name for path in sorted(tmp_path.glob("*-encoder"))] == ["00-encoder", "01-encoder"]
+    assert np.array_equal(found[0].indices, found[1].indices) and np.array_equal(found[0].scores, found[1].scores)
 
 
 def test_goes_with_rerank_and_on_itself_and_is_saved(tiny: Corpus, tmp_path: Path) -> None:

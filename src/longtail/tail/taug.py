@@ -16,6 +16,7 @@ from longtail.data.labels import LabelSet
 from longtail.errors import RecipeError
 from longtail.linear.noise import noisy_features, noisy_texts
 from longtail.linear.scale import Scale
+from longtail.nn.checkpoint import kept_folder
 from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions, ranked
 from longtail.progress import stage
@@ -105,7 +106,8 @@ class Taug:
     Paper: Wei et al., RankNet + TAUG (2021), section 3.3.
     Needs: nothing; goes on every learner.
     Costs: 1 + copies times the rows and the training time of the tail, two predictions instead of one. Head and tail
-    are fitted one after the other, or with `parallel` at once, in the memory of both.
+    are fitted one after the other, or with `parallel` at once, in the memory of both; where checkpoints are kept, always
+    one after the other.
     Prefer instead: `rerank`, where only the ranking has to move to the tail; it costs nothing and often does more.
     Example: longtail compare wordnet "knn" "knn + taug(copies=0)" "knn + taug"
     """
@@ -197,7 +199,8 @@ class Decoupled:
             with stage(f"learning {name} labels"):
                 return self._fit_side(name, labels[name], train, valid, parts)
 
-        if self.method.parallel:
+        # Checkpoints are found again by the order in which trainings begin, which threads do not keep.
+        if self.method.parallel and kept_folder() is None:
             with ThreadPoolExecutor(2) as pool:  # a copied context each, so that the stages inside are heard
                 begun = {name: pool.submit(copy_context().run, fit, name) for name in names}
                 sides = {name: side.result() for name, side in begun.items()}
