@@ -106,8 +106,8 @@ class Taug:
     Paper: Wei et al., RankNet + TAUG (2021), section 3.3.
     Needs: nothing; goes on every learner.
     Costs: 1 + copies times the rows and the training time of the tail, two predictions instead of one. Head and tail
-    are fitted one after the other, or with `parallel` at once, in the memory of both; where checkpoints are kept, always
-    one after the other.
+    are fitted one after the other, or with `parallel` at once, in the memory of both; never at once where checkpoints
+    are kept.
     Prefer instead: `rerank`, where only the ranking has to move to the tail; it costs nothing and often does more.
     Example: longtail compare wordnet "knn" "knn + taug(copies=0)" "knn + taug"
     """
