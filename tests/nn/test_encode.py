@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import DataError
-from longtail.nn.encode import batches, encode
+from longtail.nn.encode import batches, encode, for_inference
 from longtail.nn.encoders import Encoder, load_encoder
 from longtail.nn.tokenizers import learn_words
 from longtail.nn.tokens import Tokens, tokenise
@@ -113,3 +113,16 @@ def test_batches_hold_every_row_once_and_stay_small(lengths: list[int], most: in
         places = -(-sizes[rows].max() // multiple) * multiple
         assert len(rows) == 1 or len(rows) * places <= most
         assert sizes[rows[0]] == sizes[rows].max()
+
+
+def test_an_encoder_prepared_once_gives_the_same_vectors() -> None:
+    texts = ["a castle", "a much longer text about a castle by the harbour", "x"] * 60
+    encoder, tokenizer = load_encoder("tiny", texts=texts)
+    tokens = tokenise(texts, tokenizer, 32)
+    ready = for_inference(encoder)
+    np.testing.assert_allclose(
+        encode(ready, tokens, prepared=True), encode(encoder, tokens, precision="fp32"), atol=0.05
+    )
+    np.testing.assert_array_equal(encode(ready, tokens, prepared=True), encode(encoder, tokens))  # many tokens: as auto
+    assert not ready.training and encoder.training
+    assert all(one.dtype == torch.float32 for one in encoder.parameters())  # the encoder itself stays as it was

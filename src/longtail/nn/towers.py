@@ -55,7 +55,7 @@ class Reader:
         from longtail.nn.tokens import tokenise
 
         encoder, tokenizer = self._ready
-        return encode(encoder, tokenise(texts, tokenizer, self.longest), what=what)
+        return encode(encoder, tokenise(texts, tokenizer, self.longest), prepared=True, what=what)
 
     def fresh(self) -> tuple[Encoder, TextTokenizer]:
         """The encoder once more, to be trained on, and its tokenizer; on the host."""
@@ -75,10 +75,11 @@ class Reader:
 
     @cached_property
     def _ready(self) -> tuple[Encoder, TextTokenizer]:
+        from longtail.nn.encode import for_inference
         from longtail.nn.precision import best_device
 
         encoder, tokenizer = self.fresh()
-        return encoder.to(best_device()).eval(), tokenizer
+        return for_inference(encoder.to(best_device())), tokenizer
 
     def tensors(self) -> dict[str, AnyArray]:
         return {"tokenizer": self.definition, **{f"encoder.{name}": array for name, array in self.weights.items()}}
