@@ -246,13 +246,13 @@ class FrugalFit:
         return some, tokenise(some.texts or (), self.tokenizer, self.settings.longest, what="valid rows")
 
     def look(self) -> dict[str, float]:
-        """P@1 and PSP@1 on valid as the net is now."""
+        """P@1, PSP@1 and PSP@5 on valid as the net is now."""
         rows, tokens = self.held_out
         vectors = encode(self.encoder, tokens, what="valid rows")
         spare = 0 if rows.excluded is None else int(np.diff(rows.excluded.indptr).max(initial=0))
-        found, scores = self._plain().nearest(vectors, 1 + min(spare, 50))
-        figures = evaluate(Predictions(rows.labels, found, Odds(1.0, 0.0).of(scores)), rows, ks=(1,))
-        return {name: figures[name] for name in ("P@1", "PSP@1")}
+        found, scores = self._plain().nearest(vectors, 5 + min(spare, 50))
+        figures = evaluate(Predictions(rows.labels, found, Odds(1.0, 0.0).of(scores)), rows, ks=(1, 5))
+        return {name: figures[name] for name in ("P@1", "PSP@1", "PSP@5")}
 
     def _plain(self) -> OneVsAllScorer | FrugalScorer:
         """The net as it is now, chances not yet learned."""

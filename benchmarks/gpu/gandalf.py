@@ -1,0 +1,283 @@
+"""Claim: label texts as training rows with co-occurring labels as soft targets lift the tail of every frugal net.
+
+    python benchmarks/gpu/gandalf.py --data DATA [DATA ...] --part table3 [table2 ...] --out DIR
+                                     [--workers 4] [--seeds 1] [--nets NAME ...] [--renee RECIPE] [--limit SECONDS]
+                                     [--set epochs=30] [--rows N]
+
+The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Parts: table2 (what rows are trained on),
+table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
+(other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
+fewer labels), search (settings of gandalf, by the valid split), cost (seconds and peak memory without and with it).
+
+Several runs share a GPU, each worker keeps its data. A run is kept in DIR as a file; what is there is not done again,
+so parts share runs and a run that was cut short goes on. `--set` changes settings of every frugal net and `--rows`
+takes the first rows only: to rehearse, `--set epochs=2 dimension=64 batch=64 --rows 500`. Seconds of runs that share
+a machine are not comparable: take `--part cost` alone with `--workers 1`. The tables are printed last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import statistics
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NETS = ("astec", "decaf", "eclare", "inceptionxml", "inceptionxml-lf")
+KS = (1, 3, 5)
+TABLE2 = {
+    "D, the rows as given": "",
+    "Z, label rows alone": " + gandalf(rows_only=true)",
+    "G, both": " + gandalf",
+    "U(G, N), as many of both as given": " + gandalf(budget=true)",
+    "Z¹ and D, `rows`": " + rows",
+    "σ(S) instead of co-occurrence": ' + gandalf(graph="symmetric")',
+}
+TABLE6 = {
+    "plain": "", "synonyms": " + synonyms", "mixup": " + mixup", "labelmixup": " + labelmixup", "bow": " + bow",
+    "rows": " + rows", "gandalf": " + gandalf",
+}  # fmt: skip
+SHARES = (0.25, 0.5, 0.75)
+SEARCH = (
+    " + rows", " + gandalf", " + gandalf(threshold=0.05)", " + gandalf(threshold=0.2)", " + gandalf(threshold=0.3)",
+    " + gandalf(threshold=0.5)", " + gandalf(most=3)", " + gandalf(most=1)", " + gandalf(least=2)",
+    " + gandalf(least=3)", " + gandalf(least=3, most=3)",
+)  # fmt: skip
+
+
+def net(name: str, options: argparse.Namespace, seed: int) -> str:
+    """A learner with its settings, as a recipe writes it."""
+    if name == "renee":
+        return str(options.renee).replace("SEED", str(seed))
+    own = [f"seed={seed}"] if seed else []
+    return f"{name}({', '.join([*options.set, *own])})" if options.set or own else name
+
+
+def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
+    """What a part trains: the name of each line, and its recipe for every seed."""
+
+    def lines(name: str, ways: dict[str, str]) -> dict[str, list[str]]:
+        seeds = range(options.seeds)
+        return {f"{name}: {way}": [net(name, options, seed) + more for seed in seeds] for way, more in ways.items()}
+
+    three = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf"}
+    main = options.nets[0] if len(options.nets) == 1 else "inceptionxml"
+    found: dict[str, list[str]] = {}
+    if part in ("table3", "table4", "figure2", "cost"):
+        for name in options.nets if part != "table4" else ("astec", "inceptionxml"):
+            found |= lines(name, three)
+    elif part == "table2":
+        found |= lines(main, TABLE2)
+    elif part == "table5":
+        for name in ("inceptionxml-lf", "decaf", "eclare"):
+            found |= lines(name, {"plain": "", "+ gandalf": " + gandalf"})
+    elif part == "table6":
+        found |= lines(main, TABLE6)
+    elif part == "table7":
+        found |= lines("inceptionxml", {"plain": "", "rows": " + rows", "co-occurrence": " + gandalf",
+                                        "random walk": ' + gandalf(graph="walk")'})  # fmt: skip
+        deltas = {f"δ = {value}": f" + gandalf(threshold={value})" for value in (0.0, 0.2)}
+        found |= lines("inceptionxml-lf", {"plain": "", "rows": " + rows", "δ = 0.1": " + gandalf", **deltas})
+    elif part == "figure3":
+        shares = {
+            f"{share:.0%} of the labels, {which}": f' + gandalf(share={share}, which="{which}")'
+            for which in ("uniform", "tail")
+            for share in SHARES
+        }
+        found |= lines(main, {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", **shares})
+    elif part == "search":
+        for name in options.nets:
+            found |= lines(name, {"plain": "", **{way.removeprefix(" + "): way for way in SEARCH}})
+    return found
+
+
+@cache
+def corpus(data: str, rows: int | None) -> Any:
+    import longtail
+    from longtail.data import make_corpus
+
+    whole = longtail.load(data)
+    if rows is None:
+        return whole
+    parts = {name: getattr(whole, name) for name in ("train", "valid", "test")}
+    return make_corpus(name="cut", **{name: part.take(np.arange(min(rows, len(part)))) for name, part in parts.items()})
+
+
+def one(data: str, recipe: str, rows: int | None, place: str) -> str:
+    """Train, measure on valid and test, keep."""
+    import torch
+
+    import longtail
+    from longtail.nn.checkpoint import keeping
+    from longtail.nn.history import History
+
+    given, file = corpus(data, rows), Path(place)
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with tempfile.TemporaryDirectory() as folder:
+        with keeping(folder, every_seconds=1e9):
+            begin = time.perf_counter()
+            model = longtail.Recipe.parse(recipe).fit(given.train, given.valid)
+            seconds = time.perf_counter() - begin
+        histories = [History.read(path.parent).lines for path in sorted(Path(folder).rglob("history.jsonl"))]
+    kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "seconds": seconds, "history": histories}
+    kept["peak"] = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+    for split in ("valid", "test"):
+        some = getattr(given, split)
+        found = model.predict(some.rows, 100, some.excluded)
+        measures = longtail.evaluate(found, some, ks=KS)
+        kept[split] = dict(measures.values)
+        kept[f"{split} bins"] = [vars(part) for part in measures.bins]
+    few = [row for row in range(len(given.test)) if len(given.test.texts[row].split()) <= 3][:40]
+    kept["examples"] = [
+        {"text": given.test.texts[row], "right": given.test.targets[[row]].indices.tolist(),
+         "found": [answer.text for answer in found.answers(row)[:5]], "rows": found.indices[row, :5].tolist()}
+        for row in few
+    ]  # fmt: skip
+    file.write_text(json.dumps(kept))
+    return (
+        f"{recipe} on {kept['data']}: P@1 {kept['test']['P@1']:.1f}, PSP@5 {kept['test']['PSP@5']:.1f}, {seconds:.0f} s"
+    )
+
+
+def file_of(data: str, recipe: str, options: argparse.Namespace) -> Path:
+    name = hashlib.blake2b(f"{Path(data).name} {recipe} {options.rows}".encode(), digest_size=8).hexdigest()
+    return Path(options.out) / f"{name}.json"
+
+
+def row_of(kept: list[dict[str, Any]], split: str, names: list[str]) -> list[str]:
+    """Means over the seeds; with more than one also how far they lie from each other."""
+    cells = []
+    for name in names:
+        values = [run[split][name] for run in kept]
+        spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+        cells.append(f"{statistics.mean(values):.1f}{spread}")
+    return cells
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def report(part: str, data: str, options: argparse.Namespace) -> str:
+    """The table of a part, of the runs that are there."""
+    kept = {}
+    for line, some in recipes(part, options).items():
+        files = [file_of(data, recipe, options) for recipe in some]
+        if runs := [json.loads(file.read_text()) for file in files if file.is_file()]:
+            kept[line] = runs
+    title = f"\n### {part}, {Path(data).name}\n\n"
+    if not kept:
+        return title + "nothing yet"
+    if part == "figure2":
+        parts = [bin_["name"] for bin_ in next(iter(kept.values()))[0]["test bins"]]
+        head = ["points of P@5 from bin", *parts]
+        cells = {
+            line: [f"{statistics.mean(run['test bins'][place]['contribution'] for run in runs):.2f}"
+                   for place in range(len(parts))]
+            for line, runs in kept.items()
+        }  # fmt: skip
+        return title + table(head, [[line, *row] for line, row in cells.items()])
+    if part == "table5":
+        return title + examples(kept)
+    if part == "cost":
+        head = ["", "seconds", "GPU peak, MB", "rows an epoch x epochs / s"]
+        rows = [
+            [line, f"{statistics.mean(run['seconds'] for run in runs):.1f}", f"{runs[0]['peak'] / 1e6:.0f}",
+             f"{max((entry['rows_per_second'] for lines in runs[0]['history'] for entry in lines), default=0):,}"]
+            for line, runs in kept.items()
+        ]  # fmt: skip
+        return title + table(head, rows)
+    names = [f"C@{k}" for k in KS] if part == "table4" else [f"{name}@{k}" for name in ("P", "PSP") for k in KS]
+    names += [] if part == "table4" else ["C@5"]
+    split = "valid" if part == "search" else "test"
+    text = title + f"{split} split\n\n" + table(["", *names], [[line, *row_of(runs, split, names)] for line, runs in kept.items()])  # fmt: skip  # noqa: E501
+    if part == "figure3":
+        text += "\n\nvalid, by epoch:\n" + "\n".join(_over_epochs(line, runs[0]) for line, runs in kept.items())
+    return text
+
+
+def _over_epochs(line: str, run: dict[str, Any]) -> str:
+    names = ("P@1", "PSP@5")
+    points = [entry for lines in run["history"] for entry in lines if names[1] in entry]
+    return f"{line}: " + ", ".join(
+        f"{entry['epoch']}: {entry[names[0]]:.1f} / {entry[names[1]]:.1f}" for entry in points
+    )
+
+
+def examples(kept: dict[str, list[dict[str, Any]]]) -> str:
+    """Short texts on which plain and gandalf differ most, wrong answers in brackets."""
+    lines = []
+    names = sorted({line.split(":")[0] for line in kept})
+    for name in names:
+        both = [kept.get(f"{name}: {way}") for way in ("plain", "+ gandalf")]
+        if None in both:
+            continue
+        pairs = list(zip(*(runs[0]["examples"] for runs in both if runs), strict=True))
+        gains = [len(set(new["rows"]) & set(new["right"])) - len(set(old["rows"]) & set(old["right"])) for old, new in pairs]  # fmt: skip  # noqa: E501
+        chosen = [*np.argsort(gains)[::-1][:3].tolist(), int(np.argmin(gains))]  # three gains and the worst loss
+        for place in chosen:
+            old, new = pairs[place]
+            lines.append([name, old["text"], *(_marked(said) for said in (old, new))])
+    return table(["", "text", "plain", "+ gandalf"], lines)
+
+
+def _marked(said: dict[str, Any]) -> str:
+    words = [
+        word if row in said["right"] else f"[{word}]" for word, row in zip(said["found"], said["rows"], strict=True)
+    ]
+    return ", ".join(words).replace("|", "/")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", required=True)
+    parser.add_argument("--part", nargs="+", default=["table3"])
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--nets", nargs="+", default=list(NETS))
+    parser.add_argument("--renee", default="renee(seed=SEED)", help="what `renee` among the nets stands for")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of every frugal net, such as epochs=2")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
+    options = parser.parse_args()
+    Path(options.out).mkdir(parents=True, exist_ok=True)
+    begin, todo = time.monotonic(), {}
+    for part in options.part:
+        for data in options.data:
+            for recipe in (recipe for some in recipes(part, options).values() for recipe in some):
+                if not (place := file_of(data, recipe, options)).is_file():
+                    todo[str(place)] = (data, recipe)
+    print(f"{len(todo)} runs to do", flush=True)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
+        jobs = {
+            place: pool.submit(timed, begin + options.limit, *job, options.rows, place) for place, job in todo.items()
+        }
+        for job in jobs.values():
+            try:
+                print(job.result(), flush=True)
+            except Exception as error:  # one run that fails must not take the others with it
+                print(f"failed: {type(error).__name__}: {error}", flush=True)
+    for part in options.part:
+        for data in options.data:
+            print(report(part, data, options), flush=True)
+
+
+def timed(until: float, data: str, recipe: str, rows: int | None, place: str) -> str:
+    if time.monotonic() > until:
+        return f"not begun: {recipe}"
+    return one(data, recipe, rows, place)
+
+
+if __name__ == "__main__":
+    main()
