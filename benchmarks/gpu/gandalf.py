@@ -260,10 +260,9 @@ def main() -> None:
     print(f"{len(todo)} runs to do", flush=True)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
-        jobs = {
-            place: pool.submit(timed, begin + options.limit, *job, options.rows, place) for place, job in todo.items()
-        }
-        for job in jobs.values():
+        until = begin + options.limit
+        jobs = [pool.submit(timed, until, *job, options.rows, place) for place, job in todo.items()]
+        for job in as_completed(jobs):
             try:
                 print(job.result(), flush=True)
             except Exception as error:  # one run that fails must not take the others with it
