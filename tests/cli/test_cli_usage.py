@@ -10,7 +10,8 @@ from cli_calls import call
 
 import longtail
 
-COMMANDS = ["check", "plan", "compare", "train", "predict", "evaluate", "methods", "build"]
+COMMANDS = ["check", "plan", "compare", "train", "predict", "evaluate", "methods", "neighbours", "serve"]
+COMMANDS += ["export", "index", "build"]
 ALL = [
     [],
     *([command] for command in COMMANDS),

@@ -13,7 +13,20 @@ from typing import Any, NoReturn
 import typer
 
 from longtail import __version__
-from longtail.cli import build, check, compare, evaluate, export, methods, neighbours, plan, predict, serve, train
+from longtail.cli import (
+    build,
+    check,
+    compare,
+    evaluate,
+    export,
+    index,
+    methods,
+    neighbours,
+    plan,
+    predict,
+    serve,
+    train,
+)
 from longtail.errors import LongtailError
 
 app = typer.Typer(
@@ -52,6 +65,7 @@ app.command("methods")(methods.methods)
 app.command("neighbours")(neighbours.neighbours)
 app.command("serve")(serve.serve)
 app.command("export")(export.export)
+app.command("index")(index.index)
 app.add_typer(build.app, name="build")
 
 

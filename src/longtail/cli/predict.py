@@ -33,6 +33,11 @@ def predict(
         float | None,
         typer.Option(metavar="SCORE", help="Leave out labels that score less; evaluate --choose-threshold finds one."),
     ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="PostgreSQL database to find labels in, as longtail index loaded it."),
+    ] = None,
+    table: Annotated[str, typer.Option(metavar="NAME", help="Table of the database.")] = "longtail_labels",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write; default: standard output.")
     ] = None,
@@ -54,6 +59,11 @@ def predict(
         if source != "-" and out.exists() and Path(source).exists() and out.samefile(source):
             raise DataError("is the input too, and would be lost; give another name to --out", out)
     loaded = load(model)
+    if database is not None:
+        from longtail.export.database import searching
+        from longtail.search.database import Table
+
+        loaded = searching(loaded, Table(database, table))
     name = "standard input" if source == "-" else source
     typed = source == "-" and sys.stdin.isatty()
     if typed:
