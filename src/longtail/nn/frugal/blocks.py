@@ -89,8 +89,7 @@ class Inception(nn.Module):
         )
         self.norm = nn.BatchNorm1d(3 * channels)
         self.last = nn.Conv1d(3 * channels, channels, 16, stride=4)
-        with torch.no_grad():
-            self.features = channels * int(self._convolved(torch.zeros(2, places, width)).shape[2])
+        self.features = channels * ((width // 4 - 16) // 4 + 1)
         self.layer = nn.Linear(self.features, self.features)
 
     def forward(self, words: Tensor) -> Tensor:
