@@ -21,6 +21,7 @@ import argparse
 import hashlib
 import json
 import multiprocessing
+import os
 import statistics
 import tempfile
 import time
@@ -258,6 +259,8 @@ def main() -> None:
                 if not (place := file_of(data, recipe, options)).is_file():
                     todo[str(place)] = (data, recipe)
     print(f"{len(todo)} runs to do", flush=True)
+    threads = str(max((os.cpu_count() or 2) // options.workers, 1))
+    os.environ.update(OMP_NUM_THREADS=threads, LONGTAIL_THREADS=threads)  # workers inherit them
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
         until = begin + options.limit
