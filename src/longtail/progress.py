@@ -29,6 +29,9 @@ class Listener(Protocol):
 
     def finish(self, handle: int) -> None: ...
 
+    def note(self, line: str) -> None:
+        """A line that stays: what was found out on the way."""
+
 
 _listener: ContextVar[Listener | None] = ContextVar("longtail_progress", default=None)
 _heard: ContextVar[list[Any] | None] = ContextVar("longtail_told", default=None)
@@ -56,6 +59,13 @@ def stage(name: str, total: int | None = None) -> Iterator[Callable[[int], None]
         yield lambda amount: listener.advance(handle, amount)
     finally:
         listener.finish(handle)
+
+
+def note(line: str) -> None:
+    """A line for a person who watches, which stays when the stage is over: how a try did, what was chosen."""
+    listener = _listener.get()
+    if listener is not None:
+        listener.note(line)
 
 
 @contextmanager

@@ -8,7 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from longtail.cli.bars import Bars, _time
+from longtail.cli.bars import Bars, Notes, _time
+from longtail.progress import listening, note, stage
 
 LINE = "training encoder: epoch 3 of 30, loss 1.23, P@1 45.1, PSP@1 33.0, 12,345 rows/s"
 
@@ -28,6 +29,18 @@ def test_a_training_line_is_shown_whole(width: int) -> None:
     assert re.search(r"peak [\d.]+ [MG]B", screen)
     assert "…" not in screen
     assert width < 200 or len(screen.splitlines()) == 1
+
+
+def test_notes_stay_with_bars_and_without() -> None:
+    shown = io.StringIO()
+    with Bars(Console(file=shown, width=80, force_terminal=True, color_system=None)) as bars:
+        bars.note("tau=4 [bold]: P@1 45.1")
+    assert "tau=4 [bold]: P@1 45.1" in shown.getvalue()
+    lines: list[str] = []
+    with listening(Notes(lines.append)), stage("work", total=3) as advance:
+        advance(1)
+        note("chosen")
+    assert lines == ["chosen"]
 
 
 def test_times_left_in_words() -> None:

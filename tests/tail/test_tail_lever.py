@@ -151,14 +151,16 @@ def test_relevances_are_learned_on_valid(tiny: Corpus) -> None:
 
 
 class Lines:
-    """Hears the names of all stages."""
+    """Hears the lines that stay."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.lines: list[str] = []
 
     def start(self, name: str, total: int | None) -> int:
-        self.names.append(name)
         return 0
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
 
     def advance(self, handle: int, amount: int) -> None: ...
     def finish(self, handle: int) -> None: ...
@@ -173,9 +175,10 @@ def test_tau_and_blend_are_chosen_on_valid_with_a_line_for_each_try(given: bool,
         model = recipe.fit(tiny.train, valid)
     tries = [one for one in told if isinstance(one, Try)]
     assert [one.tau for one in tries[: len(TAUS)]] == list(TAUS)
-    assert [name for name in lines.names if name.startswith("tau=")] == list(map(str, tries))
+    assert lines.lines[:-1] == [f"lever: {one}" for one in tries]
     best, chosen = max(tries, key=lambda one: one.value), told[-1].chosen
     assert (chosen["tau"], chosen["blend"]) == (best.tau, best.blend)
+    assert lines.lines[-1] == f"lever: chosen tau={best.tau}, blend={best.blend:g}"
     assert model.predict(tiny.test.rows, 1).hits(tiny.test.targets).mean() > 0.9
     fixed = Recipe.parse(f"dismec + {lever(tau=best.tau, blend=best.blend, floor=0.3)}").fit(tiny.train, valid)
     if given:  # without valid rows the teacher had to leave some out

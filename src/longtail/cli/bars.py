@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from rich.console import Console
@@ -78,3 +79,20 @@ class Bars:
 
     def finish(self, handle: int) -> None:
         self.progress.remove_task(TaskID(handle))
+
+    def note(self, line: str) -> None:
+        self.progress.console.print(line, markup=False, highlight=False)
+
+
+class Notes:
+    """Listens to what stays, where nobody watches bars: in a file, or behind a pipe."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.note = say
+
+    def start(self, name: str, total: int | None) -> int:
+        return 0
+
+    def advance(self, handle: int, amount: int) -> None: ...
+
+    def finish(self, handle: int) -> None: ...

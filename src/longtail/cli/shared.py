@@ -202,17 +202,19 @@ def as_json(value: Any, indent: int | None = None) -> str:
 
 @contextmanager
 def progress() -> Iterator[None]:
-    """Bars on standard error while work runs, when a person is watching."""
+    """Bars on standard error while work runs, when a person is watching, and the lines that stay in any case."""
+    from longtail.cli.bars import Bars, Notes
     from longtail.progress import listening
 
     screen = console(errors=True)
-    if not (screen.is_terminal and speaks()):
+    if not speaks():
         yield
-        return
-    from longtail.cli.bars import Bars
-
-    with Bars(screen) as bars, listening(bars):
-        yield
+    elif screen.is_terminal:
+        with Bars(screen) as bars, listening(bars):
+            yield
+    else:
+        with listening(Notes(say)):
+            yield
 
 
 def speaks() -> bool:

@@ -15,7 +15,7 @@ from longtail.metrics.evaluate import evaluate
 from longtail.metrics.frequency import TAIL_ROWS
 from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions, ranked
-from longtail.progress import stage, tell
+from longtail.progress import note, stage, tell
 from longtail.seams import HasRows, Learner, Scorer, State, TailMethod, Teacher
 
 LOOKED_AT = 4000  # valid rows on which the cut is chosen
@@ -173,6 +173,8 @@ class Both:
             value = sum(measures[f"{name}@{k}"] for name in ("P", "PSP") for k in PLACES)
             found.append((value, cut, replace(both, tail=tail, scales=fitted)))
         value, cut, best = max(found, key=lambda one: one[0])  # of equals the lowest
+        if own.cut == "auto":
+            note(f"ensemble: the encoder answers for labels with at most {cut} training rows")
         tell(Cut(cut, {each: worth for worth, each, _ in found}))
         return best
 

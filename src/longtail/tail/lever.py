@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Literal, cast
 
 import numpy as np
@@ -17,8 +18,9 @@ from longtail.nn.relevance import Estimator, enough
 from longtail.nn.settings import Search
 from longtail.plan import Facts, Plan
 from longtail.predictions import Predictions
-from longtail.progress import stage, tell
+from longtail.progress import note, stage, tell
 from longtail.seams import Learner, Scorer, TailMethod, Teacher
+from longtail.threads import thread_count
 
 TAUS = (1, 4, 15, 40)  # tried by tau="auto": 1 is plain label rows, which soft labels have to beat
 BLENDS = (0.5, 0.0, 0.75)  # tried by blend="auto"
@@ -150,7 +152,7 @@ class Distilled:
             replace(
                 lesson.teaching,
                 chosen={"tau": tau, "documents": own.documents, "floor": own.floor, "blend": blend},
-                entries=lesson.entries(tau),
+                entries=lesson.entries(tau) if blend < 1 else 0,
                 seconds={
                     "teacher": trained - begin,
                     "soft labels": found - trained,
@@ -182,8 +184,8 @@ class Distilled:
                 with stage(f"trying tau={tau}, blend={blend:g}"):
                     scorer = student(tau, blend, seen)
                     told = Try(tau, blend, *worth(scorer, valid))
-                with stage(str(told)):
-                    tell(told)
+                note(f"lever: {told}")
+                tell(told)
                 if told.value > max(tried.values(), default=-1.0):
                     best[:] = [scorer]
                 tried[tau, blend] = told.value
@@ -192,6 +194,7 @@ class Distilled:
         tau = max(own.taus, key=lambda one: value(one, own.blends[0]))
         soft = tau > 1 or own.documents > 1  # without soft labels there is nothing to blend
         blend = max(own.blends, key=lambda one: value(tau, one)) if soft else own.blends[0]
+        note(f"lever: chosen tau={tau}, blend={blend:g}")
         if len(seen) < len(train):
             return student(tau, blend, np.arange(len(train))), tau, blend
         return best[0], tau, blend
@@ -199,7 +202,7 @@ class Distilled:
     def plan(self, facts: Facts) -> Plan:
         """The teacher, the search, then the student on label rows and soft labels, as often as it is trained."""
         own = self.method
-        teacher, dimension, cores = self.teacher.plan(facts), 384, 2
+        teacher, dimension = self.teacher.plan(facts), 384
         soft = facts.labels * (max(own.taus) - 1) + max(own.documents - 1, 0) * facts.labels // 2
         rows = facts.rows + facts.labels
         student = self.learner.plan(
@@ -215,11 +218,12 @@ class Distilled:
         )
         vectors = 4 * dimension * (2 * facts.labels + (facts.rows if own.documents > 1 else 0))
         entries = 24 * soft + 16 * (facts.labels + facts.positives)  # neighbours, and targets while they are joined
+        speed = 5e13 if Path("/dev/nvidia0").exists() else 6e10 * thread_count()  # operations a second
         searched = 2 * facts.labels * dimension * (facts.labels + (facts.rows if own.documents > 1 else 0))
         return Plan(
             train_bytes=max(teacher.train_bytes, vectors + entries, entries + student.train_bytes),
             model_bytes=student.model_bytes,
-            train_seconds=teacher.train_seconds + searched / (6e10 * cores) + own.tries * student.train_seconds,
+            train_seconds=teacher.train_seconds + searched / speed + own.tries * student.train_seconds,
             predict_seconds=student.predict_seconds,
             steps=(
                 *((f"{name} of the teacher", size) for name, size in teacher.steps),
