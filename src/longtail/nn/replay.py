@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from longtail.nn.encoders import Encoder
 from longtail.nn.layouts import Packed
@@ -32,6 +32,8 @@ class Replayed:
 
     def __post_init__(self) -> None:
         self.parameters = [weight for weight in self.encoder.parameters() if weight.requires_grad]
+        # What adds up a weight's gradient belongs to the stream where it was first made, and lives while it is held.
+        self._held = [weight.expand_as(weight).grad_fn for weight in self.parameters]
         self.records: dict[Key, _Record] = {}
         self._seen: Counter[Key] = Counter()
 
@@ -44,6 +46,9 @@ class Replayed:
                 return self._encode(ids, layout)
             self.records[key] = self._record(ids, layout)
         record = self.records[key]
+        for weight in self.parameters:
+            if weight.grad is not None:  # of a batch before, to be added to: it may lie where this replay writes
+                weight.grad = weight.grad.clone()
         torch._foreach_copy_(record.inputs, _inputs(ids, layout))
         vectors: Tensor = _Replay.apply(record, *self.parameters)  # type: ignore[no-untyped-call]
         return vectors
@@ -74,7 +79,7 @@ class Replayed:
         to_vectors = torch.zeros_like(vectors)
         with torch.cuda.graph(backward, pool=forward.pool()):
             gradients = torch.autograd.grad(vectors, self.parameters, to_vectors, allow_unused=True)
-        return _Record(inputs, forward, vectors.detach(), to_vectors, backward, self.parameters, gradients)
+        return _Record(inputs, forward, vectors.detach(), to_vectors, backward, gradients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +91,6 @@ class _Record:
     vectors: Tensor
     to_vectors: Tensor
     backward: torch.cuda.CUDAGraph
-    parameters: list[nn.Parameter]
     gradients: tuple[Tensor | None, ...]
 
 
@@ -95,7 +99,7 @@ def _inputs(ids: Tensor, layout: Packed) -> list[Tensor]:
 
 
 class _Replay(torch.autograd.Function):
-    """The gradients it gives are places that the next replay fills again."""
+    """The gradients it gives are places that the next replay, forward too, fills again."""
 
     @staticmethod
     def forward(ctx: Any, record: _Record, *parameters: Tensor) -> Tensor:
@@ -107,8 +111,5 @@ class _Replay(torch.autograd.Function):
     def backward(ctx: Any, to_vectors: Tensor) -> Any:
         record: _Record = ctx.record
         record.to_vectors.copy_(to_vectors)
-        for weight in record.parameters:
-            if weight.grad is not None:  # of a batch before, to be added to: it may lie where this replay writes
-                weight.grad = weight.grad.clone()
         record.backward.replay()
         return None, *(None if gradient is None else gradient.detach() for gradient in record.gradients)
