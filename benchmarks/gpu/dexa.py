@@ -1,13 +1,15 @@
 """Claim: auxiliary vectors that labels share lift a dual encoder at no cost in model size and little in time.
 
-    python benchmarks/gpu/dexa.py DATA [DATA ...] --tables 2 5 6 7 --encoders bag gru FOLDER ... [--seeds 2]
-                                  [--workers 4] [--epochs 30] [--rows N] [--kept results.jsonl]
+    python benchmarks/gpu/dexa.py DATA [DATA ...] --tables 2 5 6 7 8 --encoders bag gru FOLDER ... [--seeds 2]
+                                  [--workers 4] [--epochs 30] [--rows N] [--kept results.jsonl] [--figure K.svg]
 
 Trains the dual encoders of the paper's tables 2 (baselines), 5 (encoders without and with auxiliary vectors), 6 and
 figure 3 (number of vectors, with and without the head's own) and 7 (grouping and its space) on DATA, folders of JSON
 lines, each in a process of its own, several at a time on one GPU. Results are kept line by line in a file, and what
-stands there is not done again. Prints the tables. Seconds of runs that share a GPU are not comparable; `--workers 1`
-times them. Table 0 trains the recipes given by --recipes.
+stands there is not done again. Prints the tables. Seconds of runs that share a GPU are not comparable; table 8 trains
+without and with the vectors in turns, in one process with the GPU to itself, and compares the best of each. Runs with
+--examples keep what they say about some test rows, and the rows where one recipe of a pair is right and the other
+wrong are shown. Table 0 trains the recipes given by --recipes.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 CLUSTERS = (256, 1024, 4096, 8192)
@@ -43,6 +47,7 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str, str]]:
                 if "2" in options.tables and main:
                     found += [("2", data, f"{learner}({own})") for learner in ("dpr", "ance")]
                     found += [("2", data, f"siamesexml(seed={seed})"), ("2", data, f"dpr({own}, rows='labels')")]
+                    found += [("2", data, "bm25")] if seed == 0 else []
                     found += [("2", data, f"ngame({own})"), ("2", data, f"ngame({own}) + dexa")]
                 if "6" in options.tables and main:
                     found += [
@@ -60,7 +65,16 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str, str]]:
     return found
 
 
-def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
+def splits(data: str, rows: int | None) -> list[Any]:
+    """train, valid and test, or the first rows of each."""
+    import longtail
+
+    corpus = longtail.load(data)
+    parts = [corpus.train, corpus.valid, corpus.test]
+    return parts if rows is None else [part.take(range(min(rows, len(part)))) for part in parts]
+
+
+def one(data: str, recipe: str, rows: int | None, examples: int) -> dict[str, Any]:
     """Train and evaluate a recipe; runs in a process of its own."""
     import tempfile
 
@@ -69,10 +83,7 @@ def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
     import longtail
     from longtail.metrics import evaluate
 
-    corpus = longtail.load(data)
-    train, valid, test = corpus.train, corpus.valid, corpus.test
-    if rows is not None:
-        train, valid, test = (part.take(range(min(rows, len(part)))) for part in (train, valid, test))
+    train, valid, test = splits(data, rows)
     made = longtail.Recipe.parse(recipe)
     begin = time.perf_counter()
     model = made.fit(train, valid)
@@ -93,12 +104,48 @@ def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
         "gpu": memory,
         **{name: measures[name] for name in MEASURES},
         "valid": {name: chosen_on[name] for name in MEASURES},
+        "examples": said(found, test, examples),
     }
+
+
+def said(found: Any, test: Any, number: int) -> list[dict[str, Any]]:
+    """What was predicted for some test rows, drawn once for all recipes."""
+    rows = np.sort(np.random.default_rng(0).permutation(len(test))[:number])
+    labels, targets = test.labels, test.targets
+    return [
+        {
+            "text": test.texts[row],
+            "right": [labels.word(label) for label in targets.indices[targets.indptr[row] : targets.indptr[row + 1]]],
+            "said": [labels.word(label) for label in found.indices[row].tolist() if label >= 0],
+        }
+        for row in rows.tolist()
+    ]
+
+
+def overhead(data: str, recipe: str, rows: int | None, times: int = 2) -> dict[str, Any]:
+    """Seconds of training and bytes of the model without and with auxiliary vectors, in turns, the best of each."""
+    import tempfile
+
+    import longtail
+
+    train, valid, _ = splits(data, rows)
+    longtail.Recipe.parse(re.sub(r"epochs=\d+", "epochs=1", recipe)).fit(train, valid)  # compile, allocate
+    seconds: dict[str, list[float]] = {"": [], " + dexa": []}
+    sizes = {}
+    for _ in range(times):
+        for more, taken in seconds.items():
+            begin = time.perf_counter()
+            model = longtail.Recipe.parse(recipe + more).fit(train, valid)
+            taken.append(time.perf_counter() - begin)
+            with tempfile.TemporaryDirectory() as folder:
+                saved = model.save(Path(folder) / "model")
+                sizes[more] = sum(path.stat().st_size for path in saved.rglob("*.safetensors"))
+    return {"without": seconds[""], "with": seconds[" + dexa"], "bytes": [sizes[""], sizes[" + dexa"]]}
 
 
 def run(job: tuple[str, str, str], options: argparse.Namespace) -> None:
     _, data, recipe = job
-    command = [sys.executable, __file__, data, "--one", recipe]
+    command = [sys.executable, __file__, data, "--one", recipe, "--examples", str(options.examples)]
     if options.rows is not None:
         command += ["--rows", str(options.rows)]
     threads = str(max((os.cpu_count() or 2) // options.workers, 1))
@@ -124,6 +171,94 @@ def kept(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
         return {}
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return {(line["data"], line["recipe"]): line for line in lines}
+
+
+def overheads(options: argparse.Namespace) -> str:
+    """Table 8: each pair in a process of its own, one after the other."""
+    lines = ["", "Table 8: the best of several trainings in turns", ""]
+    lines += ["| data | recipe | s without | s with | more | bytes without | bytes with |"]
+    lines += ["| --- | --- | --: | --: | --: | --: | --: |"]
+    for data in options.data:
+        for encoder in options.encoders:
+            recipe = f"ngame(encoder='{encoder}', epochs={options.epochs}, classifiers=false)"
+            command = [sys.executable, __file__, data, "--overhead", recipe]
+            command += [] if options.rows is None else ["--rows", str(options.rows)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                lines.append(f"{recipe} failed: {done.stderr[-500:]}")
+                continue
+            found = json.loads(done.stdout.splitlines()[-1])
+            bare, moved = min(found["without"]), min(found["with"])
+            lines.append(
+                f"| {Path(data).name} | {recipe} | {bare:.1f} | {moved:.1f} | {moved / bare - 1:+.1%} | "
+                f"{found['bytes'][0]:,} | {found['bytes'][1]:,} |"
+            )
+    return "\n".join(lines)
+
+
+def examples(options: argparse.Namespace, shown: int = 3) -> str:
+    """Rows for which only one of a recipe and the same with dexa has a label right that the other lacks: how many, and
+    the first few of each kind."""
+    found = kept(options.kept)
+    lines = []
+    for (data, recipe), bare in found.items():
+        moved = found.get((data, f"{recipe} + dexa"))
+        if moved is None or not bare.get("examples") or not moved.get("examples"):
+            continue
+        pairs = list(zip(bare["examples"], moved["examples"], strict=True))
+        hits = [[set(row["said"]) & set(row["right"]) for row in pair] for pair in pairs]
+        gained = [pair for pair, (less, more) in zip(pairs, hits, strict=True) if more - less and not less - more]
+        lost = [pair for pair, (less, more) in zip(pairs, hits, strict=True) if less - more and not more - less]
+        lines += ["", f"{data}, {recipe}: of {len(pairs)} rows, dexa has more right in {len(gained)}, ", ""]
+        lines[-2] += f"less in {len(lost)}"
+        lines += ["| text | right | without | with |", "| --- | --- | --- | --- |"]
+        for one_row, other in gained[:shown] + lost[:shown]:
+            cells = [
+                one_row["text"][:80],
+                *(", ".join(row) for row in (one_row["right"], one_row["said"], other["said"])),
+            ]
+            lines.append("| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def figure(options: argparse.Namespace) -> str:
+    """Figure 3: P@1 against the number of shared vectors, with and without the head's own, as SVG; of the first
+    data set."""
+    from longtail.report.axes import Scale, ticks
+    from longtail.report.markup import tag
+
+    wide, high, colours = 520, 320, ("#1f6fb2", "#c4521b")
+    points: dict[str, list[tuple[int, float]]] = {"with the head's own": [], "without": []}
+    for (data, recipe), line in kept(options.kept).items():
+        if data == Path(options.data[0]).name and (
+            match := re.search(r"classifiers=false\) \+ dexa\(clusters=(\d+)(, head=none)?\)$", recipe)
+        ):
+            points["without" if match[2] else "with the head's own"].append((int(match[1]), line["P@1"]))
+    values = [value for line in points.values() for _, value in line]
+    marks = ticks(min(values), max(values))
+    across = Scale(np.log2(min(CLUSTERS)), np.log2(max(CLUSTERS)), 60, wide - 30)
+    down = Scale(marks[0], marks[-1], high - 50, 40)
+    parts = [tag("text", "P@1", x=20, y=24), tag("text", "shared vectors", x=wide - 30, y=high - 10, text_anchor="end")]
+    for mark in marks:
+        parts.append(tag("path", d=f"M60 {down(mark):.1f}H{wide - 30}", stroke="#ddd"))
+        parts.append(tag("text", f"{mark:g}", x=52, y=round(down(mark) + 4, 1), text_anchor="end"))
+    parts += [
+        tag("text", f"{number:,}", x=round(across(np.log2(number)), 1), y=high - 30, text_anchor="middle")
+        for number in CLUSTERS
+    ]
+    for place, (name, line) in enumerate(points.items()):
+        spots = [(across(np.log2(number)), down(value)) for number, value in sorted(line)]
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+        parts.append(tag("path", d=path, stroke=colours[place], stroke_width=2, fill="none"))
+        parts += [tag("circle", cx=round(x, 1), cy=round(y, 1), r=4, fill=colours[place]) for x, y in spots]
+        parts.append(tag("text", name, x=120 + 160 * place, y=24, fill=colours[place]))
+    title = tag("title", "P@1 against the number of shared vectors")
+    return str(
+        tag(
+            "svg", title, *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {wide} {high}", width=wide,
+            height=high, style="background:#fff;font:12px system-ui,sans-serif",
+        )
+    )  # fmt: skip
 
 
 def without_seed(recipe: str) -> str:
@@ -171,10 +306,16 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--kept", type=Path, default=Path("dexa.jsonl"))
+    parser.add_argument("--overhead", help=argparse.SUPPRESS)
+    parser.add_argument("--examples", type=int, default=0, help="test rows whose predictions are kept")
+    parser.add_argument("--figure", type=Path, help="where to draw figure 3, from what is kept")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(one(options.data[0], options.one, options.rows)))
+        print(json.dumps(one(options.data[0], options.one, options.rows, options.examples)))
+        return
+    if options.overhead:
+        print(json.dumps(overhead(options.data[0], options.overhead, options.rows)))
         return
     begin = time.monotonic()
     before = kept(options.kept)
@@ -187,6 +328,11 @@ def main() -> None:
     with ThreadPoolExecutor(options.workers) as pool:
         list(pool.map(work, todo))
     print(tables(options))
+    print(examples(options))
+    if "8" in options.tables:
+        print(overheads(options))
+    if options.figure:
+        options.figure.write_text(figure(options) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
