@@ -190,7 +190,7 @@ def report(part: str, data: str, options: argparse.Namespace) -> str:
     if part == "table5":
         return title + examples(kept)
     if part == "cost":
-        head = ["", "seconds", "GPU peak, MB", "rows an epoch x epochs / s"]
+        head = ["", "seconds", "GPU peak, MB", "rows a second"]
         rows = [
             [line, f"{statistics.mean(run['seconds'] for run in runs):.1f}", f"{runs[0]['peak'] / 1e6:.0f}",
              f"{max((entry['rows_per_second'] for lines in runs[0]['history'] for entry in lines), default=0):,}"]

@@ -18,7 +18,7 @@ from longtail.nn.frugal.bodies import FrugalBag, FrugalInception, bag
 from longtail.nn.frugal.fit import cluster_targets
 from longtail.nn.frugal.graph import label_graph
 from longtail.nn.frugal.label_side import TextAndOwn, ThreeWays
-from longtail.nn.frugal.labels import Labels
+from longtail.nn.frugal.labels import SLOPES, Labels
 from longtail.nn.frugal.near import shortlists
 from longtail.nn.frugal.rows import MovingRows, Rule
 from longtail.nn.frugal.runs import Runs
@@ -90,7 +90,8 @@ def decaf_reference(side: TextAndOwn, own: Tensor, text: Tensor) -> Tensor:
 
 def test_gradients_through_label_texts_are_those_of_one_large_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunk by chunk, the words, the free vectors and the vectors of the rows get what they would get at once."""
-    monkeypatch.setitem(__import__("longtail.nn.frugal.labels", fromlist=["SLOPES"]).SLOPES, "cpu", 1)
+    monkeypatch.setattr("longtail.nn.frugal.labels.WITH_TEXTS", 256)
+    monkeypatch.setitem(SLOPES, "cpu", 1)
     torch.manual_seed(0)
     labels_number, words, width = 600, 30, 6  # three chunks of 256
     runs = some_runs(labels_number, words)

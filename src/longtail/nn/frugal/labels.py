@@ -18,7 +18,8 @@ from longtail.nn.frugal.runs import Runs
 from longtail.nn.heads.entries import Entries, Part
 
 SLOPES = {"cpu": 8 << 20, "cuda": 256 << 20}  # bytes of the slopes of one chunk
-MOST = 1 << 16  # labels of a chunk, where texts are read for each
+MOST = 1 << 16  # labels of a chunk
+WITH_TEXTS = 1 << 13  # labels of a chunk at least, where texts are read for each
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,8 @@ class Labels(nn.Module):
 
     def _chunks(self, labels: int, rows: int) -> Iterator[tuple[int, int]]:
         size = SLOPES.get(self.own.weight.device.type, 64 << 20) // (4 * max(rows, 1))
-        size = min(max(size // 256 * 256, 256), MOST)
+        # Each chunk that reads texts fills a gradient of all words, so there are few of them.
+        size = min(max(size // 256 * 256, 256 if self.side is None else WITH_TEXTS), MOST)
         return ((begin, min(begin + size, labels)) for begin in range(0, labels, size))
 
     def _numbered(self, begin: int, end: int, pool: Longs | None) -> tuple[Longs, Places]:
