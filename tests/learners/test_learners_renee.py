@@ -14,9 +14,12 @@ from scipy import sparse  # noqa: E402
 
 from longtail.data import Corpus, Dataset, Rows  # noqa: E402
 from longtail.errors import DataError, RecipeError  # noqa: E402
+from longtail.learners.renee import Renee  # noqa: E402
 from longtail.model import Model  # noqa: E402
 from longtail.nn.blend import Odds  # noqa: E402
+from longtail.nn.heads.fit import GAIN, OneVsAllFit  # noqa: E402
 from longtail.nn.heads.scorer import OneVsAllScorer, rare_of  # noqa: E402
+from longtail.nn.towers import Reader  # noqa: E402
 from longtail.plan import Facts  # noqa: E402
 from longtail.recipe import Recipe  # noqa: E402
 from longtail.seams import State  # noqa: E402
@@ -60,7 +63,7 @@ def test_chances_are_learned_on_valid(model: Model, tiny: Corpus) -> None:
     assert float(found.scores.mean()) == pytest.approx(float(right.mean()), abs=0.02)
 
 
-WAYS = ["loss='hinge'", "bias=none", "propensity=true", "positive=3", "momentum=0.5", "begin='texts'"]
+WAYS = ["loss='hinge'", "bias=none", "propensity=0.5", "positive=3", "momentum=0.5", "begin='texts'"]
 WAYS += ["head_precision='bf16', compensated=0.2", "decay='cosine', chunk=3"]
 
 
@@ -71,6 +74,16 @@ def test_every_way_to_learn_finds_what_the_text_names(how: str, tiny: Corpus) ->
     scorer = found.scorer
     assert isinstance(scorer, OneVsAllScorer)
     assert (scorer.bias is None) == ("bias=none" in how) and scorer.half == ("bf16" in how)
+
+
+def test_the_rate_of_the_classifiers_follows_the_length_of_the_vectors(tiny: Corpus) -> None:
+    """A right row moves its label's score by the same, whatever the encoder's vectors are."""
+    own = Recipe.parse(f"renee({SMALL})").learner
+    assert isinstance(own, Renee)
+    fit = OneVsAllFit.begin(own, tiny.train, tiny.valid, ())
+    vectors = Reader.of(fit.encoder, fit.tokenizer, 64).lengthy(tiny.train.texts or ())
+    assert fit.head_rate * (vectors**2).sum(axis=1).mean() == pytest.approx(GAIN, rel=0.01)
+    assert OneVsAllFit.begin(replace(own, head_rate=0.3), tiny.train, tiny.valid, ()).head_rate == 0.3
 
 
 def test_a_warm_start_begins_with_the_encoder_of_a_recipe(tiny: Corpus) -> None:
@@ -176,7 +189,8 @@ def test_rows_without_texts_are_refused(model: Model, tiny: Corpus) -> None:
         ("epochs=0", "'epochs' of renee is at least 1"),
         ("head_rate=0", "'head_rate' of renee is above 0"),
         ("dropout=1", r"'dropout' of renee lies in \[0, 1\)"),
-        ("compensated=2", "a share in"),
+        ("compensated=2", r"'compensated' of renee lies in \[0, 1\]"),
+        ("propensity=-1", r"'propensity' of renee lies in \[0, 1\]"),
         ("head_decay=100", "in one step"),
         ("seed=-1", "not below 0"),
     ],

@@ -39,6 +39,8 @@ from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
 from longtail.seams import PenalisesRows, TailMethod
 
+GAIN = 2.0  # of a label's score by one row that is right
+LENGTH_ROWS = 512  # whose vectors are measured for it
 LARGE = 1 << 30  # bytes of classifiers from which no second copy of the best is kept
 
 
@@ -116,6 +118,22 @@ class OneVsAllFit:
         name = "bag" if self.encoder.settings["kind"] == "bag" else self.settings.encoder
         return name.startswith(BEGIN_AT_RANDOM)
 
+    @cached_property
+    def head_rate(self) -> float:
+        """Where none is asked for: what valid chose for encoders whose vectors have a length of about 4, and for those
+        that begin at random, whose vectors are short, so that a right row moves its label's score as much. The slope of
+        the hinge loss has no bound, so there a whole batch of like rows must not overshoot."""
+        if self.settings.head_rate is not None:
+            return self.settings.head_rate
+        slow = 1.0 if self.settings.loss == "bce" else min(1.0, 2 / self.settings.batch)
+        if not self.knows_nothing:
+            return 0.1 * slow
+        texts = self.train.texts or ()
+        some = [texts[row] for row in spread(len(texts), LENGTH_ROWS)]
+        tokens = tokenise(some, self.tokenizer, self.longest, what="some documents")
+        vectors = encode(self.encoder, tokens, longest=self.longest, what="some documents")
+        return GAIN * slow / max(float(np.einsum("rd,rd->r", vectors, vectors).mean()), 1e-6)
+
     def text_vectors(self) -> Floats:
         """Unit vectors of the labels' texts as the encoder is now."""
         labels = self.train.labels
@@ -143,7 +161,9 @@ class OneVsAllFit:
     def learn(self) -> None:
         own = self.settings
         first, last = self.ranks.range(len(self.train.labels))
-        inverse = inverse_propensity(self.train.labels).astype(np.float32) if own.propensity else None
+        inverse = None
+        if own.propensity:
+            inverse = (inverse_propensity(self.train.labels) ** own.propensity).astype(np.float32)
         texts = ResidentTokens(self.documents, self.device, self.longest)
         task = OneVsAll(
             encoder=self.encoder,
@@ -152,7 +172,7 @@ class OneVsAllFit:
             targets=Targets(self.train.targets, own.positive, inverse, first, last),
             batch=own.batch,
             rate=self.rate,
-            head_rate=own.head_rate,
+            head_rate=self.head_rate,
             device=self.device,
             dropout=own.dropout,
             weight_decay=own.weight_decay,

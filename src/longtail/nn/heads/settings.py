@@ -24,7 +24,8 @@ class OvaSettings:
     batch: int = 512
     epochs: int = 30
     rate: float | None = None  # of the encoder's AdamW; none: 6e-5, and 2e-3 for one that begins at random
-    head_rate: float = 0.1  # of the classifiers' SGD, on the sum over a batch's rows
+    head_rate: float | None = None  # of the classifiers' SGD, on the sum over a batch's rows; none: 0.1, or by the
+    # length of the vectors where the encoder begins at random
     momentum: float = 0.0  # of the classifiers; takes as much memory again
     dropout: float = 0.6  # on the vectors
     encoder_dropout: float | None = None  # inside the encoder; none: its own
@@ -35,7 +36,7 @@ class OvaSettings:
     clip: float | None = 1.0
     loss: Literal["bce", "hinge"] = "bce"
     positive: float = 1.0  # weight of what is right
-    propensity: bool = False  # unbiased loss: what is right counts as often as it is missing in the data
+    propensity: float = 0.0  # 1: unbiased loss, what is right counts as often as it is missing; between: a power of it
     bias: float | Literal["auto"] | None = "auto"  # where a number of each label's own begins; auto: its mean log odds
     begin: Literal["auto", "random", "texts"] = "auto"  # classifiers begin at random, or at their labels' texts; auto:
     # at the texts where the encoder can read already
@@ -62,14 +63,15 @@ class OvaSettings:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise RecipeError(f"setting '{name}' of {self.name} lies in [0, 1), got {value:g}")
-        if not 0 <= self.compensated <= 1:
-            raise RecipeError(f"setting 'compensated' of {self.name} is a share in [0, 1], got {self.compensated:g}")
+        for name in ("compensated", "propensity"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise RecipeError(f"setting '{name}' of {self.name} lies in [0, 1], got {getattr(self, name):g}")
         if self.seed < 0 or self.weight_decay < 0 or self.head_decay < 0:
             raise RecipeError(f"settings 'seed', 'weight_decay' and 'head_decay' of {self.name} are not below 0")
-        if self.head_decay * self.head_rate >= 1:
+        if self.head_decay * (self.head_rate or 1.0) >= 1:
             raise RecipeError(
                 f"{self.name} would take all of a classifier away in one step: head_rate x head_decay is "
-                f"{self.head_decay * self.head_rate:g}, it has to be below 1"
+                f"{self.head_decay * (self.head_rate or 1.0):g}, it has to be below 1"
             )
 
     @property
