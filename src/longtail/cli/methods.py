@@ -33,11 +33,13 @@ def methods(json: Json = False) -> None:
     from rich.table import Table
 
     from longtail.linear.reading import Reading
+    from longtail.nn.heads.settings import OvaSettings
     from longtail.nn.settings import TowerSettings
 
     screen = console()
     # Settings that many learners share are told once, under the table.
     bases: dict[type[Any], str] = {Reading: "How rows are read", TowerSettings: "How encoders are trained"}
+    bases |= {OvaSettings: "How classifiers over all labels are trained"}
     shared = {base: _settings(base) for base in bases}
     for title, kinds in (("Learners", learners), ("Tail methods", tail)):
         table = Table(title=title, title_justify="left")
