@@ -178,8 +178,8 @@ def _lean(starts, columns, values, centre, lean):  # type: ignore[no-untyped-def
     """How far each row leans away from the first centre."""
     for row in range(len(lean)):
         total = np.float32(0.0)
-        for entry in range(starts[row], starts[row + 1]):
-            total += values[entry] * centre[columns[entry]]
+        for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
+            total += values[entry] * centre[np.uintp(columns[entry])]
         lean[row] = -total
 
 
@@ -190,8 +190,8 @@ def _recentre(ranks, half, starts, columns, values, whole, left, centre):  # typ
     for feature in range(len(left)):
         left[feature] = 0
     for rank in range(half):
-        for entry in range(starts[ranks[rank]], starts[ranks[rank] + 1]):
-            left[columns[entry]] += values[entry]
+        for entry in range(np.uintp(starts[ranks[rank]]), np.uintp(starts[ranks[rank] + 1])):
+            left[np.uintp(columns[entry])] += values[entry]
     left_length = np.float32(0.0)
     right_length = np.float32(0.0)
     for feature in range(len(left)):

@@ -36,8 +36,8 @@ def gather(rows, starts, columns, values, place):  # type: ignore[no-untyped-def
     own_starts[0] = 0
     for number in range(len(rows)):
         row = rows[number]
-        for entry in range(starts[row], starts[row + 1]):
-            feature = columns[entry]
+        for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
+            feature = np.uintp(columns[entry])
             if place[feature] < 0:
                 place[feature] = found
                 names[found] = feature
@@ -101,11 +101,11 @@ def _passes(  # type: ignore[no-untyped-def]
             row = order[position]
             for lane in range(lanes):
                 score[lane] = weights[bias, lane]
-            for entry in range(begins[row], ends[row]):
-                value = values[entry]
-                line = weights[columns[entry]]
+            here, there = np.uintp(begins[row]), np.uintp(ends[row])
+            for entry in range(here, there):
+                value, word = values[entry], np.uintp(columns[entry])
                 for lane in range(lanes):
-                    score[lane] += value * line[lane]
+                    score[lane] += value * weights[word, lane]
             length = lengths[row]
             scale = np.float32(1.0) / (length + penalty)
             line = no[row]
@@ -145,16 +145,15 @@ def _passes(  # type: ignore[no-untyped-def]
             for lane in range(lanes):
                 weights[bias, lane] += step[lane]
             if moving * 4 > lanes:
-                for entry in range(begins[row], ends[row]):
-                    value = values[entry]
-                    line = weights[columns[entry]]
+                for entry in range(here, there):
+                    value, word = values[entry], np.uintp(columns[entry])
                     for lane in range(lanes):
-                        line[lane] += value * step[lane]
+                        weights[word, lane] += value * step[lane]
             else:
                 for lane in range(lanes):
                     if step[lane] != 0:
-                        for entry in range(begins[row], ends[row]):
-                            weights[columns[entry], lane] += values[entry] * step[lane]
+                        for entry in range(here, there):
+                            weights[np.uintp(columns[entry]), lane] += values[entry] * step[lane]
         finished = 0
         for lane in range(lanes):
             done[lane] = worst[lane] <= limit
@@ -214,11 +213,11 @@ def _chance_passes(  # type: ignore[no-untyped-def]
             row = order[position]
             for lane in range(lanes):
                 score[lane] = weights[features, lane]
-            for entry in range(begins[row], ends[row]):
-                value = values[entry]
-                line = weights[columns[entry]]
+            here, there = np.uintp(begins[row]), np.uintp(ends[row])
+            for entry in range(here, there):
+                value, word = values[entry], np.uintp(columns[entry])
                 for lane in range(lanes):
-                    score[lane] += value * line[lane]
+                    score[lane] += value * weights[word, lane]
             for entry in range(t_starts[row], t_starts[row + 1]):
                 target[t_child[entry]] = t_value[entry]
             length = lengths[row]
@@ -245,11 +244,10 @@ def _chance_passes(  # type: ignore[no-untyped-def]
             worst = max(worst, largest / scale)
             for lane in range(lanes):
                 weights[features, lane] += step[lane]
-            for entry in range(begins[row], ends[row]):
-                value = values[entry]
-                line = weights[columns[entry]]
+            for entry in range(here, there):
+                value, word = values[entry], np.uintp(columns[entry])
                 for lane in range(lanes):
-                    line[lane] += value * step[lane]
+                    weights[word, lane] += value * step[lane]
         if worst <= limit:
             break
 
