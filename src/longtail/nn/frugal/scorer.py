@@ -12,7 +12,6 @@ from scipy import sparse
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
 from longtail.data.dataset import Rows
 from longtail.errors import DataError
-from longtail.linear.cooccurrence import strongest
 from longtail.nn.blend import Odds
 from longtail.nn.towers import Reader
 from longtail.predictions import ranked
@@ -135,6 +134,8 @@ class FrugalScorer:
 def along(graph: Matrix, found: Ints, scores: Floats) -> tuple[Ints, Floats]:
     """½ S + ½ top(S G), where S holds the chances of the labels found: labels and logarithms, -1 where there are
     fewer."""
+    from longtail.linear.cooccurrence import strongest
+
     rows, wide = found.shape
     starts = np.arange(0, found.size + 1, wide)
     chances = sparse.csr_array((np.exp(scores).ravel(), found.ravel(), starts), shape=(rows, graph.shape[0]))
