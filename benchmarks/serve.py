@@ -1,0 +1,446 @@
+"""Claims: at 32 clients the service answers at 3 times the rate of a plain FastAPI endpoint; under four times that load
+it answers or refuses in time, with flat memory; nothing is answered wrong; kill -9 loses no acknowledged label.
+
+    python benchmarks/serve.py gutenberg [--parts speed overload memory kill] [--seconds 8] [--minutes 5]
+
+DATA gives the labels and, from its test split, the texts; the encoder is all-MiniLM-L6-v2, untrained. Peers: a FastAPI
+endpoint that calls `SentenceTransformer.encode` and takes the exact top k for each request, written as `def` (threads)
+and as `async def` (one after another), and one that calls this library's `predict`. Service and peers take turns, each
+in its own process; clients run in another one, on loopback. Every answer of the service is compared with the offline
+prediction. What the machine's other work took is printed beside the times: beyond 0.2 cores, do not trust them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+K = 5
+TEXTS = 2048
+TOLERANCE = 0.02  # of a chance: texts alone are read in fp32, many together in bf16
+PEERS = ("def", "async", "ours")
+SAID = {
+    "service": "`longtail serve`",
+    "def": "FastAPI, `def`: sentence-transformers `encode` + exact top k",
+    "async": "the same, `async def`",
+    "ours": "FastAPI, `def`: longtail `predict` a request",
+}
+
+
+def build(data: str, folder: Path) -> tuple[Path, Path]:
+    """A model that was not trained, and the texts to ask for; kept in the folder."""
+    import longtail
+    from longtail.model import Model
+    from longtail.nn.blend import Odds
+    from longtail.nn.encoders import load_encoder
+    from longtail.nn.towers import Reader, TowerScorer
+
+    model, texts = folder / "minilm.longtail", folder / "texts.json"
+    if not texts.exists():
+        corpus = longtail.load(data, test_share=0.1)
+        encoder, tokenizer = load_encoder("minilm")
+        reader = Reader.of(encoder, tokenizer, 64)
+        vectors = reader.vectors([corpus.labels.word(row) for row in range(len(corpus.labels))])
+        scorer = TowerScorer(reader, vectors, Odds(20.0, -10.0))
+        Model("dpr(encoder='minilm')", corpus.labels, scorer, text_field=corpus.text_field).save(model, overwrite=True)
+        texts.write_text(json.dumps(list(corpus.test.texts or ())[:TEXTS]))
+    return model, texts
+
+
+class Ask(BaseModel):
+    """What a peer is asked."""
+
+    text: str
+    k: int = K
+
+
+def plain(kind: str, model: Path) -> None:
+    """The peers: what one writes who has an afternoon. Prints its port, then serves."""
+    import socket
+
+    import uvicorn
+    from fastapi import FastAPI
+
+    import longtail
+
+    loaded = longtail.load_model(model)
+    app = FastAPI()
+    if kind == "ours":
+
+        @app.post("/predict")
+        def predict(asked: Ask) -> list[dict[str, Any]]:
+            return [answer._asdict() for answer in loaded.predict([asked.text], asked.k).answers(0)]
+
+    else:
+        import torch
+        from sentence_transformers import SentenceTransformer
+
+        from longtail.nn.encoders import find_folder
+
+        encoder = SentenceTransformer(str(find_folder("minilm")), device="cpu")
+        labels = torch.from_numpy(loaded.scorer.labels)  # type: ignore[attr-defined]
+
+        def answer(asked: Ask) -> list[dict[str, Any]]:
+            vector = encoder.encode(asked.text, convert_to_tensor=True, normalize_embeddings=True)
+            scores, rows = torch.topk(labels @ vector, asked.k)
+            found = zip(rows.tolist(), scores.tolist(), strict=True)
+            return [
+                {"id": loaded.labels.ids[row], "text": loaded.labels.texts[row], "score": score} for row, score in found
+            ]
+
+        if kind == "def":
+            app.post("/predict")(answer)
+        else:
+
+            @app.post("/predict")
+            async def predict_in_turn(asked: Ask) -> list[dict[str, Any]]:
+                return answer(asked)
+
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(512)
+    loaded.predict(["a first text"], K)
+    print(listener.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="error")).run([listener])
+
+
+class Started:
+    """A service or a peer in its own process."""
+
+    def __init__(self, kind: str, model: Path, *options: str) -> None:
+        service = kind == "service"
+        words = (
+            ["-m", "longtail", "serve", str(model), "--port", "0", *options] if service else [__file__, "--plain", kind]
+        )
+        words += [] if service else [str(model)]
+        # Into a file: a pipe that nobody reads in time would stop the service.
+        self.log = tempfile.NamedTemporaryFile("w+", suffix=".jsonl")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, *words], stdout=subprocess.PIPE, stderr=self.log if service else None, text=True
+        )
+        if service:
+            while '"listening"' not in (head := Path(self.log.name).read_text()):
+                assert self.process.poll() is None, head
+                time.sleep(0.05)
+            self.port = _port(head.split("\n", 1)[0])
+            while not self._ready():
+                time.sleep(0.05)
+        else:
+            assert self.process.stdout is not None
+            self.port = int(self.process.stdout.readline())
+
+    def _ready(self) -> bool:
+        try:
+            return bool(urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready").status == 200)
+        except OSError:
+            return False
+
+    def memory(self) -> float:
+        """MB."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def _port(line: str) -> int:
+    return int(json.loads(line)["address"].rpartition(":")[2])
+
+
+# ---- the clients, in a process of their own
+
+
+async def _one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, text: str) -> tuple[int, bytes]:
+    body = json.dumps({"text": text, "k": K}).encode()
+    writer.write(
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        % len(body)
+        + body
+    )
+    head = await reader.readuntil(b"\r\n\r\n")
+    status = int(head[9:12])
+    length = int(head.lower().split(b"content-length: ", 1)[1].split(b"\r\n", 1)[0])
+    return status, await reader.readexactly(length)
+
+
+async def clients(port: int, texts: list[str], number: int, seconds: float, rate: float) -> list[Any]:
+    """(status, seconds, which text, answer) of every request. A rate of 0: each client asks again when answered; above,
+    requests come at that rate, whether or not the last ones were answered, as long as a connection is free."""
+    told: list[Any] = []
+    loop = asyncio.get_running_loop()
+    begin = loop.time() + 0.2
+    turn = iter(range(10**9))
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(begin - loop.time())
+        while True:
+            this = next(turn)
+            due = begin + this / rate if rate else loop.time()
+            if due > loop.time():
+                await asyncio.sleep(due - loop.time())
+            if loop.time() > begin + seconds:
+                writer.close()
+                return
+            asked = loop.time()
+            status, body = await _one(reader, writer, texts[this % len(texts)])
+            told.append((status, loop.time() - asked, this % len(texts), body.decode() if status == 200 else ""))
+
+    await asyncio.gather(*(client() for _ in range(number)))
+    return told
+
+
+Clients = tuple[int, float, float]  # how many, for how many seconds, requests a second or 0: as fast as answered
+
+
+class Load:
+    """Runs the clients in another process, through a command where one is given, such as one that pauses other work."""
+
+    def __init__(self, texts: Path, through: str) -> None:
+        self.texts, self.through = texts, through.split()
+
+    def __call__(self, *sides: tuple[Started, list[Clients]]) -> list[tuple[list[list[Any]], float]]:
+        """For each side, what each of its loads was told, and the cores that other work took meanwhile."""
+        plan = [(on.port, on.process.pid, loads) for on, loads in sides]
+        words = [__file__, "--clients", str(self.texts), json.dumps(plan)]
+        done = subprocess.run([*self.through, sys.executable, *words], stdout=subprocess.PIPE, check=True)
+        found: list[tuple[list[list[Any]], float]] = json.loads(done.stdout)
+        return found
+
+
+def play(texts: Path, plan: list[tuple[int, int, list[Clients]]]) -> None:
+    """The process of the clients: prints what `Load` reads."""
+    signal.alarm(int(sum(seconds for *_, loads in plan for _, seconds, _ in loads)) + 40)  # never hold others up longer
+    for _, process, _ in plan:
+        os.kill(process, signal.SIGCONT)  # it may have been paused with everybody else
+    asked = json.loads(texts.read_text())
+    found = []
+    for port, process, loads in plan:
+        before, mine, own, begin = busy(), spent(process), time.process_time(), time.monotonic()
+        told = [asyncio.run(clients(port, asked, *load)) for load in loads]
+        others = busy() - before - (spent(process) - mine) - (time.process_time() - own)
+        found.append((told, max(others, 0.0) / (time.monotonic() - begin)))
+    print(json.dumps(found))
+
+
+class Offline:
+    """What the model says without a service."""
+
+    def __init__(self, model: Path, texts: Path) -> None:
+        import longtail
+
+        found = longtail.load_model(model).predict(json.loads(texts.read_text()), 20)
+        self.answers = [{one.id: one.score for one in answers} for answers in found]
+
+    def wrong(self, told: list[Any]) -> int:
+        """Answers with a label whose score is not the offline one, or without a label that should be there."""
+        return sum(not self._right(self.answers[which], body) for status, _, which, body in told if status == 200)
+
+    def _right(self, offline: dict[str, float], body: str) -> bool:
+        (answer,) = json.loads(body)["answers"]
+        found = {label["id"]: label["score"] for label in answer["labels"]}
+        if len(found) != K or any(abs(offline.get(name, -9) - score) > TOLERANCE for name, score in found.items()):
+            return False
+        least = min(found.values())
+        return all(name in found for name, score in offline.items() if score > least + TOLERANCE)
+
+
+def busy() -> float:
+    """Seconds of processor time that the machine has spent."""
+    times = [int(one) for one in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(times) - times[3] - times[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def spent(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def told_in_ms(told: list[Any]) -> tuple[float, float, float]:
+    waits = 1000 * np.array([seconds for status, seconds, *_ in told if status == 200])
+    return (*np.percentile(waits, [50, 99]).tolist(), float(waits.max()))
+
+
+def speed(model: Path, texts: Path, seconds: float, rounds: int, load: Load) -> float:
+    """Prints latencies and rates, for each side those of the round with the least other work; returns the service's
+    rate. All are started first and take turns."""
+    offline = Offline(model, texts)
+    sides = {kind: Started(kind, model) for kind in ("service", *PEERS)}
+    rates: dict[str, float] = {}
+    rows: dict[str, list[tuple[float, str]]] = {kind: [] for kind in sides}
+    wrong = asked = 0
+    for _ in range(rounds):
+        found = load(*((one, [(8, 1, 0), (1, seconds / 2, 0), (32, seconds, 0)]) for one in sides.values()))
+        for kind, ((_, alone, many), others) in zip(sides, found, strict=True):
+            if kind == "service":
+                wrong, asked = wrong + offline.wrong(alone + many), asked + len(alone) + len(many)
+            first, late, _ = told_in_ms(alone)
+            middle, last, _ = told_in_ms(many)
+            rate = len(many) / seconds
+            told = f"{first:.1f} | {late:.1f} | {rate:.0f} | {middle:.0f} | {last:.0f} | {others:.2f}"
+            if not rows[kind] or others < min(rows[kind])[0]:
+                rates[kind] = rate
+            rows[kind].append((others, told))
+            print(f"{kind}: {told}", file=sys.stderr, flush=True)
+    for one in sides.values():
+        one.stop()
+    print("| | p50 ms, 1 client | p99 ms | requests/s, 32 clients | p50 ms | p99 ms | other work, cores |")
+    print("| --- | --: | --: | --: | --: | --: | --: |")
+    for kind in sides:
+        print(f"| {SAID[kind]} | {min(rows[kind])[1]} |")
+    print(f"\nanswers of the service compared with offline: {asked:,}, wrong: {wrong}")
+    for kind in PEERS:
+        print(f"requests/s of the service / {kind}: {rates['service'] / rates[kind]:.2f} x", flush=True)
+    return rates["service"]
+
+
+def overload(model: Path, texts: Path, rate: float, seconds: float, load: Load, times: float = 4) -> None:
+    """`times` the rate it keeps up with."""
+    offline = Offline(model, texts)
+    service = Started("service", model)
+    (((_, told), others),) = load((service, [(8, 1, 0), (512, seconds, times * rate)]))
+    service.stop()
+    waits = np.array([wait for _, wait, *_ in told])
+    statuses = {status: sum(one[0] == status for one in told) for status in sorted({one[0] for one in told})}
+    middle, last, worst = told_in_ms(told)
+    print(
+        f"\n{times:g} x {rate:.0f} requests/s asked for, 512 connections, {seconds:g} s: "
+        f"{len(told) / seconds:.0f}/s answered; by status {statuses}; "
+        f"accepted: {statuses.get(200, 0) / seconds:.0f}/s, p50 {middle:.0f} ms, p99 {last:.0f} ms, "
+        f"longest {worst:.0f} ms; longest of all {1000 * waits.max():.0f} ms; wrong: {offline.wrong(told)}; "
+        f"other work {others:.2f} cores",
+        flush=True,
+    )
+
+
+def memory(model: Path, texts: Path, rate: float, minutes: float) -> None:
+    """32 clients and four times the rate in turns; memory every second."""
+    offline = Offline(model, texts)
+    service = Started("service", model)
+    load = Load(texts, "")
+    load((service, [(32, 5, 0)]))
+    seen: list[float] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(1):
+            seen.append(service.memory())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    wrong = asked = 0
+    begin = time.monotonic()
+    while time.monotonic() - begin < 60 * minutes:
+        for part in load((service, [(32, 10, 0), (256, 10, 4 * rate)]))[0][0]:
+            wrong, asked = wrong + offline.wrong(part), asked + len(part)
+    stop.set()
+    watcher.join()
+    service.stop()
+    tenth = max(len(seen) // 10, 1)
+    parts = [float(np.median(seen[place : place + tenth])) for place in range(0, len(seen), tenth)][:10]
+    print(
+        f"\n{len(seen)} s of load, {asked:,} requests, wrong: {wrong}; memory in tenths of the time, MB: "
+        + " ".join(f"{part:.0f}" for part in parts)
+        + f"; second half against first half: {np.median(parts[5:]) / np.median(parts[:5]) - 1:+.1%}",
+        flush=True,
+    )
+
+
+def kill(model: Path, rounds: int) -> None:
+    """Four clients add labels; kill -9 after a random time; every label that was acknowledged must be there again."""
+    journal = model.parent / f"{model.name}.added.jsonl"
+    journal.unlink(missing_ok=True)
+    told: list[str] = []
+    lost = 0
+    for number in range(rounds):
+        service = Started("service", model)
+        address = f"http://127.0.0.1:{service.port}/labels"
+
+        def add(worker: int, round: int = number, address: str = address) -> None:
+            for count in range(10**6):
+                name = f"label {count} of client {worker} in round {round}"
+                body = json.dumps({"labels": [{"text": name}]}).encode()
+                asked = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+                try:
+                    told.extend(json.load(urllib.request.urlopen(asked))["added"])
+                except (OSError, ValueError):
+                    return
+
+        workers = [threading.Thread(target=add, args=(worker,)) for worker in range(4)]
+        for worker in workers:
+            worker.start()
+        time.sleep(random.uniform(1, 3))
+        service.process.kill()
+        for worker in workers:
+            worker.join()
+        service.process.wait()
+        again = Started("service", model)
+        there = set()
+        for place in range(0, 10**6, 200):
+            found = json.load(
+                urllib.request.urlopen(
+                    f"http://127.0.0.1:{again.port}/labels?query=of+client+in+round&limit=200&offset={place}"
+                )
+            )
+            there |= {label["id"] for label in found["labels"]}
+            if len(found["labels"]) < 200:
+                break
+        lost += len(set(told) - there)
+        again.stop()
+    journal.unlink(missing_ok=True)
+    print(f"\nkill -9 while 4 clients add labels, {rounds} times: {len(told)} acknowledged, {lost} lost", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="?", default="wordnet")
+    parser.add_argument("--parts", nargs="+", default=["speed", "overload", "memory", "kill"])
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--through", default="", help="command that the clients are run through")
+    parser.add_argument(
+        "--rate", type=float, default=0, help="requests a second it keeps up with; 0: as speed measures"
+    )
+    parser.add_argument("--folder", type=Path, help="keeps the model here")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        model, texts = build(given.data, folder)
+        rate = given.rate
+        load = Load(texts, given.through)
+        if "speed" in given.parts:
+            rate = speed(model, texts, given.seconds, given.rounds, load)
+        if "overload" in given.parts:
+            overload(model, texts, rate or 300, given.seconds, load)
+        if "memory" in given.parts:
+            memory(model, texts, rate or 300, given.minutes)
+        if "kill" in given.parts:
+            kill(model, given.kills)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--plain"]:
+        plain(sys.argv[2], Path(sys.argv[3]))
+    elif sys.argv[1:2] == ["--clients"]:
+        play(Path(sys.argv[2]), json.loads(sys.argv[3]))
+    else:
+        main()
