@@ -75,7 +75,7 @@ ARROWS = {
     },
     "grammar": {"errors"},
     "catalogue": {"errors", "grammar"},
-    "serve": {"data", "metrics", "linear", "seams", "model", "store", "memory", "errors", "arrays"},
+    "serve": {"__version__", "data", "metrics", "linear", "seams", "model", "store", "memory", "errors", "arrays"},
     "model": {"seams", "data", "predictions", "progress", "errors", "arrays", "store"},
 }
 
