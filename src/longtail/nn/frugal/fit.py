@@ -131,7 +131,8 @@ class FrugalFit:
 
     def make_graph(self, walk: GraphNet) -> Matrix:
         """Which labels random walks over the rows as given reach from each, both sides counted alike."""
-        given = self.train.targets[np.flatnonzero(self.train.origins == 0)]
+        as_given = np.flatnonzero(self.train.origins == 0)
+        given = self.train.targets[as_given] if len(as_given) else self.train.targets
         with stage("walking from label to label"):
             self.graph = label_graph(given, walk.walk, walk.restart, walk.neighbours, walk.common, self.settings.seed)
         return self.graph
