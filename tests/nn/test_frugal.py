@@ -13,6 +13,7 @@ from torch import Tensor
 
 from longtail.data import Corpus
 from longtail.errors import DataError, RecipeError
+from longtail.nn.checkpoint import keeping
 from longtail.nn.frugal.blocks import Added, Gated, Inception, Scaled
 from longtail.nn.frugal.bodies import FrugalBag, FrugalInception, bag
 from longtail.nn.frugal.fit import cluster_targets
@@ -24,6 +25,7 @@ from longtail.nn.frugal.rows import MovingRows, Rule
 from longtail.nn.frugal.runs import Runs
 from longtail.nn.frugal.scorer import along
 from longtail.nn.frugal.shortlist import Clusters, Pool, renumbered
+from longtail.nn.frugal.task import FrugalTask
 from longtail.nn.frugal.vectors import read_vectors
 from longtail.nn.heads.entries import Targets
 from longtail.nn.tokens import Tokens
@@ -370,6 +372,39 @@ def test_word_vectors_come_from_text_and_from_arrays(tmp_path: Path) -> None:
 def test_pools_find_what_all_labels_find(recipe: str, tiny: Corpus) -> None:
     model = Recipe.parse(recipe).fit(tiny.train, tiny.valid)
     assert model.predict(tiny.test.rows, k=1).hits(tiny.test.targets).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "decaf(dimension=64, batch=128, epochs=3)",
+        'astec(dimension=64, batch=128, epochs=2, compare="pool", random=2, shortlist=3, cluster=2)',
+    ],
+)
+def test_a_training_that_was_stopped_ends_as_if_it_had_not_been(
+    recipe: str, tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between the surrogate task and the classifiers."""
+
+    class Stop(Exception):
+        pass
+
+    whole = Recipe.parse(recipe).fit(tiny.train, tiny.valid).scorer.state()
+    done, backward = [0], FrugalTask.backward
+
+    def stopping(self: FrugalTask, batch: np.ndarray, share: float) -> Tensor:
+        done[0] += 1
+        if done[0] == 10:
+            raise Stop
+        return backward(self, batch, share)
+
+    monkeypatch.setattr(FrugalTask, "backward", stopping)
+    with pytest.raises(Stop), keeping(tmp_path, every_seconds=0):
+        Recipe.parse(recipe).fit(tiny.train, tiny.valid)
+    with keeping(tmp_path, every_seconds=0):
+        again = Recipe.parse(recipe).fit(tiny.train, tiny.valid).scorer.state()
+    assert done[0] < 2 * 12  # it went on, and did not begin anew
+    assert all(np.array_equal(whole.tensors[name], again.tensors[name]) for name in whole.tensors)
 
 
 def test_more_labels_than_fit_make_a_pool() -> None:
