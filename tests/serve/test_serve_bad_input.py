@@ -232,6 +232,11 @@ def test_other_hosts_and_origins_are_kept_out(running: Running) -> None:
     refused(running, running.get("/", {"Host": "evil.example:80"}), 421)
     refused(running, running.post("/predict", asked, {"Origin": "http://evil.example"}), 403)
     refused(running, running.post("/predict", asked, {"Origin": "null"}), 403)
+    with serving(running.service.models["means"].path, hosts=("labels.example",)) as proxied:
+        named = {"Origin": "https://labels.example"}
+        assert proxied.post("/predict", asked, named).status == 200
+        assert proxied.post("/predict", asked, {**named, "Host": "labels.example:8443"}).status == 200
+        refused(proxied, proxied.post("/predict", asked, {"Origin": "https://other.example"}), 403)
     own = {"Host": f"localhost:{running.port}", "Origin": f"http://localhost:{running.port}"}
     assert running.post("/predict", asked, own).status == 200
 

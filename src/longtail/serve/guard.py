@@ -82,9 +82,11 @@ class Guard:
         names = self._settings.answers_to
         if names is not None and _without_port(host) not in names:
             raise Refused(421, "the service does not answer to this host name; see --allow-host", "host")
-        origin = headers.get(b"origin")
-        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
-            raise Refused(403, "pages of other origins may not ask this service", "origin")
+        origin = headers.get(b"origin", b"").decode("latin-1").lower()
+        asking = origin.partition("://")[2]
+        # A proxy may call the service by another name than the browser does: --allow-host names that one.
+        if origin and asking != host and _without_port(asking) not in self._settings.allowed:
+            raise Refused(403, "pages of other origins may not ask this service; see --allow-host", "origin")
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self._settings.token is None:

@@ -75,6 +75,7 @@ class Served:
         for texts in (WARM[:1], WARM * 32):
             model.predict(Rows(texts=texts), k)
         self._now.finder.find("a", 1)
+        self.facts()
 
     def predict(self, texts: Sequence[str], k: int) -> list[list[dict[str, Any]]]:
         """The labels of each text, best first, as the schema has them."""
@@ -159,8 +160,10 @@ class Served:
     def _grown(self, new: Sequence[Entry]) -> Version:
         before = self._now
         model = before.model.with_labels([entry.text for entry in new], [entry.id for entry in new])
+        grown = Version(model, before.trained, Finder(model.labels))
         model.predict(Rows(texts=WARM[:1]), 1)  # what is built late is built here, not while a client waits
-        return Version(model, before.trained, Finder(model.labels))
+        grown.label(0)
+        return grown
 
 
 def load_models(words: Sequence[str]) -> dict[str, Served]:

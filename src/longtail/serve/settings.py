@@ -64,9 +64,13 @@ class Settings:
     def answers_to(self) -> frozenset[str] | None:
         """Names it may be called by in a request's Host; none: any. Without the check, a page from elsewhere whose
         name is made to lead to this machine could ask a service that listens only here."""
-        if self.hosts:
-            return frozenset((*LOOPBACK, self.host, *(name.lower() for name in self.hosts)))
-        return frozenset((*LOOPBACK, self.host)) if self.local else None
+        if self.hosts or self.local:
+            return frozenset((*LOOPBACK, self.host)) | self.allowed
+        return None
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        return frozenset(name.lower() for name in self.hosts)
 
 
 def read_token(path: Path | None) -> str | None:
