@@ -6,12 +6,13 @@ entry that is kept is SciPy's.
 
 Labels are drawn by Zipf's law with exponent 0.9, each for itself. Peak memory is that of the whole process, the rows
 and labels included; seconds are those of the call, on all threads that LONGTAIL_THREADS allows. Kernels are compiled
-before. Add --part scipy or --part ours to measure one of the two, --part check to compare alone.
+before. With --part and --folder parts are measured one by one, and the table holds all that were.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import subprocess
 import sys
@@ -71,11 +72,11 @@ def alone(part: str, folder: Path, rows: int, labels: int) -> None:
     if part != "scipy":
         measure(part, zipf_targets(200, 50, 3))  # compiles
     targets = read(folder, rows, labels)
-    begin = time.perf_counter()
+    begin, used = time.perf_counter(), time.process_time()
     graph = measure(part, targets)
-    seconds = time.perf_counter() - begin
+    seconds, used = time.perf_counter() - begin, time.process_time() - used
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{part}\t{seconds:.3f}\t{peak:.3f}\t{graph.nnz}")
+    print(f"{part}\t{seconds:.3f}\t{used:.3f}\t{peak:.3f}\t{graph.nnz}")
 
 
 def check(folder: Path, rows: int, labels: int) -> int:
@@ -110,7 +111,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=1_300_000)
     parser.add_argument("--each", type=int, default=22)
     parser.add_argument("--part", nargs="+", choices=[*PARTS, "check"], default=[*PARTS, "check"])
-    parser.add_argument("--folder", type=Path, help="where the rows and labels are kept for the next run")
+    parser.add_argument("--folder", type=Path, help="where rows, labels and figures are kept for the next run")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.alone:
@@ -124,23 +125,25 @@ def main() -> None:
             for name in ("data", "indices", "indptr"):
                 np.save(folder / f"{name}.npy", getattr(targets, name))
         sizes = ["--rows", str(options.rows), "--labels", str(options.labels), "--folder", str(folder)]
-        lines: dict[str, list[float]] = {}
+        figures = folder / "figures.json"  # of parts measured before, with --folder
+        lines: dict[str, list[float]] = json.loads(figures.read_text()) if figures.exists() else {}
         for part in options.part:
             if part == "check":
                 continue
             command = [sys.executable, __file__, "--alone", "--part", part, *sizes]
             printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\t")
             lines[part] = [float(word) for word in printed[1:]]
+            figures.write_text(json.dumps(lines))
         wrong = check(folder, options.rows, options.labels) if "check" in options.part else None
     print(f"{options.rows:,} rows, {options.labels:,} labels, {options.each} draws a row\n")
     print(
-        "| graph | seconds | SciPy's / ours | peak GB | ours / SciPy's | entries |\n"
-        "| --- | --: | --: | --: | --: | --: |"
+        "| graph | seconds | SciPy's / ours | of all threads | peak GB | ours / SciPy's | entries |\n"
+        "| --- | --: | --: | --: | --: | --: | --: |"
     )
     base = lines.get("scipy")
-    for part, (seconds, peak, entries) in lines.items():
-        faster, smaller = (f"{base[0] / seconds:.1f}", f"{peak / base[1]:.2f}") if base else ("", "")
-        print(f"| {PARTS[part]} | {seconds:.1f} | {faster} | {peak:.2f} | {smaller} | {int(entries):,} |")
+    for part, (seconds, used, peak, entries) in lines.items():
+        faster, smaller = (f"{base[0] / seconds:.1f}", f"{peak / base[2]:.2f}") if base else ("", "")
+        print(f"| {PARTS[part]} | {seconds:.1f} | {faster} | {used:.1f} | {peak:.2f} | {smaller} | {int(entries):,} |")
     if wrong is not None:
         print(f"\nentries with threshold {THRESHOLD} that differ from SciPy's: {wrong:,}")
 

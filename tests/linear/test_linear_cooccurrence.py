@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from longtail.errors import DataError
-from longtail.linear import cooccurrence as room
+from longtail.linear import pair_kernels as room
 from longtail.linear.cooccurrence import cooccurrence, strongest, symmetric
 
 
@@ -47,7 +47,7 @@ def test_is_the_product_on_what_is_kept(
 ) -> None:
     # Both ways of counting, for labels with few and with many pairs, in plain Python.
     monkeypatch.setattr(room, "FEW", few)
-    for kernel in ("_together", "_met", "emit_row"):
+    for kernel in ("common_rows", "all_rows", "_met", "emit_row", "longer"):
         monkeypatch.setattr(room, kernel, getattr(room, kernel).py_func)
     targets = some_targets(60, 24, soft, seed=1, skew=0.6)
     graph = cooccurrence(targets, threshold, most, least)

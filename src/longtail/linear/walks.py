@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
-from longtail.arrays import Floats, Ints, Longs, Matrix
+from longtail.arrays import Matrix
 from longtail.errors import DataError
-from longtail.linear.cooccurrence import EVERY, PIECES, Incidence, emit_row, joined_pieces
-from longtail.threads import in_threads
+from longtail.linear.cooccurrence import EVERY, PIECES, Incidence, in_pieces
+from longtail.linear.pair_kernels import emit_row, longer
 
 GOLDEN, MIX_A, MIX_B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 LOW = np.uint64(0xFFFFFFFF)
@@ -48,22 +50,13 @@ def walks(
         targets.data = np.where(counts[targets.indices] > head, 0, targets.data)
         targets.eliminate_zeros()
     held = Incidence.of(targets)
-    by_label = (held.label_starts, held.label_rows, held.label_values)
-    by_row = (held.row_starts, held.row_labels, held.row_values)
-    bars = (float(restart), float(threshold))
     bounds = held.pieces(PIECES)
-    found: dict[int, tuple[Longs, Ints, Floats]] = {}
+    settings = (steps, float(restart), float(threshold), EVERY if most is None else most, not visits, np.uint64(seed))
 
-    def work(piece: int) -> None:
-        begin, end = int(bounds[piece]), int(bounds[piece + 1])
-        cap = EVERY if most is None else most
-        sizes, columns, values, size = _walk(
-            begin, end, *by_label, *by_row, steps, *bars, cap, not visits, np.uint64(seed)
-        )
-        found[piece] = sizes, columns[:size], values[:size]
+    def rows(piece: int) -> Any:
+        return _walk(int(bounds[piece]), int(bounds[piece + 1]), *held.by_label, *held.by_row, *settings)
 
-    in_threads(work, range(len(bounds) - 1))
-    return joined_pieces(found, len(held.mass))
+    return in_pieces(rows, len(bounds) - 1, len(held.mass))
 
 
 @njit(nogil=True, cache=True)
@@ -96,8 +89,7 @@ def _walk(  # type: ignore[no-untyped-def]
     met = np.empty(steps, dtype=np.int32)
     keys, found = np.empty(steps + 1, dtype=np.int64), np.empty(steps + 1, dtype=np.float64)
     sizes = np.empty(end - begin, dtype=np.int64)
-    room = (end - begin) * min(most + 1, 64) + steps + 1
-    columns, values = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.float32)
+    columns, values = np.empty(1024, dtype=np.int32), np.empty(1024, dtype=np.float32)
     again = restart * 4294967296.0
     size = 0
     for root in range(begin, end):
@@ -122,11 +114,7 @@ def _walk(  # type: ignore[no-untyped-def]
                 if met[first] != root and (step - first) / own > threshold:
                     keys[kept], found[kept] = np.int64(met[first]) << 32 | kept, step - first
                     kept += 1
-        if size + kept + 1 > len(columns):
-            room = 2 * len(columns) + kept + 1
-            wider, longer = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.float32)
-            wider[:size], longer[:size] = columns[:size], values[:size]
-            columns, values = wider, longer
+        columns, values = longer(columns, size, kept + 1), longer(values, size, kept + 1)
         before = size
         size = emit_row(root, own, kept, keys, found, most, divide, columns, values, size)
         sizes[root - begin] = size - before
