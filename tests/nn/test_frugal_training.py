@@ -1,0 +1,94 @@
+"""Frugal nets in training: pools, stops, word vectors of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from longtail.data import Corpus
+from longtail.errors import DataError, RecipeError
+from longtail.nn.checkpoint import keeping
+from longtail.nn.frugal.task import FrugalTask
+from longtail.nn.frugal.vectors import read_vectors
+from longtail.recipe import Recipe
+
+
+def test_word_vectors_come_from_text_and_from_arrays(tmp_path: Path) -> None:
+    begin = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    known = {"[PAD]": 0, "apple": 1, "bridge": 2}
+    text = tmp_path / "glove.txt"
+    text.write_text("3 3\nApple 1 0 0\nother 9 9 9\nbridge 0 2 0\n")
+    array = tmp_path / "given.npy"
+    np.save(array, np.array([[1, 0, 0], [9, 9, 9], [0, 2, 0]], dtype=np.float32))
+    (tmp_path / "given.txt").write_text("apple\nother\nbridge\n")
+    for file in (text, array):
+        found, number = read_vectors(file, known, 3, begin)
+        assert number == 2 and np.array_equal(found[[0, 3, 4]], begin[[0, 3, 4]])
+        assert found[1, 0] > 0 and (found[1, 1:] == 0).all() and found[2, 1] == pytest.approx(2 * found[1, 0])
+        lengths = np.linalg.norm(found, axis=1)
+        assert lengths[1:3].mean() == pytest.approx(np.linalg.norm(begin, axis=1).mean(), rel=1e-5)
+    with pytest.raises(DataError, match="dimension=3"):
+        read_vectors(text, known, 4, np.zeros((5, 4), np.float32))
+    with pytest.raises(RecipeError, match="no file"):
+        Recipe.parse('astec(vectors="nowhere.txt")')
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        'astec(dimension=64, batch=64, epochs=5, rate=0.05, compare="pool", random=2, shortlist=3, cluster=2)',
+        'decaf(dimension=64, batch=16, epochs=5, rate=0.05, compare="pool", random=2, beam=1, cluster=2)',
+        'eclare(dimension=64, batch=16, epochs=5, rate=0.05, compare="pool", random=2, beam=1, cluster=2)',
+        'inceptionxml(dimension=64, places=4, channels=16, batch=64, epochs=5, rate=0.03, compare="pool", random=2, '
+        "beam=2, cluster=2, dropout=0.1, last_dropout=0.1)",
+    ],
+)
+def test_pools_find_what_all_labels_find(recipe: str, tiny: Corpus) -> None:
+    model = Recipe.parse(recipe).fit(tiny.train, tiny.valid)
+    assert model.predict(tiny.test.rows, k=1).hits(tiny.test.targets).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "decaf(dimension=64, batch=128, epochs=3)",
+        'astec(dimension=64, batch=128, epochs=2, compare="pool", random=2, shortlist=3, cluster=2)',
+    ],
+)
+def test_a_training_that_was_stopped_ends_as_if_it_had_not_been(
+    recipe: str, tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between the surrogate task and the classifiers."""
+
+    class Stop(Exception):
+        pass
+
+    whole = Recipe.parse(recipe).fit(tiny.train, tiny.valid).scorer.state()
+    done, backward = [0], FrugalTask.backward
+
+    def stopping(self: FrugalTask, batch: np.ndarray, share: float) -> Tensor:
+        done[0] += 1
+        if done[0] == 10:
+            raise Stop
+        return backward(self, batch, share)
+
+    monkeypatch.setattr(FrugalTask, "backward", stopping)
+    with pytest.raises(Stop), keeping(tmp_path, every_seconds=0):
+        Recipe.parse(recipe).fit(tiny.train, tiny.valid)
+    with keeping(tmp_path, every_seconds=0):
+        again = Recipe.parse(recipe).fit(tiny.train, tiny.valid).scorer.state()
+    assert done[0] < 2 * 12  # it went on, and did not begin anew
+    assert all(np.array_equal(whole.tensors[name], again.tensors[name]) for name in whole.tensors)
+
+
+def test_more_labels_than_fit_make_a_pool() -> None:
+    from longtail.learners.astec import Astec
+
+    assert Astec().against_all(46_030, 17_473)
+    assert not replace(Astec(), compare="pool").against_all(10, 10)
+    assert replace(Astec(), compare="all").against_all(10**9, 10**9)
+    assert not Astec().against_all(10**9, 10**9)
