@@ -21,8 +21,7 @@ from longtail.nn.layouts import Packed
 if TYPE_CHECKING:
     from longtail.nn.transformer import Layer, Shape, Transformer
 
-LONGEST_TEXT = 128  # tokens; attention holds a text in registers
-SIZES = (16, 32, 64, 128)  # of a head
+SIZES, MOST_NUMBERS = (16, 32, 64, 128), 128 * 64  # of a head; of a text's tokens x that size, held in registers
 PARAMETERS, LOWERED = 12, 6  # of a layer; and those of them that are used in the lower precision
 
 
@@ -31,8 +30,8 @@ def can_fuse(shape: Shape, device: torch.device, lower: torch.dtype, longest: in
     return (
         device.type == "cuda"
         and lower == torch.bfloat16
-        and longest <= LONGEST_TEXT
-        and shape.width // shape.heads in SIZES
+        and (size := shape.width // shape.heads) in SIZES
+        and longest <= min(MOST_NUMBERS // size, 128)
         and not torch.compiler.is_compiling()
         and _is_installed()
     )

@@ -1,6 +1,6 @@
 """Attention among the tokens of short texts that follow one another without padding.
 
-A text of at most `LONGEST_TEXT` tokens fits a core's registers whole, so nothing is kept for the way back: the chances
+A short text fits a core's registers whole, so nothing is kept for the way back: the chances
 are computed again there, and every gradient is written once, by one program, in the same order every time.
 """
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from longtail.nn.kernels.chance import kept
 
-LONGEST_TEXT = 128
 GROUP = 4  # texts a program of the backward pass goes through: it sums the bias's gradient over them
 
 
@@ -118,7 +117,7 @@ def attend_back(
     to_split = torch.empty_like(split)
     _backward[(len(sums) * heads,)](
         split, ends, to_mixed, to_split, sums, seed, size**-0.5, texts, heads, size, block, dropout, GROUP,
-        num_warps=_warps(block),
+        num_warps=_warps(block), num_stages=3 if block <= 32 else 1,  # texts fetched ahead must fit the core's memory
     )  # fmt: skip
     return to_split
 
