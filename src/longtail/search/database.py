@@ -88,9 +88,12 @@ class Table:
                 stage("loading the database", total=labels) as advance,
                 cursor.copy(f'COPY "{new}" FROM STDIN (FORMAT BINARY)') as copy,
             ):
-                for piece in _copied(vectors, ids, texts, counts):
-                    copy.write(piece)
-                    advance(min(ASKED, labels))
+                copy.write(b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0))
+                for begin in range(0, labels, ASKED):
+                    part = slice(begin, begin + ASKED)
+                    copy.write(_copied(begin, vectors[part], ids[part], texts[part], counts[part]))
+                    advance(len(vectors[part]))
+                copy.write(struct.pack(">h", -1))
             if indexed:
                 with stage("building the index"):
                     cursor.execute(f'CREATE INDEX ON "{new}" USING hnsw (vector vector_ip_ops)')
@@ -199,20 +202,16 @@ def _ensure_extension(connection: psycopg.Connection[Any]) -> None:
         ) from None
 
 
-def _copied(vectors: Floats, ids: Sequence[str], texts: Sequence[str], counts: Longs) -> Iterator[bytes]:
-    """PostgreSQL's binary copy format, a few hundred labels at a time."""
-    yield b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
+def _copied(first: int, vectors: Floats, ids: Sequence[str], texts: Sequence[str], counts: Longs) -> bytes:
+    """Some labels in PostgreSQL's binary copy format."""
     dimension = vectors.shape[1]
     head = struct.pack(">ihh", 4 + 4 * dimension, dimension, 0)  # the field's length, then pgvector's own header
-    for begin in range(0, len(vectors), ASKED):
-        piece = vectors[begin : begin + ASKED].astype(">f4")
-        lines = []
-        for row, vector in enumerate(piece, start=begin):
-            words = b"".join(struct.pack(">i", len(word)) + word for word in map(_text, (ids[row], texts[row])))
-            number = struct.pack(">hii", 5, 4, row)
-            lines.append(number + words + struct.pack(">iq", 8, counts[row]) + head + vector.tobytes())
-        yield b"".join(lines)
-    yield struct.pack(">h", -1)
+    lines = []
+    for place, vector in enumerate(vectors.astype(">f4")):
+        words = b"".join(struct.pack(">i", len(word)) + word for word in map(_text, (ids[place], texts[place])))
+        number = struct.pack(">hii", 5, 4, first + place)
+        lines.append(number + words + struct.pack(">iq", 8, counts[place]) + head + vector.tobytes())
+    return b"".join(lines)
 
 
 def _text(word: str) -> bytes:
