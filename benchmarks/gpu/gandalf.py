@@ -23,9 +23,10 @@ import json
 import multiprocessing
 import os
 import statistics
-import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,24 +113,39 @@ def corpus(data: str, rows: int | None) -> Any:
     return make_corpus(name="cut", **{name: part.take(np.arange(min(rows, len(part)))) for name, part in parts.items()})
 
 
+@contextmanager
+def histories() -> Iterator[list[Any]]:
+    """What happened in each epoch of the nets trained inside. Checkpoints would tell it too, and cost disk and time."""
+    from longtail.nn.frugal import fit
+
+    train, seen = fit.train, []
+
+    def listening(*given: Any) -> Any:
+        history = train(*given)
+        seen.append(history.lines)
+        return history
+
+    fit.train = listening
+    try:
+        yield seen
+    finally:
+        fit.train = train
+
+
 def one(data: str, recipe: str, rows: int | None, place: str) -> str:
     """Train, measure on valid and test, keep."""
     import torch
 
     import longtail
-    from longtail.nn.checkpoint import keeping
-    from longtail.nn.history import History
 
     given, file = corpus(data, rows), Path(place)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    with tempfile.TemporaryDirectory() as folder:
-        with keeping(folder, every_seconds=1e9):
-            begin = time.perf_counter()
-            model = longtail.Recipe.parse(recipe).fit(given.train, given.valid)
-            seconds = time.perf_counter() - begin
-        histories = [History.read(path.parent).lines for path in sorted(Path(folder).rglob("history.jsonl"))]
-    kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "seconds": seconds, "history": histories}
+    with histories() as seen:
+        begin = time.perf_counter()
+        model = longtail.Recipe.parse(recipe).fit(given.train, given.valid)
+        seconds = time.perf_counter() - begin
+    kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "seconds": seconds, "history": seen}
     kept["peak"] = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     for split in ("valid", "test"):
         some = getattr(given, split)
@@ -144,9 +160,8 @@ def one(data: str, recipe: str, rows: int | None, place: str) -> str:
         for row in few
     ]  # fmt: skip
     file.write_text(json.dumps(kept))
-    return (
-        f"{recipe} on {kept['data']}: P@1 {kept['test']['P@1']:.1f}, PSP@5 {kept['test']['PSP@5']:.1f}, {seconds:.0f} s"
-    )
+    figures = ", ".join(f"{name} {kept['test'][name]:.1f}" for name in ("P@1", "PSP@1", "PSP@5", "C@5"))
+    return f"{recipe} on {kept['data']}: {figures}, {seconds:.0f} s"
 
 
 def file_of(data: str, recipe: str, options: argparse.Namespace) -> Path:
