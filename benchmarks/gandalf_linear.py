@@ -5,7 +5,8 @@ on the test split, then of the points of P@5 that come from each frequency bin.
 
 `learners`: each learner plain, with rows and with gandalf. `variants`: settings of gandalf and the other augmentations,
 on one learner (--on). `valid`: the settings of gandalf and bow, measured on the valid split, to choose from. With --out
-every recipe's figures are kept, and a recipe that is there is not trained again.
+every recipe's figures are kept, and a recipe that is there is not trained again. `links`: how many labels gandalf
+links to one.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import longtail
 from longtail.data import Corpus
 from longtail.metrics import evaluate
 from longtail.recipe import Recipe
+from longtail.tail.gandalf import Gandalf
 
 LEARNERS = ["knn", "centroid", "parabel", "xreg", "dismec"]
 TAILS = ["", " + rows", " + gandalf", " + gandalf(least=3)"]  # the last as chosen on valid
@@ -79,11 +83,22 @@ def measure(corpus: Corpus, split: str, recipe: str) -> dict[str, Any]:
     }
 
 
+def print_links(corpus: Corpus) -> None:
+    few = float((corpus.labels.counts <= 2).mean())
+    print(f"\n{corpus.name}: {few:.0%} of the labels have at most two training rows\n")
+    print("| targets | other labels a label | labels with any |\n| --- | --: | --: |")
+    for tail in ("gandalf", "gandalf(threshold=0)", "gandalf(least=3)", "gandalf(most=5)"):
+        method = Recipe.parse(f"parabel + {tail}").tail[0]
+        assert isinstance(method, Gandalf)
+        links = np.diff(method.soft_targets(corpus.train.targets).indptr) - 1
+        print(f"| `{tail}` | {links.mean():.1f} | {(links > 0).mean():.0%} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+")
     parser.add_argument(
-        "--part", nargs="+", choices=["learners", "variants", "valid"], default=["learners", "variants"]
+        "--part", nargs="+", choices=["links", "learners", "variants", "valid"], default=["learners", "variants"]
     )
     parser.add_argument("--on", default="parabel", help="the learner of variants and valid")
     parser.add_argument("--out", type=Path, help="JSON lines with every recipe's figures")
@@ -96,6 +111,9 @@ def main() -> None:
     for data in options.data:
         corpus = longtail.load(data, test_share=0.1)
         for part in options.part:
+            if part == "links":
+                print_links(corpus)
+                continue
             split = "valid" if part == "valid" else "test"
             rows = []
             for recipe in recipes(part, options.on):
