@@ -78,7 +78,7 @@ def main() -> None:
     for name, settings in heads.items():
         head = Head(labels, dimension, settings, CPU)
         works[name] = lambda head=head: head.step(vectors, targets.batch(np.arange(batch), CPU), 1e-3)  # type: ignore[misc]
-    works["autograd"] = autograd
+    works["autograd, dense targets"] = autograd
     peaks = {}
     for name, work in works.items():
         work()
