@@ -1,5 +1,6 @@
 # make demo   compare three recipes on WordNet and write a report
 # make test   run every test
+# make docs   build the site into build/docs
 # Both set up a virtual environment in .venv first, and only when it is out of date. The demo needs the package alone.
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ ALONE  := $(VENV)/.installed-alone
 # Two workers on two cores; numba and the BLAS stay at one thread each inside a worker.
 WORKERS ?= auto
 
-.PHONY: demo test lint types install clean
+.PHONY: demo test docs lint types install clean
 
 install: $(STAMP)
 
@@ -31,6 +32,9 @@ demo: $(ALONE)
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict --quiet
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
