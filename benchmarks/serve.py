@@ -133,16 +133,21 @@ class Started:
         self.process = subprocess.Popen(
             [sys.executable, *words], stdout=subprocess.PIPE, stderr=self.log if service else None, text=True
         )
-        if service:
-            while '"listening"' not in (head := Path(self.log.name).read_text()):
-                assert self.process.poll() is None, head
-                time.sleep(0.05)
-            self.port = _port(head.split("\n", 1)[0])
-            while not self._ready():
-                time.sleep(0.05)
-        else:
+        self.kind = kind
+
+    def wait(self) -> Started:
+        """Until it answers."""
+        if self.kind != "service":
             assert self.process.stdout is not None
             self.port = int(self.process.stdout.readline())
+            return self
+        while '"listening"' not in (head := Path(self.log.name).read_text()):
+            assert self.process.poll() is None, head
+            time.sleep(0.05)
+        self.port = _port(head.split("\n", 1)[0])
+        while not self._ready():
+            time.sleep(0.05)
+        return self
 
     def _ready(self) -> bool:
         try:
@@ -218,14 +223,15 @@ class Load:
     def __call__(self, *sides: tuple[Started, list[Clients]]) -> list[tuple[list[list[Any]], float]]:
         """For each side, what each of its loads was told, and the cores that other work took meanwhile."""
         plan = [(on.port, on.process.pid, loads) for on, loads in sides]
-        words = [__file__, "--clients", str(self.texts), json.dumps(plan)]
-        done = subprocess.run([*self.through, sys.executable, *words], stdout=subprocess.PIPE, check=True)
-        found: list[tuple[list[list[Any]], float]] = json.loads(done.stdout)
-        return found
+        with tempfile.NamedTemporaryFile("r") as told:  # this process may be paused: it could not read a pipe
+            words = [__file__, "--clients", str(self.texts), json.dumps(plan), told.name]
+            subprocess.run([*self.through, sys.executable, *words], check=True)
+            found: list[tuple[list[list[Any]], float]] = json.load(told)
+            return found
 
 
-def play(texts: Path, plan: list[tuple[int, int, list[Clients]]]) -> None:
-    """The process of the clients: prints what `Load` reads."""
+def play(texts: Path, plan: list[tuple[int, int, list[Clients]]], out: Path) -> None:
+    """The process of the clients: writes what `Load` reads."""
     signal.alarm(int(sum(seconds for *_, loads in plan for _, seconds, _ in loads)) + 40)  # never hold others up longer
     for _, process, _ in plan:
         os.kill(process, signal.SIGCONT)  # it may have been paused with everybody else
@@ -236,7 +242,7 @@ def play(texts: Path, plan: list[tuple[int, int, list[Clients]]]) -> None:
         told = [asyncio.run(clients(port, asked, *load)) for load in loads]
         others = busy() - before - (spent(process) - mine) - (time.process_time() - own)
         found.append((told, max(others, 0.0) / (time.monotonic() - begin)))
-    print(json.dumps(found))
+    out.write_text(json.dumps(found))
 
 
 class Offline:
@@ -280,16 +286,17 @@ def told_in_ms(told: list[Any]) -> tuple[float, float, float]:
 def speed(model: Path, texts: Path, seconds: float, rounds: int, load: Load) -> float:
     """Prints latencies and rates, for each side those of the round with the least other work; returns the service's
     rate. All are started first and take turns."""
-    offline = Offline(model, texts)
     sides = {kind: Started(kind, model) for kind in ("service", *PEERS)}
+    for one in sides.values():
+        one.wait()
     rates: dict[str, float] = {}
+    answers: list[Any] = []
     rows: dict[str, list[tuple[float, str]]] = {kind: [] for kind in sides}
-    wrong = asked = 0
     for _ in range(rounds):
         found = load(*((one, [(8, 1, 0), (1, seconds / 2, 0), (32, seconds, 0)]) for one in sides.values()))
         for kind, ((_, alone, many), others) in zip(sides, found, strict=True):
             if kind == "service":
-                wrong, asked = wrong + offline.wrong(alone + many), asked + len(alone) + len(many)
+                answers += alone + many
             first, late, _ = told_in_ms(alone)
             middle, last, _ = told_in_ms(many)
             rate = len(many) / seconds
@@ -304,16 +311,17 @@ def speed(model: Path, texts: Path, seconds: float, rounds: int, load: Load) -> 
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for kind in sides:
         print(f"| {SAID[kind]} | {min(rows[kind])[1]} |")
-    print(f"\nanswers of the service compared with offline: {asked:,}, wrong: {wrong}")
     for kind in PEERS:
         print(f"requests/s of the service / {kind}: {rates['service'] / rates[kind]:.2f} x", flush=True)
+    wrong = Offline(model, texts).wrong(answers)
+    print(f"\nanswers of the service compared with offline: {len(answers):,}, wrong: {wrong}", flush=True)
     return rates["service"]
 
 
 def overload(model: Path, texts: Path, rate: float, seconds: float, load: Load, times: float = 4) -> None:
     """`times` the rate it keeps up with."""
     offline = Offline(model, texts)
-    service = Started("service", model)
+    service = Started("service", model).wait()
     (((_, told), others),) = load((service, [(8, 1, 0), (512, seconds, times * rate)]))
     service.stop()
     waits = np.array([wait for _, wait, *_ in told])
@@ -332,7 +340,7 @@ def overload(model: Path, texts: Path, rate: float, seconds: float, load: Load, 
 def memory(model: Path, texts: Path, rate: float, minutes: float) -> None:
     """32 clients and four times the rate in turns; memory every second."""
     offline = Offline(model, texts)
-    service = Started("service", model)
+    service = Started("service", model).wait()
     load = Load(texts, "")
     load((service, [(32, 5, 0)]))
     seen: list[float] = []
@@ -369,7 +377,7 @@ def kill(model: Path, rounds: int) -> None:
     told: list[str] = []
     lost = 0
     for number in range(rounds):
-        service = Started("service", model)
+        service = Started("service", model).wait()
         address = f"http://127.0.0.1:{service.port}/labels"
 
         def add(worker: int, round: int = number, address: str = address) -> None:
@@ -390,7 +398,7 @@ def kill(model: Path, rounds: int) -> None:
         for worker in workers:
             worker.join()
         service.process.wait()
-        again = Started("service", model)
+        again = Started("service", model).wait()
         there = set()
         for place in range(0, 10**6, 200):
             found = json.load(
@@ -441,6 +449,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--plain"]:
         plain(sys.argv[2], Path(sys.argv[3]))
     elif sys.argv[1:2] == ["--clients"]:
-        play(Path(sys.argv[2]), json.loads(sys.argv[3]))
+        play(Path(sys.argv[2]), json.loads(sys.argv[3]), Path(sys.argv[4]))
     else:
         main()
