@@ -42,8 +42,8 @@ TAUG = {  # what each control is called in the paper's table 6
     "taug(keep=1)": "TAUG-s, only swapped",
     "taug": "TAUG-ds",
 }
-COPIES = (0, 1, 4, 8)
-HEADS = (0.01, 0.1, 0.5)
+COPIES = (0, 1, 2, 4, 8, 16)
+HEADS = (0.01, 0.03, 0.1, 0.25, 0.5, 1)
 RIVALS = (BASE, f"{BASE} + ranknet", f"{BASE} + taug", f"{BASE} + taug + ranknet", "pfastrexml", "proxml")
 TAIL = [f"{name}@{k}" for name in ("PSP", "PSnDCG") for k in (1, 3, 5)]
 ALL = [f"{name}@{k}" for name in ("P", "nDCG") for k in (1, 3, 5)]
