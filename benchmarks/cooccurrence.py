@@ -70,7 +70,7 @@ def alone(part: str, folder: Path, rows: int, labels: int) -> None:
     """Measure one part in this process and print the row of the table."""
     return_large_blocks()
     if part != "scipy":
-        measure(part, zipf_targets(200, 50, 3))  # compiles
+        measure(part, zipf_targets(5000, 50, 8))  # compiles all kernels: common labels have more pairs than FEW
     targets = read(folder, rows, labels)
     begin, used = time.perf_counter(), time.process_time()
     graph = measure(part, targets)
