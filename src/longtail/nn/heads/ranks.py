@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
@@ -77,12 +78,22 @@ class Ranks:
             for tensor in (*module.parameters(), *module.buffers()):
                 distributed.broadcast(tensor.data, 0)
 
-    def whole(self, own: AnyArray, total: int) -> AnyArray:
-        """The rows (own, ...) of all processes, on every host."""
+    def whole(self, own: AnyArray, total: int, some: int = 1 << 16) -> AnyArray:
+        """The rows (own, ...) of all processes, on every host; a device holds only some rows of each at a time."""
         if self.count == 1:
             return own
-        device = _device()
-        found: AnyArray = self.gather(torch.from_numpy(own).to(device), total).cpu().numpy()
+        device, parts = _device(), [self.range(total, number) for number in range(self.count)]
+        found = np.empty((total, *own.shape[1:]), dtype=own.dtype)
+        for begin in range(0, max(last - first for first, last in parts), some):
+            piece = own[begin : begin + some]
+            sent = torch.zeros((some, *own.shape[1:]), dtype=torch.from_numpy(own).dtype, device=device)
+            sent[: len(piece)] = torch.from_numpy(piece).to(device)
+            pieces = [torch.empty_like(sent) for _ in parts]
+            distributed.all_gather(pieces, sent)
+            for (first, last), got in zip(parts, pieces, strict=True):
+                low, high = first + begin, min(first + begin + some, last)
+                if low < high:
+                    found[low:high] = got[: high - low].cpu().numpy()
         return found
 
     def made_by_first(self, make: Callable[[], T]) -> T:
