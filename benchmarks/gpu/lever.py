@@ -16,10 +16,11 @@ The paper's tables, by part:
     estimate   how similarities become relevances, and the floor
     chosen     tau and lambda chosen on valid, for each learner
 
-Teachers are trained once a data set and seed and saved in a folder beside --kept, so students share them; a student's seconds are
-then its own, and the teacher's stand in a line of theirs. Every run is a process of its own, several at a time on one
-GPU; seconds of runs that share it are not comparable, `--workers 1` times them. What stands in --kept is not done
-again. Prints a table for each part and data set last: measures, contribution to P@5 by frequency bin, and seconds.
+Teachers are trained once a data set and seed and saved in a folder beside --kept, so that students share them; a
+student's seconds are then its own, and the teacher's stand in a line of theirs. Every run is a process of its own,
+several at a time on one GPU; seconds of runs that share it are not comparable, `--workers 1` times them. What stands
+in --kept is not done again. Prints a table for each part and data set last: measures, contribution to P@5 by
+frequency bin, and seconds.
 Without a GPU, `--rows 500 --epochs 1 --encoder bag` rehearses it.
 """
 
