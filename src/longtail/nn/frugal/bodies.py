@@ -39,10 +39,11 @@ class Words(nn.Module):
 
     def weights(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """Of each place (texts, places): idf, those of a text brought to length 1; 0 where the mask holds no word."""
-        weights = self.idf[ids]
+        weights: Tensor = self.idf[ids]
         if mask is not None:
             weights = weights * mask
-        return weights / weights.norm(dim=1, keepdim=True).clamp_min(1e-9)
+        shortened: Tensor = weights / weights.norm(dim=1, keepdim=True).clamp_min(1e-9)
+        return shortened
 
 
 class FrugalBag(Words):
