@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from longtail import __version__
@@ -197,7 +197,7 @@ def _cite(recipe: str) -> str:
     return "Exactly the papers behind this recipe:\n\n```bibtex\n" + "\n\n".join(entries) + "\n```"
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
