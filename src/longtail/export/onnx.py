@@ -28,7 +28,6 @@ from longtail.export import numpy as vectors
 from longtail.export.parts import Parts, writing
 from longtail.model import Model
 from longtail.nn.extra import require
-from longtail.nn.towers import unit
 from longtail.progress import stage
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path
         with stage("drawing the graph"):
             _draw(_graph(encoder, parts, whole), place / "model.onnx", whole)
         with stage("comparing answers"):
-            _compare(encoder, parts, place / "model.onnx", whole)
+            _compare(parts, place / "model.onnx", whole)
         (place / "tokenizer.json").write_bytes(tokenizer.to_bytes())
         parts.write_labels(place)
         if not whole:
@@ -132,18 +131,13 @@ def _draw(graph: nn.Module, path: Path, whole: bool) -> None:
         raise ModelError(f"this encoder cannot be drawn as an ONNX graph: {reason}") from error
 
 
-def _compare(encoder: Encoder, parts: Parts, path: Path, whole: bool) -> None:
+def _compare(parts: Parts, path: Path, whole: bool) -> None:
     """Refuse a graph whose answers are not the model's, in full precision."""
-    import torch
-
     labels = parts.model.labels
     texts = [labels.word(row) for row in np.linspace(0, len(labels) - 1, min(SAMPLE, len(labels))).astype(int)]
     texts.append(" ".join(texts))
-    ids, mask = tokens(parts, texts)
-    given = run(path, ids, mask)
-    with torch.inference_mode():
-        own = encoder(torch.from_numpy(ids), torch.from_numpy(mask).bool()).numpy()
-    own = unit(own[:, : parts.reader.cut]) if parts.normalised else own
+    given = run(path, *tokens(parts, texts))
+    own = parts.in_full(texts)
     wrong = float(np.abs(given[0] - own).max())
     if whole:
         products = own @ parts.vectors.T + (0 if parts.bias is None else parts.bias)

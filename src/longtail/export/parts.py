@@ -16,7 +16,7 @@ from longtail.errors import ModelError
 from longtail.model import Model
 from longtail.nn.blend import Odds
 from longtail.nn.heads.scorer import OneVsAllScorer
-from longtail.nn.towers import Reader, TowerScorer
+from longtail.nn.towers import Reader, TowerScorer, unit
 
 FACTS = "export.json"  # in every folder that is written here
 
@@ -62,6 +62,15 @@ class Parts:
         if self.bias is None:
             return found
         return np.concatenate([found, np.ones((len(found), 1), dtype=np.float32)], axis=1)
+
+    def in_full(self, texts: list[str]) -> Floats:
+        """The texts' vectors (texts, dimension) in full precision: where bf16 is fast, a model itself answers in it."""
+        from longtail.nn.encode import encode
+        from longtail.nn.tokens import tokenise
+
+        encoder, tokenizer = self.reader.fresh()
+        found = encode(encoder, tokenise(texts, tokenizer, self.reader.longest), precision="fp32")
+        return unit(found[:, : self.reader.cut]) if self.normalised else found
 
     def facts(self) -> dict[str, object]:
         """For programs that read the export: how a score is made of the numbers."""
