@@ -25,7 +25,7 @@ from longtail.metrics import evaluate
 from longtail.recipe import Recipe
 from longtail.tail.gandalf import Gandalf
 
-LEARNERS = ["knn", "centroid", "parabel", "xreg", "dismec"]
+LEARNERS = ["knn", "centroid", "parabel", "bonsai", "dismec"]
 TAILS = ["", " + rows", " + gandalf", " + gandalf(least=3)"]  # the last as chosen on valid
 VARIANTS = [
     "",
@@ -59,9 +59,9 @@ MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 BINS = ["1", "2", "3", "4", "5", "zero-shot"]
 
 
-def recipes(part: str, on: str) -> list[str]:
+def recipes(part: str, on: str, learners: list[str]) -> list[str]:
     if part == "learners":
-        return [f"{name}{tail}" for name in LEARNERS for tail in TAILS]
+        return [f"{name}{tail}" for name in learners for tail in TAILS]
     return [on if not tail else f"{on} + {tail}" for tail in (VARIANTS if part == "variants" else CHOICES)]
 
 
@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument(
         "--part", nargs="+", choices=["links", "learners", "variants", "valid"], default=["learners", "variants"]
     )
+    parser.add_argument("--learners", nargs="+", default=LEARNERS)
     parser.add_argument("--on", default="parabel", help="the learner of variants and valid")
     parser.add_argument("--out", type=Path, help="JSON lines with every recipe's figures")
     options = parser.parse_args()
@@ -116,7 +117,7 @@ def main() -> None:
                 continue
             split = "valid" if part == "valid" else "test"
             rows = []
-            for recipe in recipes(part, options.on):
+            for recipe in recipes(part, options.on, options.learners):
                 known = (corpus.name, split, recipe)
                 row = next((one for one in kept if (one["data"], one["split"], one["recipe"]) == known), None)
                 if row is None:
