@@ -232,7 +232,7 @@ class Load:
 
 def play(texts: Path, plan: list[tuple[int, int, list[Clients]]], out: Path) -> None:
     """The process of the clients: writes what `Load` reads."""
-    signal.alarm(int(sum(seconds for *_, loads in plan for _, seconds, _ in loads)) + 40)  # never hold others up longer
+    signal.alarm(int(sum(seconds for *_, loads in plan for _, seconds, _ in loads)) + 300)  # never wait without end
     for _, process, _ in plan:
         os.kill(process, signal.SIGCONT)  # it may have been paused with everybody else
     asked = json.loads(texts.read_text())
@@ -283,12 +283,13 @@ def told_in_ms(told: list[Any]) -> tuple[float, float, float]:
     return (*np.percentile(waits, [50, 99]).tolist(), float(waits.max()))
 
 
-def speed(model: Path, texts: Path, seconds: float, rounds: int, load: Load) -> float:
+def speed(model: Path, texts: Path, seconds: float, rounds: int, load: Load, peers: list[str]) -> float:
     """Prints latencies and rates, for each side those of the round with the least other work; returns the service's
     rate. All are started first and take turns."""
-    sides = {kind: Started(kind, model) for kind in ("service", *PEERS)}
+    sides = {kind: Started(kind, model) for kind in ("service", *peers)}
     for one in sides.values():
         one.wait()
+        print(f"{one.kind} answers", file=sys.stderr, flush=True)
     rates: dict[str, float] = {}
     answers: list[Any] = []
     rows: dict[str, list[tuple[float, str]]] = {kind: [] for kind in sides}
@@ -311,7 +312,7 @@ def speed(model: Path, texts: Path, seconds: float, rounds: int, load: Load) -> 
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for kind in sides:
         print(f"| {SAID[kind]} | {min(rows[kind])[1]} |")
-    for kind in PEERS:
+    for kind in peers:
         print(f"requests/s of the service / {kind}: {rates['service'] / rates[kind]:.2f} x", flush=True)
     wrong = Offline(model, texts).wrong(answers)
     print(f"\nanswers of the service compared with offline: {len(answers):,}, wrong: {wrong}", flush=True)
@@ -422,6 +423,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--through", default="", help="command that the clients are run through")
     parser.add_argument(
@@ -436,7 +438,7 @@ def main() -> None:
         rate = given.rate
         load = Load(texts, given.through)
         if "speed" in given.parts:
-            rate = speed(model, texts, given.seconds, given.rounds, load)
+            rate = speed(model, texts, given.seconds, given.rounds, load, given.peers)
         if "overload" in given.parts:
             overload(model, texts, rate or 300, given.seconds, load)
         if "memory" in given.parts:
