@@ -12,7 +12,7 @@ from longtail.errors import RecipeError
 from longtail.linear.beam import ForestMaker
 from longtail.linear.forest import ForestScorer
 from longtail.linear.reading import Reading
-from longtail.linear.tree import BLOCK, CHUNK, Training, fit_tree, kept_at, packed_bytes
+from longtail.linear.tree import BLOCK, HEAP, Training, fit_tree, kept_at, packed_bytes
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
 from longtail.threads import thread_count
@@ -57,11 +57,10 @@ class Dismec(Reading):
     def plan(self, facts: Facts) -> Plan:
         facts = self.seen(facts)
         weights = packed_bytes(facts, 17 * kept_at(self.cut))
-        # Classifiers that are trained side by side: a block with its copy and dual variables, then the whole chunk.
-        scratch = thread_count() * (4 * CHUNK * 2 * facts.terms + 4 * BLOCK * facts.rows)
+        scratch = 4 * thread_count() * BLOCK * (facts.terms + facts.rows)  # weights and dual variables of a block
         work = self.passes * facts.row_terms * facts.labels
         return Plan(
-            train_bytes=max(facts.reading_bytes, facts.read_bytes + weights + scratch),
+            train_bytes=max(facts.reading_bytes, facts.read_bytes + HEAP // 4 + weights + scratch),
             model_bytes=20 * facts.terms + weights + 90 * facts.labels,
             train_seconds=facts.reading_seconds + 3e-10 * work + 0.5,
             predict_seconds=1000 * (1e-4 + 3e-9 * facts.labels * facts.terms_per_row),
