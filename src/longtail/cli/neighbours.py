@@ -27,7 +27,10 @@ def neighbours(
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw them as bars.")] = None,
     json: Json = False,
 ) -> None:
-    """Show the labels that stand beside a label in training rows: what gandalf makes soft targets of."""
+    """Show the labels that stand beside a label in training rows.
+
+    What gandalf makes soft targets of.
+    """
     from longtail.errors import DataError, did_you_mean
     from longtail.neighbours import GRAPHS, find_label
     from longtail.neighbours import neighbours as linked
