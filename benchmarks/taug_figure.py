@@ -29,16 +29,14 @@ svg{background:#fff;font:12px system-ui,sans-serif;fill:#444}
 
 def figure(title: str, settings: Sequence[str], found: dict[str, tuple[list[Values], Values]]) -> str:
     """A panel for each data set: the measures at each setting, and dotted those of the learner without TAUG."""
-    parts = [
-        tag("style", Safe(STYLE)),
-        tag("text", "dotted: without TAUG", x=WIDE * len(found) - 12, y=20, text_anchor="end"),
-    ]
+    parts = [tag("style", Safe(STYLE))]
     for number, name in enumerate(LINES):
         at = 40 + 90 * number
         parts += [tag("g", marker(at, 16, number), class_=look(number)), tag("text", name, x=at + 12, y=20)]
     for number, (data, (values, before)) in enumerate(found.items()):
         frame = Box(WIDE * number + 40, LEGEND + 26, WIDE * (number + 1) - 16, LEGEND + HIGH - 40)
         parts += [tag("text", data, x=frame.left, y=frame.top - 10), *_panel(frame, settings, values, before)]
+        parts.append(tag("text", "dotted: without TAUG", x=frame.right, y=frame.top - 10, text_anchor="end"))
         parts.append(tag("text", title, x=frame.right, y=frame.bottom + 34, text_anchor="end"))
     size = {"width": WIDE * len(found), "height": HIGH + LEGEND}
     label = f"PSP against {title}"
