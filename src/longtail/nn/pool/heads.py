@@ -1,0 +1,51 @@
+"""Two heads on one encoder: a vector to compare with label texts, and one to compare with classifiers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from longtail.arrays import Floats
+
+
+class Heads(nn.Module):
+    """normalise(dropout(tanh(linear))) for the dual encoder, dropout(linear) for the classifiers.
+
+    Both read the encoder's vector at length 1 and begin as the identity. Numbers of a vector of length 1 are small, and
+    tanh hardly bends small ones: at the beginning both heads are the encoder as it was given.
+    """
+
+    def __init__(self, dimension: int, dropout: float = 0.1, classifiers: bool = True) -> None:
+        super().__init__()
+        self.texts = nn.Linear(dimension, dimension)
+        self.rows = nn.Linear(dimension, dimension) if classifiers else None
+        self.dropout = nn.Dropout(dropout)
+        for layer in (self.texts, self.rows):
+            if layer is not None:
+                nn.init.eye_(layer.weight)
+                nn.init.zeros_(layer.bias)
+
+    def encoder_side(self, encoded: Tensor) -> Tensor:
+        """Of length 1: what documents and label texts are compared by."""
+        read = normalize(encoded.float(), dim=1)
+        return normalize(self.dropout(torch.tanh(self.texts(read))), dim=1)
+
+    def classifier_side(self, encoded: Tensor) -> Tensor:
+        """Of any length: what classifiers score."""
+        assert self.rows is not None
+        found: Tensor = self.dropout(self.rows(normalize(encoded.float(), dim=1)))
+        return found
+
+    @torch.no_grad()
+    def applied(self, encoded: Floats, side: str) -> Floats:
+        """Many vectors (rows, dimension), of length 1, without dropout; side "encoder" or "classifiers"."""
+        device = self.texts.weight.device
+        training = self.training
+        self.eval()
+        work = self.encoder_side if side == "encoder" else self.classifier_side
+        pieces = [normalize(work(torch.from_numpy(encoded[low : low + 65536]).to(device)), dim=1).cpu()
+                  for low in range(0, len(encoded), 65536)]  # fmt: skip
+        self.train(training)
+        found: Floats = torch.cat(pieces).numpy() if pieces else encoded
+        return found

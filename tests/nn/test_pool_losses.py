@@ -1,0 +1,128 @@
+"""Losses over a pool, against loops written from their formulas; gradients; half precision and low temperatures."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from longtail.errors import DataError
+from longtail.nn.pool.losses import LOSSES, bce, decoupled, infonce, loss_of, supcon
+
+
+def case(rows: int = 6, pool: int = 9, seed: int = 0, soft: bool = True) -> tuple[Tensor, Tensor]:
+    luck = np.random.default_rng(seed)
+    scores = torch.from_numpy(luck.normal(0, 3, (rows, pool)))
+    targets = (luck.random((rows, pool)) < 0.3) * (luck.choice([0.25, 0.5, 1.0], (rows, pool)) if soft else 1.0)
+    targets[0] = 0  # a row without positives
+    targets[1] = 0.5  # one without negatives
+    return scores, torch.from_numpy(targets)
+
+
+def slow(scores: Tensor, targets: Tensor, others_leave: bool) -> float:
+    """Row by row and positive by positive."""
+    total, counted = 0.0, 0
+    for row, wanted in zip(scores.tolist(), targets.tolist(), strict=True):
+        positives = [place for place, target in enumerate(wanted) if target > 0]
+        if not positives:
+            continue
+        counted += 1
+        share = 0.0
+        for place in positives:
+            rivals = [
+                score for other, score in enumerate(row) if other == place or not (others_leave and other in positives)
+            ]
+            share += wanted[place] * -math.log(math.exp(row[place]) / sum(math.exp(score) for score in rivals))
+        total += max(wanted) * share / sum(wanted)
+    return total / counted
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_supcon_and_decoupled_are_their_formulas(soft: bool) -> None:
+    scores, targets = case(soft=soft)
+    assert supcon(scores, targets).item() == pytest.approx(slow(scores, targets, others_leave=False), rel=1e-12)
+    assert decoupled(scores, targets).item() == pytest.approx(slow(scores, targets, others_leave=True), rel=1e-12)
+
+
+def test_over_all_labels_supcon_is_pick_all_labels_normalised() -> None:
+    """PAL-N: 1 / sum(y) x the sum over labels of y x cross-entropy, the mean over rows."""
+    scores, targets = case(soft=False)
+    scores, targets = scores[2:], targets[2:]
+    scores, targets = scores[targets.sum(1) > 0], targets[targets.sum(1) > 0]
+    entropy = -torch.log_softmax(scores, dim=1)
+    expected = ((targets * entropy).sum(1) / targets.sum(1)).mean()
+    assert supcon(scores, targets).item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_infonce_looks_at_one_positive_drawn_by_its_target() -> None:
+    scores = torch.tensor([[1.0, 2.0, 0.5]], dtype=torch.float64)
+    targets = torch.tensor([[1.0, 0.25, 0.0]], dtype=torch.float64)
+    entropy = -torch.log_softmax(scores, dim=1)[0]
+    torch.manual_seed(0)
+    found = [infonce(scores, targets).item() for _ in range(800)]
+    first, second = entropy[0].item(), 0.25 * entropy[1].item()
+    near_first = np.isclose(found, first)
+    assert (near_first | np.isclose(found, second)).all()
+    assert abs(near_first.mean() - 0.8) < 0.05
+    assert infonce(scores, torch.zeros_like(targets)).item() == 0
+
+
+def test_bce_is_its_formula() -> None:
+    scores, targets = case()
+    chances = torch.sigmoid(scores - math.log(scores.shape[1]))
+    each = -(targets * chances.log() + (1 - targets) * (1 - chances).log())
+    assert bce(scores, targets).item() == pytest.approx(each.sum(1).mean().item(), rel=1e-12)
+    flat = torch.zeros((2, 1000), dtype=torch.float64)
+    assert torch.sigmoid(flat - math.log(1000)).sum(1)[0].item() == pytest.approx(1, rel=1e-2)
+
+
+def test_sums_and_both_sides() -> None:
+    scores, targets = case()
+    pair = 0.3 * decoupled(scores, targets) + 0.7 * decoupled(scores.T, targets.T)
+    assert torch.allclose(loss_of("decoupled", 0.3)(scores, targets), pair)
+    assert torch.allclose(loss_of("decoupled+bce", 0.3)(scores, targets), pair + bce(scores, targets))
+    assert torch.allclose(loss_of("supcon", 1)(scores, targets), supcon(scores, targets))
+    # From the labels' side, P^L is the transpose: swapping the two sides swaps their weights.
+    assert torch.allclose(loss_of("supcon", 0.3)(scores, targets), loss_of("supcon", 0.7)(scores.T, targets.T))
+
+
+@pytest.mark.parametrize("name", ["supcon", "decoupled", "bce", "decoupled+bce", "supcon+decoupled"])
+def test_gradients(name: str) -> None:
+    scores, targets = case()
+    loss = loss_of(name, 0.4)
+    assert torch.autograd.gradcheck(lambda given: loss(given, targets), (scores.requires_grad_(),))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_half_precision_and_low_temperatures_stay_numbers(name: str) -> None:
+    luck = torch.Generator().manual_seed(0)
+    cosines = (torch.rand((64, 200), generator=luck) * 2 - 1).to(torch.bfloat16)
+    targets = (torch.rand((64, 200), generator=luck) < 0.02).float()
+    targets[3], targets[4] = 0, 1
+    given = (cosines / 0.01).requires_grad_()  # up to 100
+    torch.manual_seed(0)
+    found = LOSSES[name](given, targets)
+    (gradient,) = torch.autograd.grad(found, given)
+    assert found.dtype == torch.float32 and found.isfinite() and gradient.isfinite().all()
+    torch.manual_seed(0)
+    exact = LOSSES[name](given.detach().double(), targets.double())
+    assert found.item() == pytest.approx(exact.item(), rel=1e-4)
+
+
+def test_decoupled_leaves_positives_alone_that_are_not_looked_at() -> None:
+    """The trap: SupCon pushes one positive down for the other, and a finite stand-in for -inf would too."""
+    scores = torch.tensor([[50.0, -50.0, -60.0]], dtype=torch.float64, requires_grad=True)
+    targets = torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64)
+    (slope,) = torch.autograd.grad(decoupled(scores, targets), scores)
+    assert slope[0, 0].abs().item() < 1e-20  # sure of it already
+    assert slope[0, 1].item() < 0  # is still pulled up, against the negative alone
+    (slope,) = torch.autograd.grad(supcon(scores, targets), scores)
+    assert slope[0, 0].item() > 0.4  # supcon lowers the one that is right and high
+
+
+def test_shapes_are_checked() -> None:
+    with pytest.raises(DataError, match="one shape"):
+        supcon(torch.zeros(2, 3), torch.zeros(3, 2))

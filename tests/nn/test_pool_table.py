@@ -1,0 +1,101 @@
+"""Classifiers that move when they are used, against torch's AdamW on each row alone; heads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from longtail.nn.pool.heads import Heads
+from longtail.nn.pool.table import ClassifierTable
+
+CPU = torch.device("cpu")
+
+
+def begin(labels: int = 8, dimension: int = 5) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(labels, dimension)).astype(np.float32)
+
+
+def test_each_row_moves_as_if_adamw_had_it_alone() -> None:
+    given = begin()
+    table = ClassifierTable(given, CPU, weight_decay=0.1)
+    alone = [torch.nn.Parameter(torch.from_numpy(row.copy())) for row in given]
+    rules = [torch.optim.AdamW([row], lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1) for row in alone]
+    luck = np.random.default_rng(1)
+    for _ in range(12):
+        labels = np.sort(luck.choice(8, 3, replace=False))
+        gradient = torch.from_numpy(luck.normal(size=(3, 5)).astype(np.float32))
+        table.move(torch.from_numpy(labels), gradient, 0.01)
+        for label, slope in zip(labels, gradient, strict=True):
+            alone[label].grad = slope.clone()
+            rules[label].step()
+    expected = np.stack([row.detach().numpy() for row in alone])
+    assert np.allclose(table.rows(), expected, atol=2e-6)
+
+
+def test_rows_that_nobody_uses_stay_to_the_bit() -> None:
+    given = begin()
+    table = ClassifierTable(given, CPU, weight_decay=0.5)
+    leaf = table.take(torch.tensor([1, 6]))
+    (leaf * 3).sum().backward()
+    assert leaf.grad is not None
+    table.move(torch.tensor([1, 6]), leaf.grad, 0.1)
+    same = (table.rows() == given).all(axis=1)
+    assert same.tolist() == [True, False, True, True, True, True, False, True]
+    means = table.means()
+    assert (means["first"] != 0).any(1).tolist() == (~same).tolist() and means["moved"].tolist() == [
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        1,
+        0,
+    ]
+
+
+def test_bf16_loses_nothing_on_average_and_goes_on_to_the_same_bits() -> None:
+    """Steps far below half a unit of bf16: rounding to the nearest would never move."""
+    given = np.ones((64, 64), dtype=np.float32)
+    labels = torch.arange(64)
+    table = ClassifierTable(given, CPU, precision="bf16", seed=3)
+    halfway = None
+    for step in range(60):
+        if step == 30:
+            halfway = table.weight.clone(), {name: part.clone() for name, part in table.means().items()}
+        table.move(labels, torch.ones(64, 64), 1e-4)
+    assert table.rows().mean() == pytest.approx(1 - 60e-4, abs=4e-4)
+    assert halfway is not None
+    other = ClassifierTable(given, CPU, precision="bf16", seed=3)
+    other.weight.copy_(halfway[0])
+    other.load_means(halfway[1])
+    for _ in range(30):
+        other.move(labels, torch.ones(64, 64), 1e-4)
+    assert torch.equal(other.weight, table.weight)
+    assert set(table.state_dict()) == {"weight"}  # a copy of the best weights is no larger than they are
+
+
+def test_heads_begin_as_the_encoder_and_end_at_their_formulas() -> None:
+    heads = Heads(64, dropout=0.5)
+    encoded = torch.randn(10, 64, generator=torch.Generator().manual_seed(0)) * 7
+    heads.eval()
+    unit = normalize(encoded, dim=1)
+    assert (heads.encoder_side(encoded) * unit).sum(1).min() > 0.99
+    assert torch.allclose(heads.classifier_side(encoded), unit, atol=1e-6)
+    with torch.no_grad():
+        for part in heads.parameters():
+            part.normal_(generator=torch.Generator().manual_seed(1))
+    assert heads.rows is not None
+    first = torch.tanh(unit @ heads.texts.weight.T + heads.texts.bias)
+    assert torch.allclose(heads.encoder_side(encoded), first / first.norm(dim=1, keepdim=True), atol=1e-6)
+    second = unit @ heads.rows.weight.T + heads.rows.bias
+    assert torch.allclose(heads.classifier_side(encoded), second, atol=1e-6)
+    heads.train()
+    share = (heads.classifier_side(encoded) == 0).float().mean().item()
+    assert 0.4 < share < 0.6
+    found = heads.applied(encoded.numpy(), "classifiers")
+    assert heads.training and np.allclose(
+        found, (second / second.norm(dim=1, keepdim=True)).detach().numpy(), atol=1e-6
+    )
