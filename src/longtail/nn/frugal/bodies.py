@@ -37,14 +37,6 @@ class Words(nn.Module):
     def table(self) -> Tensor:
         return self.words.weight
 
-    def weights(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """Of each place (texts, places): idf, those of a text brought to length 1; 0 where the mask holds no word."""
-        weights: Tensor = self.idf[ids]
-        if mask is not None:
-            weights = weights * mask
-        shortened: Tensor = weights / weights.norm(dim=1, keepdim=True).clamp_min(1e-9)
-        return shortened
-
 
 class FrugalBag(Words):
     """A bag and its block. Astec's: ReLU, dropout, then x + S x; DECAF's and ECLARE's: block, ReLU, dropout."""
@@ -57,7 +49,10 @@ class FrugalBag(Words):
         self.block = None if block == "none" else blocks[block](width, dropout)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        weights = self.weights(ids, mask)
+        weights = self.idf[ids]  # (texts, places)
+        if mask is not None:
+            weights = weights * mask
+        weights = weights / weights.norm(dim=1, keepdim=True).clamp_min(1e-9)
         return self._blocked(F.embedding_bag(ids, self.table, mode="sum", per_sample_weights=weights))
 
     def read(self, run: Run, table: Tensor) -> Tensor:
@@ -77,8 +72,7 @@ class FrugalBag(Words):
 
 
 class FrugalInception(Words):
-    """Convolutions along the vectors of a text's first words, weighted by idf as in a bag: what a list of stop words
-    would do, for any language."""
+    """Convolutions along the vectors of a text's first words."""
 
     def __init__(self, vocabulary: int, vectors: int, places: int, channels: int, dropout: float, last: float) -> None:
         if vectors < NARROWEST or vectors % 4:
@@ -91,8 +85,8 @@ class FrugalInception(Words):
         self.width = self.network.features
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        weights = self.weights(ids, mask)
-        kept = ids[:, : self.places], weights[:, : self.places]
+        held = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+        kept = ids[:, : self.places], held[:, : self.places]
         more = self.places - kept[0].shape[1]
         return self._read(F.pad(kept[0], (0, more)), F.pad(kept[1], (0, more)), self.table)
 
@@ -101,9 +95,9 @@ class FrugalInception(Words):
         places = torch.arange(self.places, device=run.words.device)
         mask = places < run.lengths[:, None]
         where = torch.where(mask, run.begins[:, None] + places, 0)
-        return self._read(run.words[where], run.weights[where] * mask, table)
+        return self._read(run.words[where], mask, table)
 
-    def _read(self, ids: Tensor, weights: Tensor, table: Tensor) -> Tensor:
-        """A place that holds no word has a weight of 0, whatever number stands there."""
-        vectors = F.embedding(ids, table) * weights[:, :, None]
+    def _read(self, ids: Tensor, mask: Tensor, table: Tensor) -> Tensor:
+        """A place that holds no word is known by the mask, whatever number stands there."""
+        vectors = F.embedding(ids, table) * mask[:, :, None].to(table.dtype)
         return F.dropout(self.network(vectors), self.last, self.training)
