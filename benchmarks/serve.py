@@ -220,13 +220,14 @@ class Load:
     def __init__(self, texts: Path, through: str) -> None:
         self.texts, self.through = texts, through.split()
 
-    def __call__(self, *sides: tuple[Started, list[Clients]]) -> list[tuple[list[list[Any]], float]]:
-        """For each side, what each of its loads was told, and the cores that other work took meanwhile."""
+    def __call__(self, *sides: tuple[Started, list[Clients]]) -> list[tuple[list[list[Any]], float, float]]:
+        """For each side, what each of its loads was told, the cores that other work took meanwhile, and the processor
+        seconds that the side spent on its last load."""
         plan = [(on.port, on.process.pid, loads) for on, loads in sides]
         with tempfile.NamedTemporaryFile("r") as told:  # this process may be paused: it could not read a pipe
             words = [__file__, "--clients", str(self.texts), json.dumps(plan), told.name]
             subprocess.run([*self.through, sys.executable, *words], check=True)
-            found: list[tuple[list[list[Any]], float]] = json.load(told)
+            found: list[tuple[list[list[Any]], float, float]] = json.load(told)
             return found
 
 
@@ -239,9 +240,12 @@ def play(texts: Path, plan: list[tuple[int, int, list[Clients]]], out: Path) -> 
     found = []
     for port, process, loads in plan:
         before, mine, own, begin = busy(), spent(process), time.process_time(), time.monotonic()
-        told = [asyncio.run(clients(port, asked, *load)) for load in loads]
+        told, last = [], mine
+        for load in loads:
+            last = spent(process)
+            told.append(asyncio.run(clients(port, asked, *load)))
         others = busy() - before - (spent(process) - mine) - (time.process_time() - own)
-        found.append((told, max(others, 0.0) / (time.monotonic() - begin)))
+        found.append((told, max(others, 0.0) / (time.monotonic() - begin), spent(process) - last))
     out.write_text(json.dumps(found))
 
 
@@ -291,29 +295,32 @@ def speed(model: Path, texts: Path, seconds: float, rounds: int, load: Load, pee
         one.wait()
         print(f"{one.kind} answers", file=sys.stderr, flush=True)
     rates: dict[str, float] = {}
+    costs: dict[str, float] = {}
     answers: list[Any] = []
     rows: dict[str, list[tuple[float, str]]] = {kind: [] for kind in sides}
     for _ in range(rounds):
         found = load(*((one, [(8, 1, 0), (1, seconds / 2, 0), (32, seconds, 0)]) for one in sides.values()))
-        for kind, ((_, alone, many), others) in zip(sides, found, strict=True):
+        for kind, ((_, alone, many), others, cores) in zip(sides, found, strict=True):
             if kind == "service":
                 answers += alone + many
             first, late, _ = told_in_ms(alone)
             middle, last, _ = told_in_ms(many)
             rate = len(many) / seconds
-            told = f"{first:.1f} | {late:.1f} | {rate:.0f} | {middle:.0f} | {last:.0f} | {others:.2f}"
+            each = 1000 * cores / len(many)
+            told = f"{first:.1f} | {late:.1f} | {rate:.0f} | {middle:.0f} | {last:.0f} | {each:.1f} | {others:.2f}"
             if not rows[kind] or others < min(rows[kind])[0]:
-                rates[kind] = rate
+                rates[kind], costs[kind] = rate, each
             rows[kind].append((others, told))
             print(f"{kind}: {told}", file=sys.stderr, flush=True)
     for one in sides.values():
         one.stop()
-    print("| | p50 ms, 1 client | p99 ms | requests/s, 32 clients | p50 ms | p99 ms | other work, cores |")
-    print("| --- | --: | --: | --: | --: | --: | --: |")
+    print("| | p50 ms, 1 client | p99 | requests/s, 32 clients | p50 ms | p99 | CPU ms a request | other work, cores |")
+    print("| --- | --: | --: | --: | --: | --: | --: | --: |")
     for kind in sides:
         print(f"| {SAID[kind]} | {min(rows[kind])[1]} |")
     for kind in peers:
-        print(f"requests/s of the service / {kind}: {rates['service'] / rates[kind]:.2f} x", flush=True)
+        ratios = rates["service"] / rates[kind], costs[kind] / costs["service"]
+        print(f"service against {kind}: {ratios[0]:.2f} x the requests/s, {ratios[1]:.2f} x a CPU second", flush=True)
     wrong = Offline(model, texts).wrong(answers)
     print(f"\nanswers of the service compared with offline: {len(answers):,}, wrong: {wrong}", flush=True)
     return rates["service"]
@@ -323,7 +330,7 @@ def overload(model: Path, texts: Path, rate: float, seconds: float, load: Load, 
     """`times` the rate it keeps up with."""
     offline = Offline(model, texts)
     service = Started("service", model).wait()
-    (((_, told), others),) = load((service, [(8, 1, 0), (512, seconds, times * rate)]))
+    (((_, told), others, _),) = load((service, [(8, 1, 0), (512, seconds, times * rate)]))
     service.stop()
     waits = np.array([wait for _, wait, *_ in told])
     statuses = {status: sum(one[0] == status for one in told) for status in sorted({one[0] for one in told})}

@@ -197,3 +197,25 @@ def test_stopping_tells_those_who_wait() -> None:
             await waiting
 
     play(scene())
+
+
+def test_a_line_too_long_for_the_time_left_refuses_at_once() -> None:
+    def slow(key: Any, texts: list[str]) -> list[Any]:
+        time.sleep(0.02 * len(texts))  # 50 texts a second
+        return texts
+
+    async def scene() -> None:
+        batcher = Batcher(slow, batch=4, queue=1000, wait=0)
+        batcher.start()
+        for _ in range(30):
+            await batcher.ask("a", ["1", "2", "3", "4"], soon())
+        begin = time.monotonic()
+        told = await asyncio.gather(
+            *(batcher.ask("a", ["text"], soon(1.0)) for _ in range(200)), return_exceptions=True
+        )
+        kinds = [type(one) for one in told]
+        assert kinds.count(Busy) > 100 and kinds.count(list) >= 15
+        assert kinds.count(TooLate) <= 10 and time.monotonic() - begin < 5
+        await batcher.stop()
+
+    play(scene())

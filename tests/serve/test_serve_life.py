@@ -172,14 +172,14 @@ def test_overload_is_refused_and_passes(folders: tuple[Path, Path], monkeypatch:
         for thread in threads:
             thread.start()
         until = time.monotonic() + 10
-        while len(replies) < 14:  # one is computed, or two, and four wait
+        while len(replies) < 14:  # two at most are computed, and four wait
             assert time.monotonic() < until
             time.sleep(0.01)
         held.set()
         for thread in threads:
             thread.join(20)
         statuses = sorted(reply.status for reply in replies)
-        assert statuses.count(200) in (5, 6) and set(statuses) == {200, 429}
+        assert 4 <= statuses.count(200) <= 6 and set(statuses) == {200, 429}
         assert all(int(reply.headers["retry-after"]) >= 1 for reply in replies if reply.status == 429)
         assert running.post("/predict", {"text": "apple"}).status == 200
 

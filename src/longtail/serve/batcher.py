@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+MARGIN = 1.5  # a line takes longer than its batches: between them requests are read and answered
 LEAST_RETRY, MOST_RETRY = 1, 60  # seconds a client is told to stay away
 
 
@@ -87,12 +88,12 @@ class Batcher:
         """One answer a text, by `deadline` on the loop's clock.
 
         Many texts go piece by piece, so that a short request never waits behind all of a long one. A request that finds
-        no room is refused at once; one that has begun waits for room for the rest of its texts.
+        no room, or too long a line, is refused at once; one that has begun waits for room for the rest of its texts.
         """
         answers: list[Any] = []
         for begin in range(0, len(texts), self._batch):
             piece = texts[begin : begin + self._batch]
-            if begin == 0 and self.waiting + len(piece) > self._queue:
+            if begin == 0 and (self.waiting + len(piece) > self._queue or self._hopeless(deadline)):
                 raise Busy(self.retry_after)
             answers += await self._within(self._ask(key, piece), deadline)
         return answers
@@ -102,6 +103,11 @@ class Batcher:
         """Seconds in which what waits now should be done."""
         seconds = self.waiting / self._rate if self._rate else 0.0
         return min(max(math.ceil(seconds), LEAST_RETRY), MOST_RETRY)
+
+    def _hopeless(self, deadline: float) -> bool:
+        """Whether those in line will take longer than this one has: better told now than given up later."""
+        left = deadline - asyncio.get_running_loop().time()
+        return bool(self._rate) and MARGIN * self.waiting / self._rate > left
 
     async def _ask(self, key: Hashable, piece: Sequence[str]) -> list[Any]:
         while self.waiting + len(piece) > self._queue:
