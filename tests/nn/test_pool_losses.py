@@ -18,7 +18,7 @@ def case(rows: int = 6, pool: int = 9, seed: int = 0, soft: bool = True) -> tupl
     scores = torch.from_numpy(luck.normal(0, 3, (rows, pool)))
     targets = (luck.random((rows, pool)) < 0.3) * (luck.choice([0.25, 0.5, 1.0], (rows, pool)) if soft else 1.0)
     targets[0] = 0  # a row without positives
-    targets[1] = 0.5  # one without negatives
+    targets[1] = 1  # one without negatives
     return scores, torch.from_numpy(targets)
 
 
@@ -32,10 +32,12 @@ def slow(scores: Tensor, targets: Tensor, others_leave: bool) -> float:
         counted += 1
         share = 0.0
         for place in positives:
-            rivals = [
-                score for other, score in enumerate(row) if other == place or not (others_leave and other in positives)
-            ]
-            share += wanted[place] * -math.log(math.exp(row[place]) / sum(math.exp(score) for score in rivals))
+            if others_leave:  # what is missing of a target is wrong
+                rivals = sum((1 - wanted[other]) * math.exp(score) for other, score in enumerate(row))
+                whole = math.exp(row[place]) + rivals
+            else:
+                whole = sum(math.exp(score) for score in row)
+            share += wanted[place] * -math.log(math.exp(row[place]) / whole)
         total += max(wanted) * share / sum(wanted)
     return total / counted
 

@@ -28,12 +28,15 @@ def supcon(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def decoupled(scores: Tensor, targets: Tensor) -> Tensor:
-    """As `supcon`, and a row's other positives are no rivals of the one that is looked at (decoupled softmax)."""
+    """As `supcon`, and a row's other positives are no rivals of the one that is looked at (decoupled softmax).
+
+    A label with a target below 1 is a rival with the rest of its weight: -log e^s / (e^s + sum of (1 - t) e^s).
+    """
     scores, targets = _checked(scores, targets)
-    wrong = targets == 0
-    some = wrong.any(1, keepdim=True)
-    rivals = scores.masked_fill(~wrong & some, -math.inf).logsumexp(1, keepdim=True)
-    # A row without negatives has nothing to lose; the sum of no terms would have no gradient that is a number.
+    some = (targets < 1).any(1, keepdim=True)
+    rest = torch.log1p(-targets).masked_fill(~some, 0)
+    rivals = (scores + rest).logsumexp(1, keepdim=True)
+    # A row without rivals has nothing to lose; the sum of no terms would have no gradient that is a number.
     return _shared(softplus(rivals - scores) * some, targets)
 
 

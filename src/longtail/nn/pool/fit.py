@@ -1,0 +1,168 @@
+"""From texts to a trained encoder with heads: what learners over pools do around their losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from longtail.arrays import Floats, Longs
+from longtail.data.dataset import Dataset
+from longtail.nn.blend import Odds
+from longtail.nn.clusters import balanced_clusters
+from longtail.nn.encode import encode
+from longtail.nn.fit import SCALE_ROWS, Towers, judged, spread
+from longtail.nn.heads.task import TextReading
+from longtail.nn.loop import train
+from longtail.nn.pool.heads import Heads
+from longtail.nn.pool.losses import loss_of
+from longtail.nn.pool.picks import Picker
+from longtail.nn.pool.scorer import Head, PoolScorer, Unseen, beside
+from longtail.nn.pool.settings import Picks, TableSettings
+from longtail.nn.pool.table import ClassifierTable
+from longtail.nn.pool.task import Classifying, PoolTask
+from longtail.nn.resident import ResidentTokens
+from longtail.nn.settings import TowerSettings
+from longtail.nn.tokens import Tokens
+from longtail.nn.towers import Reader, unit
+from longtail.predictions import CANDIDATES, Predictions
+from longtail.progress import stage
+from longtail.seams import TailMethod
+
+By = Literal["both", "encoder", "classifiers"]
+
+
+@dataclass(eq=False)
+class PoolTowers(Towers):
+    """Towers that end in heads, and a classifier a label where asked. Without heads, they are plain towers."""
+
+    heads: Heads | None = None
+    table: ClassifierTable | None = None
+    by: By = "encoder"  # what labels are found by
+    _documents: Floats | None = field(default=None, repr=False)  # held while clusters and negatives are made of them
+
+    @classmethod
+    def begin(
+        cls, settings: TowerSettings, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]
+    ) -> PoolTowers:
+        towers = super().begin(settings, train, valid, parts)
+        assert isinstance(towers, PoolTowers)
+        return towers
+
+    def add_heads(self, dropout: float, classifiers: bool, by: By) -> None:
+        self.heads = Heads(self.encoder.dimension, dropout, classifiers).to(self.device)
+        self.by = by
+
+    def text_vectors(self) -> Floats:
+        return self._by_texts(self.labels, "labels")
+
+    def document_vectors(self) -> Floats:
+        return self._by_texts(self.documents, "documents") if self._documents is None else self._documents
+
+    def _by_texts(self, tokens: Tokens, what: str) -> Floats:
+        encoded = encode(self.encoder, tokens, longest=self.longest, what=what)
+        return unit(encoded) if self.heads is None else self.heads.applied(encoded, "encoder")
+
+    def learn_pools(
+        self, loss: str, picks: Picks, head_rate: float | None = None, classifiers: TableSettings | None = None
+    ) -> None:
+        own, targets = self.settings, self.train.targets
+        documents, labels = (
+            TextReading(self.encoder, ResidentTokens(tokens, self.device, self.longest), own.precision, own.compiled)
+            for tokens in (self.documents, self.labels)
+        )
+        picker = Picker(targets, self.device, picks.positives, picks.negatives, picks.everything)
+        classifying = None
+        if classifiers is not None:
+            classifying = self._classifying(classifiers, picks.rows_weight)
+        learned = np.flatnonzero(np.diff(targets.indptr))
+
+        def renew(epoch: int) -> tuple[Longs, Longs | None] | None:
+            """Clusters of rows, and their nearest wrong labels, of the encoder as it is now."""
+            if not picks.refresh or epoch % picks.refresh:
+                return None
+            self._documents = self.document_vectors()
+            size = min(picks.cluster or own.batch, len(learned))
+            clusters = balanced_clusters(
+                self._documents[learned], size=size, seed=own.seed + epoch, device=str(self.device)
+            )
+            mined = self.mine(picks.negatives * picks.refresh) if picks.negatives else None
+            self._documents = None
+            return clusters, mined
+
+        task = PoolTask(
+            encoder=self.encoder,
+            documents=documents,
+            labels=labels,
+            picker=picker,
+            loss=loss_of(loss, picks.rows_weight),
+            temperature=own.temperature,
+            batch=own.batch,
+            rate=self.rate,
+            device=self.device,
+            heads=self.heads,
+            head_rate=2 * self.rate if head_rate is None else head_rate,
+            classifying=classifying,
+            tower=self.tower,
+            renew=renew,
+            weight_decay=own.weight_decay,
+            chunk=own.chunk,
+            seed=own.seed,
+            encode_labels=self.text_vectors,
+            look=self.look if len(self.valid) else None,
+        )
+        self.history = train(task, self.course(), self.identity())
+
+    def _classifying(self, settings: TableSettings, rows_weight: float) -> Classifying:
+        """Classifiers that begin at their labels' texts, as the classifiers' head sees them."""
+        assert self.heads is not None
+        begin = self.heads.applied(
+            encode(self.encoder, self.labels, longest=self.longest, what="labels"), "classifiers"
+        )
+        home = torch.device("cpu") if settings.on_host else self.device
+        precision: Literal["fp32", "bf16"] = "bf16" if settings.precision == "bf16" else "fp32"
+        self.table = ClassifierTable(begin, self.device, home, precision, seed=self.settings.seed)
+        loss = loss_of(settings.loss, rows_weight)
+        return Classifying(self.table, loss, settings.temperature, settings.rate, settings.weight)
+
+    def look(self) -> dict[str, float]:
+        if self.heads is None:
+            return super().look()
+        rows, tokens = self.held_out
+        encoded = encode(self.encoder, tokens, longest=self.longest, what="valid rows")
+        sides = {"both": ("encoder", "classifiers")}.get(self.by, (self.by,))
+        queries = beside([self.heads.applied(encoded, side) for side in sides])
+        return self._look(queries, beside([half for half in self._halves() if half is not None]), rows)
+
+    def _halves(self) -> tuple[Floats | None, Floats | None]:
+        """The labels' texts and classifiers, of length 1, as far as labels are found by them."""
+        texts = None if self.by == "classifiers" else self.label_vectors()
+        return texts, None if self.table is None or self.by == "encoder" else unit(self.table.rows())
+
+    def pool_scorer(self, unseen: Unseen = "mapped") -> PoolScorer:
+        """What was learned, with chances learned on valid."""
+        assert self.heads is not None
+        own, second = self.settings, self.heads.rows
+        heads = _plain(self.heads.texts, bends=True), None if second is None else _plain(second, bends=False)
+        sharp = 1 / own.temperature
+        reader = Reader.of(self.encoder, self.tokenizer, self.longest)
+        texts, classifiers = self._halves()
+        scorer = PoolScorer(
+            reader, heads, texts, classifiers, Odds(sharp, -0.5 * sharp), unseen, self.tower is not None,
+            own.search,
+        )  # fmt: skip
+        if len(self.valid) == 0:
+            return scorer
+        with stage("learning chances"):
+            rows = self.valid.take(spread(len(self.valid), SCALE_ROWS))
+            near = Predictions(rows.labels, *scorer.nearest(scorer.queries(rows.texts or (), "valid rows"), CANDIDATES))
+            hits, counted = judged(near, rows)
+            return replace(scorer, odds=scorer.odds.fitted(near.scores[counted], hits))
+
+
+def _plain(layer: nn.Linear, bends: bool) -> Head:
+    weight, bias = (part.detach().float().cpu().numpy().copy() for part in (layer.weight, layer.bias))
+    return Head(weight, bias, bends)

@@ -1,0 +1,170 @@
+"""The task of a pool: documents near the labels of their batch's pool, by texts and by classifiers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from longtail.arrays import Floats, Longs
+from longtail.nn.batches import clustered_order, random_order
+from longtail.nn.cached import cached_backward
+from longtail.nn.checkpoint import Place
+from longtail.nn.encoders import Encoder
+from longtail.nn.heads.task import TextReading
+from longtail.nn.pool.heads import Heads
+from longtail.nn.pool.losses import PoolLoss
+from longtail.nn.pool.picks import Picker, PoolBatch
+from longtail.nn.pool.table import ClassifierTable
+from longtail.nn.precision import decay_groups
+from longtail.nn.siamese import LabelTower
+
+Renew = Callable[
+    [int], tuple[Longs, Longs | None] | None
+]  # before an epoch: clusters and mined labels; None = as before
+
+
+@dataclass(eq=False)
+class Classifying:
+    """The second half: a table of classifiers, moved at its own rate after every batch."""
+
+    table: ClassifierTable
+    loss: PoolLoss
+    temperature: float
+    rate: float
+    weight: float  # of the dual encoder's loss; the rest is this one's
+
+
+@dataclass(eq=False)
+class PoolTask:
+    """Without heads, texts are compared as the encoder gives them."""
+
+    encoder: Encoder
+    documents: TextReading
+    labels: TextReading
+    picker: Picker
+    loss: PoolLoss
+    temperature: float
+    batch: int
+    rate: float
+    device: torch.device
+    heads: Heads | None = None
+    head_rate: float = 0.0
+    classifying: Classifying | None = None
+    tower: LabelTower | None = None
+    renew: Renew | None = None
+    weight_decay: float = 0.01
+    chunk: int | None = None
+    seed: int = 0
+    encode_labels: Callable[[], Floats] | None = None  # unit vectors of all labels' texts, for the tower
+    look: Callable[[], dict[str, float]] | None = None  # measures on valid
+    name: str = "encoder"
+
+    def __post_init__(self) -> None:
+        self._learned = np.flatnonzero(np.diff(self.picker.targets.indptr)).astype(np.int64)  # rows with a label
+        self.rows = len(self._learned)
+        self.steps = math.ceil(self.rows / self.batch)
+        self._factor = 1.0
+        self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of these rows; empty = random order
+        self._mined: Longs | None = None  # (all rows, some), -1 = none
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        found: dict[str, nn.Module] = {"encoder": self.encoder}
+        if self.heads is not None:
+            found["heads"] = self.heads
+        if self.tower is not None:
+            assert isinstance(self.tower, nn.Module)
+            found["tower"] = self.tower
+        if self.classifying is not None:
+            found["classifiers"] = self.classifying.table
+        return found
+
+    def groups(self) -> list[dict[str, Any]]:
+        groups: list[dict[str, Any]] = decay_groups(self.encoder, self.rate, self.weight_decay)
+        if self.heads is not None:
+            groups += decay_groups(self.heads, self.head_rate, self.weight_decay)
+        return groups if self.tower is None else groups + self.tower.groups(self.rate)
+
+    def begin_epoch(self, epoch: int) -> None:
+        if self.tower is not None and self.encode_labels is not None:
+            self.tower.begin_epoch(epoch, self.encode_labels)
+        fresh = None if self.renew is None else self.renew(epoch)
+        if fresh is not None:
+            self._clusters, self._mined = fresh
+
+    def batches(self, epoch: int, begin: int) -> Iterator[PoolBatch]:
+        chance, rows = np.random.default_rng([self.seed, epoch]), self._learned
+        order = clustered_order(rows, self._clusters, chance) if len(self._clusters) else random_order(rows, chance)
+        return self.picker.batches(order, self.batch, begin, self._mined, (self.seed, epoch))
+
+    def begin_step(self, factor: float) -> None:
+        self._factor = factor
+
+    def end_step(self) -> None: ...
+
+    def place(self, place: Place) -> Place:
+        return place
+
+    def backward(self, batch: PoolBatch, share: float) -> Tensor:
+        documents, labels = (
+            [partial(read, some) for some in self._pieces(rows)]
+            for read, rows in ((self.documents, batch.rows), (self.labels, batch.pool))
+        )
+        own = None if self.classifying is None else self.classifying.table.take(batch.pool_tensor)
+
+        def loss_of(encoded: list[Tensor]) -> Tensor:
+            return self._loss(torch.cat(encoded[: len(documents)]), torch.cat(encoded[len(documents) :]), batch, own)
+
+        if self.chunk is not None:
+            loss = cached_backward(documents + labels, loss_of, share)
+        else:
+            loss = loss_of([piece() for piece in documents + labels])
+            torch.autograd.backward(loss * share)
+        if self.classifying is not None and own is not None and own.grad is not None:
+            self.classifying.table.move(batch.pool_tensor, own.grad, self.classifying.rate * self._factor)
+        return loss.detach()
+
+    def _pieces(self, rows: Longs) -> list[Longs]:
+        return [rows] if self.chunk is None else np.split(rows, range(self.chunk, len(rows), self.chunk))
+
+    def _loss(self, documents: Tensor, labels: Tensor, batch: PoolBatch, own: Tensor | None) -> Tensor:
+        targets = batch.targets()
+        rows, items = (
+            normalize(each.float(), dim=1) if self.heads is None else self.heads.encoder_side(each)
+            for each in (documents, labels)
+        )
+        if self.tower is not None:
+            items = self.tower.vectors(batch.pool_tensor, items)
+        loss = self.loss(rows @ items.T / self.temperature, targets)
+        if self.classifying is None or own is None:
+            return loss
+        assert self.heads is not None
+        scores = self.heads.classifier_side(documents) @ own.T / self.classifying.temperature
+        weight = self.classifying.weight
+        return weight * loss + (1 - weight) * self.classifying.loss(scores, targets)
+
+    def measure(self) -> dict[str, float]:
+        return {} if self.look is None else self.look()
+
+    def state(self) -> dict[str, Tensor]:
+        state = {"clusters": torch.from_numpy(self._clusters)}
+        if self._mined is not None:
+            state["mined"] = torch.from_numpy(self._mined)
+        if self.classifying is not None:
+            state |= {f"table.{name}": tensor for name, tensor in self.classifying.table.means().items()}
+        return state
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        self._clusters = state["clusters"].numpy()
+        self._mined = state["mined"].numpy() if "mined" in state else None
+        if self.classifying is not None:
+            kept = {name.removeprefix("table."): tensor for name, tensor in state.items() if name.startswith("table.")}
+            self.classifying.table.load_means(kept)
