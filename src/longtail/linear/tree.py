@@ -226,11 +226,11 @@ def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int
     labels = max(facts.labels, 1)
     leaf = min(leaf, labels)
     weights = packed_bytes(facts, trees * kept)
-    # The fullest leaf has three times the words and rows of a mean one; a child has its weights there and a dual
-    # variable a row. The root meets all words, on one thread.
+    # The fullest leaf has three times the words and rows of a mean one; a child has its weights there, what
+    # is packed of them, and a dual variable a row. The root meets all words, on one thread.
     words = min(3 * facts.mean_terms * leaf / labels, facts.terms)
     rows = min(3 * facts.positives * leaf / labels, facts.rows)
-    in_leaves = 4 * thread_count() * min(leaf, BLOCK) * (words + rows)
+    in_leaves = 4 * thread_count() * min(leaf, BLOCK) * (2 * words + rows)
     in_root = 4 * min(branches, BLOCK) * (facts.terms + facts.rows)
     scratch = int(max(in_leaves, in_root))
     groups = 34 * facts.mean_terms  # vectors of labels while they are scaled, or with copies of trees in work
