@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -61,8 +60,6 @@ def serve(
     from longtail.serve.run import bind, serve
     from longtail.serve.settings import Settings, read_token
 
-    # oneDNN keeps what it compiles for each shape of a batch, near 1 MB each and 1,024 of them; shapes vary without end.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     settings = Settings(
         host=host,
         port=port,
