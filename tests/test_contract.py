@@ -37,10 +37,13 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "inceptionxml-lf": "inceptionxml-lf(dimension=64, places=4, channels=16, meta=false, batch=64, epochs=5, "
     "rate=0.03, dropout=0.1, last_dropout=0.1)",
     "ance": 'ance(encoder="bag", dimension=64, batch=64, epochs=5, shortlist=4)',
+    "depsl": 'depsl(encoder="bag", dimension=64, batch=64, epochs=5)',
+    "dexml": 'dexml(encoder="bag", dimension=64, batch=64, epochs=5)',
     "dpr": 'dpr(encoder="bag", dimension=64, batch=64, epochs=5)',
     "ngame": 'ngame(encoder="bag", dimension=64, batch=64, epochs=5, classifier_epochs=5)',
     "renee": 'renee(encoder="bag", dimension=64, batch=32, epochs=5, dropout=0.3)',
     "siamesexml": "siamesexml(dimension=64, batch=5, epochs=20, classifier_epochs=5)",
+    "unidec": 'unidec(encoder="bag", dimension=64, batch=64, epochs=5)',
 }
 RECIPES = [SETTINGS.get(name, name) for name in LEARNERS]
 RECIPES += [

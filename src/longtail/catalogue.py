@@ -19,6 +19,8 @@ LEARNERS = {
     "bonsai": "longtail.learners.bonsai:Bonsai",
     "centroid": "longtail.learners.centroid:Centroid",
     "decaf": "longtail.learners.decaf:Decaf",
+    "depsl": "longtail.learners.depsl:Depsl",
+    "dexml": "longtail.learners.dexml:Dexml",
     "dismec": "longtail.learners.dismec:Dismec",
     "dpr": "longtail.learners.dpr:Dpr",
     "eclare": "longtail.learners.eclare:Eclare",
@@ -32,6 +34,7 @@ LEARNERS = {
     "proxml": "longtail.learners.proxml:Proxml",
     "renee": "longtail.learners.renee:Renee",
     "siamesexml": "longtail.learners.siamesexml:SiameseXml",
+    "unidec": "longtail.learners.unidec:Unidec",
     "xreg": "longtail.learners.xreg:Xreg",
 }
 TAIL_METHODS = {

@@ -27,7 +27,7 @@ class TableSettings:
     """How classifiers learn beside the dual encoder."""
 
     loss: str
-    temperature: float
+    scale: float  # of their scores
     rate: float
     weight: float  # of the dual encoder's loss; the rest is the classifiers'
     precision: str
@@ -46,7 +46,8 @@ def check_loss(learner: str, setting: str, name: str) -> None:
 def check_pool(settings: TowerSettings, picks: Picks, dropout: float) -> None:
     """Refuse what no pool can be made with, and what two heads have no use for."""
     name = settings.name
-    if (picks.positives or 1) < 1 or picks.negatives < 0 or picks.refresh < 0 or (picks.cluster or 1) < 1:
+    some = [number for number in (picks.positives, picks.cluster) if number is not None]
+    if min(some, default=1) < 1 or picks.negatives < 0 or picks.refresh < 0:
         raise RecipeError(
             f"{name} takes at least 1 of positives and cluster, and 0 or more of negatives and refresh, got "
             f"positives={picks.positives}, cluster={picks.cluster}, negatives={picks.negatives}, "

@@ -82,8 +82,8 @@ class ClassifierTable(nn.Module):
         return rows.float() if rows.dtype != torch.float32 else rows
 
     def rows(self) -> Floats:
-        """All of them (labels, dimension)."""
-        found: Floats = self.weight.float().cpu().numpy()
+        """All of them as they are now (labels, dimension)."""
+        found: Floats = self.weight.float().cpu().numpy().copy()
         return found
 
     def means(self) -> dict[str, Tensor]:

@@ -37,7 +37,7 @@ class Classifying:
 
     table: ClassifierTable
     loss: PoolLoss
-    temperature: float
+    scale: float  # of the scores
     rate: float
     weight: float  # of the dual encoder's loss; the rest is this one's
 
@@ -147,7 +147,7 @@ class PoolTask:
         if self.classifying is None or own is None:
             return loss
         assert self.heads is not None
-        scores = self.heads.classifier_side(documents) @ own.T / self.classifying.temperature
+        scores = self.heads.classifier_side(documents) @ own.T * self.classifying.scale
         weight = self.classifying.weight
         return weight * loss + (1 - weight) * self.classifying.loss(scores, targets)
 

@@ -1,0 +1,170 @@
+"""The task over pools: against a plain loop, in chunks, killed and gone on with, and renewed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from longtail.data import Corpus
+from longtail.errors import RecipeError
+from longtail.learners.unidec import Unidec
+from longtail.nn.checkpoint import keeping
+from longtail.nn.loop import Paced
+from longtail.nn.pool.fit import PoolTowers
+from longtail.nn.pool.losses import loss_of
+from longtail.nn.pool.scorer import PoolScorer
+from longtail.nn.pool.settings import TableSettings
+from longtail.nn.pool.task import PoolTask
+from longtail.progress import listening
+
+SMALL: dict[str, Any] = {"encoder": "tiny", "batch": 32, "epochs": 2, "dimension": 16, "longest": 8, "dropout": 0.0,
+                         "head_dropout": 0.0, "refresh": 1, "negatives": 2}  # fmt: skip
+
+
+def begun(tiny: Corpus, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[PoolTowers, PoolTask]:
+    """Towers and their task, caught before it is trained."""
+    own = Unidec(**{**SMALL, **settings})
+    towers = PoolTowers.begin(own, tiny.train, tiny.valid, ())
+    towers.add_heads(own.head_dropout, classifiers=True, by="both")
+    caught: list[PoolTask] = []
+    monkeypatch.setattr("longtail.nn.pool.fit.train", lambda task, *_: caught.append(task))
+    table = TableSettings(own.classifier_loss, own.classifier_scale, own.classifier_rate, own.weight, "fp32", False)
+    towers.learn_pools(own.loss, own.picks, own.head_rate, table)
+    return towers, caught[0]
+
+
+def gradients(task: PoolTask) -> dict[str, np.ndarray]:
+    return {
+        f"{name}.{key}": parameter.grad.numpy().copy()
+        for name, module in task.modules.items()
+        for key, parameter in module.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+def test_a_step_is_the_papers_loss(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, task = begun(tiny, monkeypatch, weight=0.3, classifier_scale=2.0)
+    assert isinstance(task, Paced) and task.heads is not None and task.classifying is not None
+    task.begin_epoch(0)
+    batch = next(task.batches(0, 0))
+    before = task.classifying.table.rows()
+    task.begin_step(0.5)
+    loss = task.backward(batch, 1.0)
+    found = gradients(task)
+    for module in task.modules.values():
+        module.zero_grad()
+    documents, labels = task.documents(batch.rows), task.labels(batch.pool)
+    truth = torch.from_numpy(tiny.train.targets.toarray()[np.ix_(batch.rows, batch.pool)])
+
+    def side(layer: torch.nn.Linear, encoded: torch.Tensor) -> torch.Tensor:
+        return layer(encoded / encoded.norm(dim=1, keepdim=True))
+
+    heads = task.heads
+    assert heads.rows is not None
+    first = normalize(torch.tanh(side(heads.texts, documents))) @ normalize(torch.tanh(side(heads.texts, labels))).T
+    own = torch.from_numpy(before[batch.pool]).requires_grad_()
+    second = side(heads.rows, documents) @ own.T / 0.5
+    expected = 0.3 * loss_of("decoupled")(first / 0.05, truth) + 0.7 * loss_of("decoupled+bce")(second, truth)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    expected.backward()
+    for name, gradient in gradients(task).items():
+        assert np.allclose(found[name], gradient, atol=1e-5), name
+    # The first step of Adam is the rate against the sign, here at half the pace; other labels stay.
+    assert own.grad is not None
+    moved = task.classifying.table.rows() - before
+    firm = own.grad.abs() > 1e-4
+    assert np.allclose(moved[batch.pool][firm], -0.5e-3 * own.grad.sign()[firm], rtol=1e-2)
+    others = np.setdiff1d(np.arange(10), batch.pool)
+    assert (moved[others] == 0).all()
+
+
+def test_chunks_change_memory_and_not_gradients(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for chunk in (None, 7):
+        _, task = begun(tiny, monkeypatch, chunk=chunk)
+        task.begin_epoch(0)
+        loss = task.backward(next(task.batches(0, 0)), 1.0)
+        assert task.classifying is not None
+        found.append((loss.item(), gradients(task), task.classifying.table.rows()))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
+    for name, gradient in found[0][1].items():
+        assert np.allclose(gradient, found[1][1][name], atol=1e-5), name
+    assert np.allclose(found[0][2], found[1][2], atol=1e-5)
+
+
+def test_clusters_and_negatives_are_renewed_each_few_epochs(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, task = begun(tiny, monkeypatch, refresh=2, negatives=2)
+    assert task.renew is not None
+    clusters, mined = task.renew(0) or (None, None)
+    assert clusters is not None and mined is not None and task.renew(1) is None and task.renew(2) is not None
+    assert np.bincount(clusters).max() <= 32 and len(clusters) == task.rows
+    assert mined.shape == (len(tiny.train), 4)  # negatives x refresh
+    truth = tiny.train.targets.toarray() > 0
+    kept = mined >= 0
+    assert kept.any() and not truth[np.nonzero(kept)[0], mined[kept]].any()
+    task.begin_epoch(0)
+    order = np.concatenate([batch.rows for batch in task.batches(0, 0)])
+    assert sorted(order.tolist()) == np.flatnonzero(np.diff(tiny.train.targets.indptr)).tolist()
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_killed_run_ends_with_the_same_bits(precision: str, tiny: Corpus, tmp_path: Path) -> None:
+    learner = Unidec(encoder="bag", dimension=16, batch=64, epochs=4, refresh=2, classifier_precision=precision)  # type: ignore[arg-type]
+    whole = learner.fit(tiny.train, tiny.valid, ())
+
+    class Fuse:
+        """Burns through in the third epoch, between two batches."""
+
+        left = 2 * len(tiny.train) + 150
+
+        training = False
+
+        def start(self, name: str, total: int | None) -> int:
+            self.training = name.startswith("training")
+            return 0
+
+        def advance(self, handle: int, amount: int) -> None:
+            if self.training:
+                self.left -= amount
+                if self.left < 0:
+                    raise Killed
+
+        def finish(self, handle: int) -> None:
+            self.training = False
+
+        def note(self, line: str) -> None: ...
+
+    with pytest.raises(Killed), keeping(tmp_path, every_seconds=0), listening(Fuse()):
+        learner.fit(tiny.train, tiny.valid, ())
+    with keeping(tmp_path, every_seconds=0):
+        again = learner.fit(tiny.train, tiny.valid, ())
+    assert isinstance(whole, PoolScorer)
+    one, other = whole.state().tensors, again.state().tensors
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"loss": "hinge"}, "'loss' of unidec is one of"),
+        ({"classifier_loss": "decoupled+"}, "'classifier_loss' of unidec"),
+        ({"positives": 0}, "at least 1 of positives"),
+        ({"refresh": 0}, "mines negatives when it refreshes"),
+        ({"weight": 1.0}, "between 0 and 1"),
+        ({"classifier_rate": 0.0}, "above 0"),
+        ({"rows": "labels"}, "both sides"),
+        ({"head_dropout": 1.0}, "head_dropout"),
+    ],
+)
+def test_settings_are_refused_before_anything_is_read(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(RecipeError, match=told):
+        Unidec(**settings)
