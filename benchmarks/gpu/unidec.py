@@ -45,8 +45,11 @@ def jobs(options: argparse.Namespace) -> list[str]:
     if options.part == "losses":
         return [f'unidec({own}, loss="{one}", classifier_loss="{other}")' for one, other in PAIRS]
     if options.part == "ablations":
-        changed = ("", ", negatives=0", ", both=false")
-        return [f"{name}({own}{more})" for name in ("depsl", "unidec") for more in changed]
+        found = []
+        for more in ("", "negatives=0", "both=false"):
+            kept = [part for part in own.split(", ") if not more or not part.startswith(more.split("=")[0] + "=")]
+            found.append(", ".join([*kept, more] if more else kept))
+        return [f"{name}({settings})" for name in ("depsl", "unidec") for settings in found]
     return [f"unidec({own})"]
 
 
