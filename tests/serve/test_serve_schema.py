@@ -25,12 +25,18 @@ from schemathesis.checks import (  # noqa: E402
     status_code_conformance,
 )
 
+
+def refused(context: Any, response: Any, case: Any) -> bool | None:
+    """What is wrong is refused; so is what is too large to look at, before anyone sees that it is wrong."""
+    return None if response.status_code == 413 else negative_data_rejection(context, response, case)
+
+
 HELD = [
     not_a_server_error,
     status_code_conformance,
     content_type_conformance,
     response_schema_conformance,
-    negative_data_rejection,
+    refused,
 ]
 
 

@@ -75,6 +75,8 @@ def main() -> NoReturn:
     debug = len(arguments) < len(sys.argv) - 1 or bool(os.environ.get("LONGTAIL_DEBUG"))
     signal.signal(signal.SIGTERM, _stop)  # unwind, so that temporary files go
     _mend_streams()
+    # Where colorama is installed, Numba would have it write a colour code to the terminal at the end.
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     if not debug and not sys.warnoptions:
         warnings.simplefilter("ignore")
     try:
