@@ -50,7 +50,7 @@ def described(trained: Path, tiny: Corpus, tmp_path_factory: pytest.TempPathFact
         yield schemathesis.openapi.from_url(f"{running.url}/openapi.json")
         assert running.post("/predict", {"text": "still here"}).status == 200
         asked = [event for event in running.events if event["event"] == "request"]
-        assert {event["status"] for event in asked if event["path"] == "/predict"} >= {200, 422}
+        assert asked and max(event["status"] for event in asked) < 500
         assert not [event for event in running.events if event["event"] == "failed"]
 
 
