@@ -147,7 +147,7 @@ def test_train_says_what_it_made(data: Path) -> None:
     done = call("train", data, "centroid + rerank", "--out", "m")
     assert done.err == ""
     assert re.fullmatch(
-        r"centroid \+ rerank: trained on 410 rows and 10 labels in \d+\.\d s, peak \S+ MB; wrote m \(\S+ kB\)\n",
+        r"centroid \+ rerank: trained on 410 rows and 10 labels in \d+\.\d s, peak \S+ [MG]B; wrote m \(\S+ kB\)\n",
         done.out,
     )
     facts = call("train", data, "centroid + rerank", "--out", "m", "--overwrite", "--json").json
