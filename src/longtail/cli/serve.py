@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -54,6 +55,9 @@ def serve(
     for package in ("fastapi", "uvicorn"):
         if find_spec(package) is None:
             raise MissingExtra(package, "serve", "longtail serve")
+    # The matrix library keeps what it made for each shape of a batch, and batches of a service have ever new shapes.
+    for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(cache, "16")
     from longtail.data.read import Columns, load
     from longtail.serve.examples import TrainingRows
     from longtail.serve.models import load_models
