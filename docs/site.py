@@ -25,10 +25,6 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_nav(nav: Any, config: Any, files: Files) -> Any:
-    return nav
-
-
 def first_page() -> str:
     """The README, with links as they are from here. What lies outside the pages is named, not linked."""
     text = (ROOT / "README.md").read_text()

@@ -17,7 +17,7 @@ from longtail.data import Corpus
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("choosing", "data", "recipes", "scaling"))]
 # What asks for more than a test has: files of others, a pretrained encoder's hours. Each has tests of its own.
-ELSEWHERE = ("/usr/share/wordnet", "hierarchy wikipedia", "warm='ngame", "vectors=", 'renee"')
+ELSEWHERE = ("/usr/share/wordnet", "hierarchy wikipedia", "warm='ngame", "vectors=")
 
 
 def commands(page: Path) -> list[tuple[str, list[str]]]:

@@ -137,12 +137,12 @@ class Head(nn.Module):
     def _plain_chunk(
         self, ready: Tensor, entries: Entries, total: Tensor, begin: int, end: int, rate: float, room: Any
     ) -> None:
-        own, settings = self.settings, self.settings
+        own = self.settings
         weights = self.multiplied(begin, end)
         bias = None if self.bias is None else self.bias[begin:end]
         found = plain.slopes(weights, bias, ready, entries.between(begin, end), begin, own.loss)
         plain.add_product(total, found.T, weights)
-        keep = 1 - rate * settings.weight_decay
+        keep = 1 - rate * own.weight_decay
         if self.bias is not None:
             self.bias[begin:end] -= rate * found.sum(dim=1, dtype=self.bias.dtype)
         if self.weight.dtype == ready.dtype and self.weight.dtype.itemsize > 2 and self.velocity is None:
