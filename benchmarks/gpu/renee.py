@@ -9,7 +9,7 @@ measures on valid alone. `tables` trains the recipes of the result tables and me
 bf16 and in fp32 with several seeds. Each worker is a process that reads the data once and takes jobs until none is
 left; several share the GPU, so their minutes are only comparable with `--workers 1`. Results are kept line by line
 under --out, and what stands there is not done again. The model of the warm start is trained once and saved there.
-A table comes last.
+`+ rerank` needs no training of its own: it is measured on the model it would re-rank. A table comes last.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AROUND: dict[str, list[Any]] = {  # what the sweep tries, one setting at a time
     "begin": ["texts"],
     "decay": ["cosine"],
 }
-BONUS = ["rows", "glas", "l2tie", "rerank", "rows + rerank"]
+BONUS = ["rows", "glas", "l2tie"]
 
 
 def written(value: Any) -> str:
@@ -88,7 +88,7 @@ def jobs(options: argparse.Namespace) -> list[str]:
         ]
     methods = [bonus for bonus in BONUS if all(part in TAIL_METHODS for part in bonus.split(" + "))]
     found = ["bonsai"] if options.bonsai else []
-    found += [options.warm.replace("ENCODER", options.encoder)] if options.warm else []
+    found[:0] = [options.warm.replace("ENCODER", options.encoder)] if options.warm else []
     for start in (cold, warm) if options.warm else (cold,):
         found += [renee(start), *(f"{renee(start)} + {bonus}" for bonus in methods)]
     return found
@@ -111,13 +111,16 @@ def begin(data: str, rows: int | None, threads: int) -> None:
     _corpus = [part if rows is None else part.take(range(min(rows, len(part)))) for part in parts]
 
 
-def one(recipe: str, on_test: bool) -> dict[str, Any]:
-    """Train and measure one recipe."""
+def one(recipe: str, on_test: bool, folder: str | None = None) -> list[dict[str, Any]]:
+    """Train one recipe, save it where a folder is named, and measure it as it is and re-ranked."""
+    import numpy as np
     import torch
 
     import longtail
     from longtail.memory import measure_peak
     from longtail.metrics import evaluate
+    from longtail.metrics.propensity import inverse_propensity
+    from longtail.tail.rerank import RerankWeights
 
     train, valid, test = _corpus
     if torch.cuda.is_available():
@@ -128,33 +131,25 @@ def one(recipe: str, on_test: bool) -> dict[str, Any]:
         with measure_peak() as peak:
             model = longtail.Recipe.parse(recipe).fit(train, valid)
     except Exception as error:
-        return {"recipe": recipe, "error": f"{type(error).__name__}: {error}"[:500]}
+        return [{"recipe": recipe, "error": f"{type(error).__name__}: {error}"[:500]}]
     seconds = time.perf_counter() - begun
-    rows = test if on_test else valid
-    found = evaluate(model.predict(rows.rows, 5, rows.excluded), rows)
+    if folder:
+        model.save(folder, overwrite=True)
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     norms = model.row_norms()
-    return {
-        "recipe": recipe,
-        "seconds": seconds,
-        "gib": (gpu or peak.bytes) / 2**30,
-        **{name: found[name] for name in MEASURES},
-        "bins": [[part.name, part.low, part.high, part.labels, part.recall, part.coverage] for part in found.bins],
-        "length": None if norms is None else float(norms[norms == norms].mean()),
-    }
-
-
-def save_warm(recipe: str, folder: str) -> float:
-    """Train the model that others begin with; the seconds it took."""
-    import longtail
-
-    begun = time.perf_counter()
-    longtail.Recipe.parse(recipe).fit(*_corpus[:2]).save(folder, overwrite=True)
-    return time.perf_counter() - begun
-
-
-def _work(job: tuple[str, bool]) -> dict[str, Any]:
-    return one(*job)
+    rows = test if on_test else valid
+    again = model.with_reranker(RerankWeights(inverse_propensity(train.labels).astype(np.float32), 100))
+    lines = []
+    for name, measured in ((recipe, model), (f"{recipe} + rerank", again)):
+        found = evaluate(measured.predict(rows.rows, 5, rows.excluded), rows)
+        line = {"recipe": name, "seconds": seconds, "gib": (gpu or peak.bytes) / 2**30}
+        line |= {measure: found[measure] for measure in MEASURES}
+        line["bins"] = [
+            [part.name, part.low, part.high, part.labels, part.recall, part.coverage] for part in found.bins
+        ]
+        line["length"] = None if norms is None else float(norms[norms == norms].mean())
+        lines.append(line)
+    return lines
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -164,28 +159,40 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     done = {line["recipe"]: line for line in lines if "error" not in line}
     threads = max((os.cpu_count() or 2) // options.workers, 1)
+    warm, folder = options.warm.replace("ENCODER", options.encoder), options.out / "warm"
     todo = [recipe for recipe in dict.fromkeys(jobs(options)) if recipe not in done]
+    waiting = [] if (folder / "manifest.json").exists() else [recipe for recipe in todo if str(folder) in recipe]
+    if waiting and warm not in todo:
+        todo.insert(0, warm)
     begun = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with context.Pool(options.workers, begin, (options.data, options.rows, threads)) as pool:
-        if options.warm and not (options.out / "warm" / "manifest.json").exists():
-            recipe = options.warm.replace("ENCODER", options.encoder)
-            print(
-                f"warm start {recipe}: {pool.apply(save_warm, (recipe, str(options.out / 'warm'))):.0f} s", flush=True
-            )
-        found = pool.imap_unordered(_work, ((recipe, options.part != "sweep") for recipe in todo))
-        for number in range(len(todo)):
-            try:
-                line = found.next(timeout=max(options.limit - (time.monotonic() - begun), 0.1))
-            except multiprocessing.TimeoutError:
-                print(f"{len(todo) - number} of {len(todo)} jobs left when time was up", flush=True)
+
+        def start(recipe: str) -> Any:
+            return pool.apply_async(one, (recipe, options.part != "sweep", str(folder) if recipe == warm else None))
+
+        under = {recipe: start(recipe) for recipe in todo if recipe not in waiting}
+        while under or waiting:
+            for recipe in [recipe for recipe, answer in under.items() if answer.ready()]:
+                for line in under.pop(recipe).get():
+                    with kept.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
+                    done[line["recipe"]] = line
+                    print(told(line, options), flush=True)
+                if recipe == warm:
+                    under |= {recipe: start(recipe) for recipe in waiting}
+                    waiting = []
+            if time.monotonic() - begun > options.limit:
+                print(f"{len(under) + len(waiting)} of {len(todo)} jobs left when time was up", flush=True)
                 break
-            with kept.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            done[line["recipe"]] = line
-            told = line.get("error") or " ".join(f"{name} {line[name]:.1f}" for name in ("P@1", "P@5", "PSP@1", "C@5"))
-            print(f"{short(line['recipe'], options)}: {told}  {line.get('seconds', 0):.0f} s", flush=True)
-    return [done[recipe] for recipe in jobs(options) if "error" not in done.get(recipe, {"error": ""})]
+            time.sleep(0.1)
+    wanted = [name for recipe in jobs(options) for name in (recipe, f"{recipe} + rerank")]
+    return [done[recipe] for recipe in wanted if "error" not in done.get(recipe, {"error": ""})]
+
+
+def told(line: dict[str, Any], options: argparse.Namespace) -> str:
+    figures = " ".join(f"{name} {line[name]:.1f}" for name in ("P@1", "P@5", "PSP@1", "C@5") if name in line)
+    return f"{short(line['recipe'], options)}: {line.get('error', figures)}  {line.get('seconds', 0):.0f} s"
 
 
 def short(recipe: str, options: argparse.Namespace) -> str:
@@ -220,6 +227,7 @@ def table(lines: list[dict[str, Any]], options: argparse.Namespace) -> str:
         for line in lines:
             cells = [f"{recall:.1f} / {coverage:.1f}" for *_, recall, coverage in line["bins"]]
             out.append(f"| `{short(line['recipe'], options)}` | {' | '.join(cells)} |")
+    rows = [row for row in rows if not row[0].endswith("rerank")]
     if options.part == "precision" and len(rows) == 2:
         gaps = [
             f"{name} {statistics.mean(o[name] for o in rows[1][1]) - statistics.mean(o[name] for o in rows[0][1]):+.2f}"
