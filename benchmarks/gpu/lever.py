@@ -1,26 +1,29 @@
 """Claim: soft labels from a teacher that knows the tail lift every learner there, at no cost when predicting.
 
     python benchmarks/gpu/lever.py DATA [DATA ...] --encoder FOLDER [--parts main tail teachers ...] [--seeds 1]
+                                   [--students renee astec ...] [--teacher RECIPE] [--tries "tau=4, blend=0" ...]
                                    [--workers 3] [--epochs 30] [--rows N] [--kept lever.jsonl] [--limit SECONDS]
     python benchmarks/gpu/lever.py --neighbours 1300000 384
 
 DATA are folders of JSON lines; the words of WordNet are built by `longtail build hierarchy wordnet FOLDER --words`.
 The paper's tables, by part:
 
-    main       1, 5, 6, 15, 23, 24 and figures 2, 3, 8: each learner alone, with label rows, with LEVER; the teacher
-    tail       2, 7, 10: LEVER against the other tail methods on the first learner, each also re-ranked
+    main       1, 5, 6, 10, 15, 23, 24 and figures 2, 3, 8: each learner alone, with label rows, with LEVER; the teacher
+    tail       2, 7, 10: LEVER against the other tail methods on the first learner
     ensemble   8: an encoder beside the learner
     teachers   11, 12: LEVER by encoder of the teacher, by documents or labels as its rows, by its loss
     blend      14 and figures 4 to 6: lambda
     tau        21, 22 and figure 7: labels and documents given to a label
     estimate   how similarities become relevances, and the floor
     chosen     tau and lambda chosen on valid, for each learner
+    search     the settings of lever named by --tries, on the first learner: to choose by valid
 
-Teachers are trained once a data set and seed and saved in a folder beside --kept, so that students share them; a
-student's seconds are then its own, and the teacher's stand in a line of theirs. Every run is a process of its own,
-several at a time on one GPU; seconds of runs that share it are not comparable, `--workers 1` times them. What stands
-in --kept is not done again. Prints a table for each part and data set last: measures, contribution to P@5 by
-frequency bin, and seconds.
+Teachers and warm starts are trained once a data set and seed and saved in a folder beside --kept: students share
+them; a student's seconds are then its own, and the teacher's stand in a line of theirs. --teacher is a recipe in which
+ENCODER, EPOCHS and SEED are filled in, or the folder of a saved model. Workers are processes that keep their data;
+seconds of runs that share a GPU are not comparable, `--workers 1` times them. Each model is also measured with its
+answers re-ranked by inverse propensity, as `+ rerank` does. What stands in --kept is not done again;
+`lever_tables.py` makes tables and figures of it.
 Without a GPU, `--rows 500 --epochs 1 --encoder bag` rehearses it.
 """
 
@@ -29,295 +32,301 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import multiprocessing
 import os
 import re
-import statistics
-import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 MACRO = [f"macro{name}@5" for name in ("F1", "P", "R")]
-PARTS = ("main", "tail", "ensemble", "teachers", "blend", "tau", "estimate", "chosen")
+PARTS = ("main", "tail", "ensemble", "teachers", "blend", "tau", "estimate", "chosen", "search")
 STUDENTS = ("renee", "astec", "inceptionxml", "xreg", "parabel", "dismec")
 OTHERS = ("rows", "gandalf", "bow", "taug", "glas", "l2tie")
 BLENDS, TAUS, FLOORS = (0.0, 0.33, 0.5, 0.66, 0.8), (1, 4, 15, 40), (0.0, 0.7, 0.8, 0.9)
+DOCUMENTS = (5, 15)
+LABELS = "encoder='ENCODER', epochs=EPOCHS, rows='labels', seed=SEED, measure_every=0"
+TEACHERS = {
+    "dpr": f"dpr({LABELS})",
+    "ngame logistic": f"ngame({LABELS}, loss='logistic', classifiers=false)",
+    "ngame hinge": f"ngame({LABELS}, loss='triplet', classifiers=false)",
+    "ngame softmax": f"ngame({LABELS}, classifiers=false)",
+}
+WARM = "ngame(encoder='ENCODER', epochs=EPOCHS, classifiers=false, seed=SEED, measure_every=0)"
+WARMED, TAUGHT = 'warm="{warm}"', 'teacher="{teacher}"'  # folders that are filled in
+BRIEF = ("P@1", "PSP@1", "PSP@5", "C@5")
 
 
 class Job(NamedTuple):
     """A recipe on a data set. `{teacher}` and the like in the recipe stand for the folders of saved models."""
 
-    part: str
     data: str
     seed: int
     recipe: str
-    teachers: tuple[tuple[str, str], ...] = ()  # a word of the recipe, and the recipe of the model it stands for
+    models: tuple[tuple[str, str], ...] = ()  # a word of the recipe, and the recipe of the model it stands for
+
+    def __str__(self) -> str:
+        """The recipe as its line is kept: with the recipes of the models that it is given as folders."""
+        recipe = self.recipe
+        for word, model in self.models:
+            recipe = recipe.replace(f"{{{word}}}", model)
+        return recipe
 
 
-def teacher(options: argparse.Namespace, seed: int, **changed: str) -> str:
-    own = {"encoder": repr(options.encoder), "epochs": str(2 * options.epochs), "rows": "'labels'", "seed": str(seed)}
-    own |= {"loss": "'logistic'", "classifiers": "false"} | changed
-    return f"ngame({', '.join(f'{name}={value}' for name, value in own.items())})"
+Wanted = tuple[str, str, Job]  # a part, what its table calls the line, and what to train
+
+
+def filled(recipe: str, encoder: str, epochs: int, seed: int) -> str:
+    return recipe.replace("ENCODER", encoder).replace("EPOCHS", str(epochs)).replace("SEED", str(seed))
+
+
+def changed(recipe: str, **settings: str) -> str:
+    """A recipe of one learner with some settings replaced, or added."""
+    for name, value in settings.items():
+        recipe, times = re.subn(rf"\b{name}=('[^']*'|[^,)]*)", f"{name}={value}", recipe)
+        recipe = recipe if times else f"{recipe[:-1]}, {name}={value})"
+    return recipe
 
 
 def student(name: str, options: argparse.Namespace, seed: int) -> tuple[str, dict[str, str]]:
     """A learner with the settings of this run, and the models that it begins from."""
     from longtail.catalogue import learner_class
 
-    if name != "renee":  # as it was typed
-        seeded = "seed" in learner_class(name.partition("(")[0]).__dataclass_fields__
-        more = [name.partition("(")[2].rstrip(")"), f"seed={seed}" if seeded else ""]
-        settings = ", ".join(filter(None, more))
-        return name.partition("(")[0] + (f"({settings})" if settings else ""), {}
-    begun = teacher(options, seed, rows="'documents'", loss="'softmax'", epochs=str(options.epochs))
-    own = f"encoder={options.encoder!r}, epochs={options.epochs}, seed={seed}"
-    return f'renee({own}, warm="{{warm}}")', {"warm": begun}
+    bare, _, given = name.rstrip(")").partition("(")
+    own = [given] if given else []
+    if seed and "seed" in learner_class(bare).__dataclass_fields__:
+        own.append(f"seed={seed}")
+    if bare != "renee":
+        return f"{bare}({', '.join(own)})" if own else bare, {}
+    own += [f"epochs={options.epochs}", "measure_every=0"]
+    if not options.warm:
+        return f"renee({', '.join([f'encoder={options.encoder!r}', *own])})", {}
+    begun = filled(options.warm, options.encoder, options.epochs, seed)
+    return f"renee({', '.join([*own, WARMED])})", {"warm": begun}
 
 
-def jobs(options: argparse.Namespace) -> list[Job]:
-    """Everything asked for; the same recipe may stand in several parts and is trained once."""
-    found: list[Job] = []
+def jobs(options: argparse.Namespace) -> dict[Job, dict[str, str]]:
+    """Everything asked for, and for each part what its table calls it; a recipe may stand in several parts."""
+    found: dict[Job, dict[str, str]] = {}
     for data in options.data:
         for seed in range(options.seeds):
-            taught = teacher(options, seed)
-
-            def add(part: str, recipe: str, data: str = data, seed: int = seed, **models: str) -> None:
+            for part, name, job in _jobs(options, data, seed):
                 if part in options.parts:
-                    found.append(Job(part, data, seed, recipe, tuple(models.items())))
-
-            models = {"teacher": taught}
-            for name in options.students:
-                learner, begun = student(name, options, seed)
-                for more in ("", " + rows", ' + lever(teacher="{teacher}")'):
-                    add("main", learner + more, **begun, **(models if "lever" in more else {}))
-                add(
-                    "chosen", f"{learner} + lever(teacher=\"{{teacher}}\", tau='auto', blend='auto')", **begun, **models
-                )
-            add("main", "{teacher}", **models)
-            first, begun = student(options.students[0], options, seed)
-            for other in ("", *(f" + {one}" for one in options.others), ' + lever(teacher="{teacher}")'):
-                for last in ("", " + rerank"):
-                    add("tail", first + other + last, **begun, **(models if "lever" in other else {}))
-            for more in (' + ensemble(encoder="{teacher}")', ' + ensemble(encoder="{teacher}", scaled=false)'):
-                add("ensemble", first + more, **begun, **models)
-            add("ensemble", f'{first} + lever(teacher="{{teacher}}")', **begun, **models)
-            kinds = {f"encoder {Path(each).name}": {"encoder": repr(each)} for each in options.encoders}
-            kinds |= {
-                "documents as rows": {"rows": "'documents'", "epochs": str(options.epochs)},
-                "hinge": {"loss": "'triplet'"},
-                "softmax": {"loss": "'softmax'"},
-            }
-            for changed in kinds.values():
-                other = teacher(options, seed, **changed)
-                add("teachers", "{teacher}", teacher=other)
-                add("teachers", f'{first} + lever(teacher="{{teacher}}")', **begun, teacher=other)
-
-            def lever(part: str, first: str = first, begun: dict[str, str] = begun, **settings: Any) -> None:
-                told = "".join(f", {name}={value!r}" for name, value in settings.items())
-                add(part, f'{first} + lever(teacher="{{teacher}}"{told})', **begun, **models)  # noqa: B023
-
-            for blend in BLENDS:
-                lever("blend", blend=blend)
-            for tau in TAUS:
-                lever("tau", tau=tau)
-            lever("tau", tau=15, documents=5)
-            lever("tau", tau=15, documents=15)
-            for floor in FLOORS:
-                lever("estimate", floor=floor, blend=0.0)
-            for estimate in ("logistic", "isotonic"):
-                for floor in (0.0, 0.8):
-                    lever("estimate", estimate=estimate, floor=floor, blend=0.0)
+                    found.setdefault(job, {})[part] = name
     return found
 
 
-def one(data: str, recipe: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Train (or load) and evaluate; runs in a process of its own."""
+def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]:
+    taught = filled(options.teacher, options.encoder, 2 * options.epochs, seed)
+
+    def job(part: str, name: str, more: str = "", say: str | None = None, **models: str) -> Wanted:
+        learner, begun = student(name, options, seed)
+        said = name.partition("(")[0] + (more if say is None else say)
+        return part, said, Job(data, seed, learner + more, tuple((begun | models).items()))
+
+    def lever(part: str, name: str, settings: str = "", say: str = "", teacher: str = taught) -> Wanted:
+        told = say or settings
+        more = f" + lever({', '.join(filter(None, [TAUGHT, unusual(settings)]))})"
+        return job(part, name, more, " + lever" + (f"({told})" if told else ""), teacher=teacher)
+
+    first = options.students[0]
+    yield "main", "the teacher", Job(data, seed, "{teacher}", (("teacher", taught),))
+    for name in options.students:
+        yield lever("main", name)
+        yield job("main", name)
+        yield job("main", name, " + rows")
+    yield lever("tail", first)
+    for other in ("", *(f" + {one}" for one in options.others)):
+        yield job("tail", first, other)
+    yield job("ensemble", first, ' + ensemble(encoder="{teacher}")', " + ensemble", teacher=taught)
+    yield job(
+        "ensemble", first, ' + ensemble(encoder="{teacher}", scaled=false)', " + ensemble(scaled=false)", teacher=taught
+    )
+    yield lever("ensemble", first)
+    kinds = {f"encoder {Path(each).name}": changed(taught, encoder=repr(each)) for each in options.encoders}
+    kinds |= {f"{name}, labels as rows": filled(recipe, options.encoder, 2 * options.epochs, seed)
+              for name, recipe in TEACHERS.items()}  # fmt: skip
+    kinds["documents as rows"] = changed(taught, rows="'documents'", epochs=str(options.epochs))
+    for word, recipe in kinds.items():
+        yield "teachers", f"teacher: {word}", Job(data, seed, "{teacher}", (("teacher", recipe),))
+        if not options.teachers_alone:
+            yield lever("teachers", first, say=f"teacher: {word}", teacher=recipe)
+    for blend in BLENDS:
+        yield lever("blend", first, f"blend={blend}")
+    for tau in TAUS:
+        yield lever("tau", first, f"tau={tau}")
+    for number in DOCUMENTS:
+        yield lever("tau", first, f"documents={number}")
+    for floor in FLOORS:
+        yield lever("estimate", first, f"floor={floor}")
+    for estimate in ("logistic", "isotonic"):
+        for floor in (0.0, 0.8):
+            yield lever("estimate", first, f"estimate='{estimate}', floor={floor}")
+    for name in options.students:
+        yield lever("chosen", name, "tau='auto', blend='auto'")
+    for settings in options.tries:
+        yield lever("search", first, settings)
+
+
+def unusual(settings: str) -> str:
+    """Those settings of lever that are not its defaults, so that one recipe is trained once."""
+    from longtail.tail.lever import Lever
+
+    usual = Lever()
+    pairs = [pair.split("=") for pair in re.split(r",\s*", settings)] if settings else []
+    return ", ".join(f"{name}={value}" for name, value in pairs if str(getattr(usual, name)) != value.strip("'"))
+
+
+@cache
+def corpus(data: str, rows: int | None) -> tuple[Any, Any, Any]:
+    import longtail
+
+    whole = longtail.load(data)
+    parts = whole.train, whole.valid, whole.test
+    return parts if rows is None else tuple(part.take(range(min(rows, len(part)))) for part in parts)  # type: ignore
+
+
+def one(data: str, recipe: str, rows: int | None, save: Path | None = None) -> dict[str, Any]:
+    """Train (or load) and measure; runs in a worker."""
     import torch
 
     import longtail
-    from longtail.metrics import evaluate
     from longtail.metrics.calibration import Teaching
     from longtail.progress import hearing
+    from longtail.tail.rerank import Rerank
 
-    corpus = longtail.load(data)
-    train, valid, test = corpus.train, corpus.valid, corpus.test
-    if options.rows is not None:
-        train, valid, test = (part.take(range(min(options.rows, len(part)))) for part in (train, valid, test))
-    begin = time.perf_counter()
-    with hearing() as told:
-        saved = Path(recipe) if (Path(recipe) / "manifest.json").exists() else None
-        model = longtail.load_model(saved) if saved else longtail.Recipe.parse(recipe).fit(train, valid)
-    seconds = time.perf_counter() - begin
-    if options.save:
-        model.save(options.save)
-    begin = time.perf_counter()
-    found = model.predict(test.rows, 5, test.excluded)
-    predicting = time.perf_counter() - begin
-    measures = evaluate(found, test)
-    chosen_on = evaluate(model.predict(valid.rows, 5, valid.excluded), valid)
-    teaching = next((fact for fact in told if isinstance(fact, Teaching)), None)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    try:
+        train, valid, test = corpus(data, rows)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        begin = time.perf_counter()
+        with hearing() as told:
+            saved = (Path(recipe) / "manifest.json").exists()
+            model = longtail.load_model(recipe) if saved else longtail.Recipe.parse(recipe).fit(train, valid)
+        seconds = time.perf_counter() - begin
+        if save is not None and not save.exists():
+            model.save(save)
+        begin = time.perf_counter()
+        found = model.predict(test.rows, 5, test.excluded)
+        predicting = time.perf_counter() - begin
+        again = model.with_reranker(Rerank().fit_reranker(model))  # type: ignore[arg-type]  # looks at labels alone
+        teaching = next((fact for fact in told if isinstance(fact, Teaching)), None)
+        return {
+            "seconds": seconds,
+            "predicting": predicting,
+            "gpu": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
+            **measured(found, test),
+            "valid": measured(model.predict(valid.rows, 5, valid.excluded), valid),
+            "reranked": measured(again.predict(test.rows, 5, test.excluded), test),
+            "teaching": None if teaching is None else facts(teaching),
+            "tries": [str(fact) for fact in told if not isinstance(fact, Teaching)],
+        }
+    except Exception:
+        return {"error": traceback.format_exc()[-1500:]}
+
+
+def measured(found: Any, data: Any) -> dict[str, Any]:
+    from longtail.metrics import evaluate
+
+    measures, fine = evaluate(found, data), evaluate(found, data, bins=10)
+    bins = {
+        name: [(part.name, part.low, part.high, part.contribution, part.recall, part.coverage) for part in some.bins]
+        for name, some in (("bins", measures), ("deciles", fine))
+    }
+    return {**{name: measures[name] for name in (*MEASURES, *MACRO)}, **bins}
+
+
+def facts(teaching: Any) -> dict[str, Any]:
     return {
-        "seconds": seconds,
-        "predicting": predicting,
-        "gpu": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
-        **{name: measures[name] for name in (*MEASURES, *MACRO)},
-        "bins": [(part.name, part.contribution, part.coverage) for part in measures.bins],
-        "valid": {name: chosen_on[name] for name in MEASURES},
-        "teaching": None
-        if teaching is None
-        else {
-            "chosen": teaching.chosen,
-            "entries": teaching.entries,
-            "seconds": teaching.seconds,
-            "ece": {each.name: each.error for each in teaching.calibrations},
-            "errors": [(each.middle, each.labels, each.error) for each in teaching.errors],
+        "chosen": teaching.chosen,
+        "entries": teaching.entries,
+        "seconds": teaching.seconds,
+        "ece": {each.name: each.error for each in teaching.calibrations},
+        "curves": {
+            each.name: [(part.mean_score, part.hit_rate, part.count) for part in each.bins]
+            for each in teaching.calibrations
         },
-        "tries": [str(fact) for fact in told if not isinstance(fact, Teaching)],
+        "errors": [(each.middle, each.labels, each.error) for each in teaching.errors],
     }
 
 
 class Runner:
-    """Jobs in processes, and the saved models that several of them share."""
+    """Jobs over worker processes; a job waits until the models that it is given are there."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.models: Path = options.kept.resolve().with_suffix(".models")
-        self.writing = threading.Lock()
-        self.locks: dict[Path, threading.Lock] = {}
-        self.begin = time.monotonic()
+    def __init__(self, options: argparse.Namespace, names: dict[Job, dict[str, str]]) -> None:
+        self.options, self.names, self.begin = options, names, time.monotonic()
+        self.folder: Path = options.kept.resolve().with_suffix(".models")
+        self.running: dict[Future[dict[str, Any]], tuple[Job, Path | None]] = {}
+        self.failed: set[Path] = set()
 
-    def process(self, data: str, recipe: str, save: Path | None = None) -> dict[str, Any] | None:
-        command = [sys.executable, __file__, data, "--one", recipe]
-        command += ["--save", str(save)] if save else []
-        command += ["--rows", str(self.options.rows)] if self.options.rows is not None else []
-        threads = str(max((os.cpu_count() or 2) // self.options.workers, 1))
-        environment = {**os.environ, "OMP_NUM_THREADS": threads, "LONGTAIL_THREADS": threads}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        if done.returncode:
-            print(f"{recipe} on {Path(data).name} failed: {done.stderr[-1500:]}", file=sys.stderr, flush=True)
-            return None
-        return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    def place(self, data: str, recipe: str) -> Path:
+        """Where a model is saved, or was already."""
+        if (Path(recipe) / "manifest.json").exists():
+            return Path(recipe)
+        return self.folder / f"{Path(data).name}-{hashlib.blake2b(recipe.encode(), digest_size=8).hexdigest()}"
 
-    def keep(self, data: str, recipe: str, found: dict[str, Any]) -> None:
-        line = {"data": Path(data).name, "recipe": recipe, "workers": self.options.workers, **found}
-        with self.writing, self.options.kept.open("a") as file:
+    def run(self, todo: list[Job]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with ProcessPoolExecutor(self.options.workers, multiprocessing.get_context("spawn")) as pool:
+            while True:
+                late = time.monotonic() - self.begin > self.options.limit
+                for job in [] if late else list(todo):
+                    if self.start(pool, job):
+                        todo.remove(job)
+                if not self.running:
+                    return
+                for done in wait(self.running, return_when=FIRST_COMPLETED).done:
+                    job, place = self.running.pop(done)
+                    todo = self.finish(job, place, done.result(), todo)
+
+    def start(self, pool: ProcessPoolExecutor, job: Job) -> bool:
+        """Begin a job, or the models it waits for, where a worker is free. Whether it needs no more looking after."""
+        recipe, ready = job.recipe, True
+        for word, model in job.models:
+            place = self.place(job.data, model)
+            if place in self.failed:
+                return True
+            recipe = recipe.replace(f"{{{word}}}", str(place))
+            if not place.exists():
+                ready = False
+                known = any(place == other for _, other in self.running.values())
+                if not known and len(self.running) < self.options.workers:
+                    lone = Job(job.data, job.seed, "{teacher}", (("teacher", model),))
+                    self.running[pool.submit(one, job.data, model, self.options.rows, place)] = lone, place
+        if not ready or len(self.running) >= self.options.workers:
+            return False
+        self.running[pool.submit(one, job.data, recipe, self.options.rows)] = job, None
+        return True
+
+    def finish(self, job: Job, place: Path | None, found: dict[str, Any], todo: list[Job]) -> list[Job]:
+        """Keep what came of a job. What is left to do: a model was measured when it was trained."""
+        if "error" in found:
+            print(f"{job} failed: {found['error']}", file=sys.stderr, flush=True)
+            self.failed |= {place} if place else set()
+            return todo
+        line = {"data": Path(job.data).name, "seed": job.seed, "recipe": str(job)}
+        line |= {"parts": self.names.get(job, {}), "workers": self.options.workers, **found}
+        with self.options.kept.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        brief = " ".join(f"{line[name]:.1f}" for name in ("P@1", "P@5", "PSP@1", "PSP@5", "C@5"))
-        print(f"{line['data']} {recipe}: {brief}  {line['seconds']:.0f} s", flush=True)
-
-    def model(self, data: str, recipe: str) -> Path | None:
-        """The folder of a saved model, trained by whoever asks first."""
-        folder = self.models / Path(data).name / hashlib.blake2b(recipe.encode(), digest_size=8).hexdigest()
-        with self.writing:
-            lock = self.locks.setdefault(folder, threading.Lock())
-        with lock:
-            if not (folder / "manifest.json").exists():
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                found = self.process(data, recipe, save=folder)
-                if found is None:
-                    return None
-                self.keep(data, recipe, found)
-        return folder
-
-    def run(self, job: Job) -> None:
-        if time.monotonic() - self.begin > self.options.limit:
-            return
-        folders = {}
-        for word, recipe in job.teachers:
-            folder = self.model(job.data, recipe)
-            if folder is None:
-                return
-            folders[word] = str(folder)
-        if job.recipe == "{teacher}":
-            return  # its line was kept when it was trained
-        recipe = job.recipe
-        for word, place in folders.items():
-            recipe = recipe.replace(f"{{{word}}}", place)
-        found = self.process(job.data, recipe)
-        if found is not None:
-            self.keep(job.data, named(job), found)
+        name = next(iter(line["parts"].values()), str(job))
+        brief = " ".join(f"{line[name]:.1f}" for name in BRIEF) + " valid "
+        brief += " ".join(f"{line['valid'][name]:.1f}" for name in BRIEF)
+        since = f"{found['seconds']:.0f} s, {time.monotonic() - self.begin:.0f} s in"
+        print(f"{line['data']} {name} [{job.seed}]: {brief}  {since}", flush=True)
+        return [other for other in todo if other != job]
 
 
-def named(job: Job) -> str:
-    """The recipe as its line is kept: with the recipes of the models that it was given as folders."""
-    recipe = job.recipe
-    for word, model in job.teachers:
-        recipe = recipe.replace(f"{{{word}}}", model)
-    return recipe
-
-
-def kept(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    if not path.exists():
-        return {}
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return {(line["data"], line["recipe"]): line for line in lines}
-
-
-def spoken(recipe: str, options: argparse.Namespace) -> str:
-    """Without what all recipes of this run have in common."""
-    recipe = re.sub(r"seed=\d+", "seed=0", recipe)
-    for usual in (f'teacher="{teacher(options, 0)}"', f'encoder="{teacher(options, 0)}"'):
-        recipe = recipe.replace(f"{usual}, ", "").replace(usual, "")
-    recipe = re.sub(r'warm="[^"]*"', "warm", recipe)
-    for usual in (f"encoder={options.encoder!r}", f"epochs={options.epochs}", "seed=0"):
-        recipe = recipe.replace(f"{usual}, ", "").replace(f", {usual}", "").replace(f"({usual})", "")
-    return recipe.replace("()", "")
-
-
-def tables(options: argparse.Namespace) -> str:
-    found = kept(options.kept)
-    lines = []
-    for part in options.parts:
-        for data in options.data:
-            rows: dict[str, list[dict[str, Any]]] = {}
-            for job in jobs(options):
-                line = found.get((Path(data).name, named(job)))
-                if job.part == part and job.data == data and line is not None:
-                    rows.setdefault(spoken(named(job), options), []).append(line)
-            if rows:
-                lines += _table(f"{part}, {Path(data).name}", rows)
-    return "\n".join(lines)
-
-
-def _table(title: str, rows: dict[str, list[dict[str, Any]]]) -> list[str]:
-    names = [*MEASURES, *MACRO]
-    lines = ["", title, "", f"| recipe | seeds | {' | '.join(names)} | s | teacher s | soft labels s | predicting s |"]
-    lines.append("| --- | --: |" + " --: |" * (len(names) + 4))
-
-    def mean(runs: list[dict[str, Any]], name: str) -> str:
-        return f"{statistics.mean(run[name] for run in runs):.1f}"
-
-    for recipe, runs in rows.items():
-        taught = [run["teaching"]["seconds"] for run in runs if run.get("teaching")]
-        times = [
-            f"{statistics.mean(one[name] for one in taught):.1f}" if taught else ""
-            for name in ("teacher", "soft labels")
-        ]
-        cells = [*(mean(runs, name) for name in names), mean(runs, "seconds"), *times, mean(runs, "predicting")]
-        lines.append(f"| `{recipe}` | {len(runs)} | {' | '.join(cells)} |")
-    bins = [name for name, _, _ in next(iter(rows.values()))[0]["bins"]]
-    lines += ["", "Points of P@5 by frequency bin, most frequent first, then coverage of the bins", ""]
-    lines += [f"| recipe | {' | '.join(bins)} | {' | '.join(f'C {name}' for name in bins)} |"]
-    lines.append("| --- |" + " --: |" * (2 * len(bins)))
-    for recipe, runs in rows.items():
-        cells = [
-            f"{statistics.mean(run['bins'][place][which] for run in runs):.1f}"
-            for which in (1, 2)
-            for place in range(len(bins))
-        ]
-        lines.append(f"| `{recipe}` | {' | '.join(cells)} |")
-    for recipe, runs in rows.items():
-        facts = runs[0].get("teaching")
-        if facts:
-            chosen = ", ".join(f"{name} {value:g}" for name, value in facts["chosen"].items())
-            errors = ", ".join(f"{name} {value:.1f}" for name, value in facts["ece"].items())
-            lines.append(f"\n`{recipe}`: {chosen}; {facts['entries']:,} soft labels; ECE: {errors}")
-            lines += [f"- {one}" for one in runs[0]["tries"]]
-    return lines
+def done_before(path: Path) -> set[tuple[str, int, str]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {(line["data"], line["seed"], line["recipe"]) for line in lines}
 
 
 def neighbours(labels: int, dimension: int, number: int = 16) -> None:
@@ -354,14 +363,16 @@ def neighbours(labels: int, dimension: int, number: int = 16) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="*")
-    parser.add_argument("--one")
-    parser.add_argument("--save", type=Path)
     parser.add_argument("--neighbours", nargs=2, type=int, metavar=("LABELS", "DIMENSION"))
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--students", nargs="+", default=list(STUDENTS), help="the first serves all parts but main")
     parser.add_argument("--others", nargs="+", default=list(OTHERS), help="tail methods beside lever")
+    parser.add_argument("--tries", nargs="+", default=[], help="settings of lever, for the part search")
     parser.add_argument("--encoder", default="minilm", help="of renee and of the teacher")
-    parser.add_argument("--encoders", nargs="+", default=["bag"], help="other encoders of the teacher")
+    parser.add_argument("--encoders", nargs="*", default=["bag"], help="other encoders of the teacher")
+    parser.add_argument("--teacher", default=TEACHERS["dpr"], help="recipe or folder")
+    parser.add_argument("--teachers-alone", action="store_true", help="part teachers without students")
+    parser.add_argument("--warm", default=WARM, help="recipe or folder of renee's beginning; '': none")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30, help="of students; teachers have twice as many, of labels")
@@ -372,15 +383,12 @@ def main() -> None:
     if options.neighbours:
         neighbours(*options.neighbours)
         return
-    if options.one:
-        print(json.dumps(one(options.data[0], options.one, options)))
-        return
-    before = kept(options.kept)
-    todo = {(job.data, named(job)): job for job in jobs(options) if (Path(job.data).name, named(job)) not in before}
-    runner = Runner(options)
-    with ThreadPoolExecutor(options.workers) as pool:
-        list(pool.map(runner.run, todo.values()))
-    print(tables(options))
+    threads = str(max((os.cpu_count() or 2) // options.workers, 1))
+    os.environ["OMP_NUM_THREADS"] = os.environ["LONGTAIL_THREADS"] = threads
+    names, before = jobs(options), done_before(options.kept)
+    todo = [job for job in names if (Path(job.data).name, job.seed, str(job)) not in before]
+    todo.sort(key=lambda job: not job.models)  # what waits for a model is looked at first, so that models are begun
+    Runner(options, names).run(todo)
 
 
 if __name__ == "__main__":
