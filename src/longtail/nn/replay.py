@@ -7,11 +7,12 @@ run them. Chance is drawn on the device while replaying, as it would be without.
 from __future__ import annotations
 
 from collections import Counter
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from longtail.nn.encoders import Encoder
 from longtail.nn.layouts import Packed
@@ -20,42 +21,51 @@ from longtail.nn.precision import autocast
 MOST = 8  # shapes that are recorded: each keeps the gradients of all weights
 ROOM = 0.4  # share of the device's memory above which nothing is recorded: what was recorded keeps its memory
 
-Key = tuple[int, int, int]  # tokens, texts, bound on their length
+Key = tuple[int, int, int, bool]  # tokens, texts, bound on their length, whether dropout is on
 
 
 @dataclass(eq=False)
 class Replayed:
-    """`encoder.packed` with gradients. A shape is recorded when it comes for the second time: many come only once."""
+    """`encoder.packed` with gradients. A shape is recorded when it comes for the second time: many come only once.
+
+    What is recorded runs on a twin of the encoder and on one stream: autograd ties the gradient of a weight to the
+    stream where that weight was first used, and the weights themselves are used on the caller's.
+    """
 
     encoder: Encoder
     precision: str
 
     def __post_init__(self) -> None:
-        self.parameters = [weight for weight in self.encoder.parameters() if weight.requires_grad]
-        # What adds up a weight's gradient belongs to the stream where it was first made, and lives while it is held.
-        self._held = [weight.expand_as(weight).grad_fn for weight in self.parameters]
+        self._twin = twin(self.encoder)
+        pairs = zip(self.encoder.parameters(), self._twin.parameters(), strict=True)
+        learned = [(weight, leaf) for weight, leaf in pairs if weight.requires_grad]
+        self.parameters, self._leaves = ([pair[side] for pair in learned] for side in range(2))
+        device = self.parameters[0].device
+        self._stream = torch.cuda.Stream(device)
+        self._anchor = torch.zeros((), device=device, requires_grad=True)  # so that autograd calls back
         self.records: dict[Key, _Record] = {}
         self._seen: Counter[Key] = Counter()
 
     def __call__(self, ids: Tensor, layout: Packed) -> Tensor:
-        """Vectors (texts, dimension) that stay until the next call; their gradient is to be taken before that."""
-        key = len(ids), len(layout.lengths), layout.longest
+        """Vectors (texts, dimension) that stay until the next call; their gradient is to be taken before that, by
+        `backward`, which adds it to that of the weights."""
+        key = len(ids), len(layout.lengths), layout.longest, self.encoder.training
         self._seen[key] += 1
         if key not in self.records:
             if self._seen[key] == 1 or not self._has_room(ids.device):
-                return self._encode(ids, layout)
+                return self._encode(self.encoder, ids, layout)
             self.records[key] = self._record(ids, layout)
         record = self.records[key]
         for weight in self.parameters:
             if weight.grad is not None:  # of a batch before, to be added to: it may lie where this replay writes
                 weight.grad = weight.grad.clone()
         torch._foreach_copy_(record.inputs, _inputs(ids, layout))
-        vectors: Tensor = _Replay.apply(record, *self.parameters)  # type: ignore[no-untyped-call]
+        vectors: Tensor = _Replay.apply(self._anchor, record, self.parameters)  # type: ignore[no-untyped-call]
         return vectors
 
-    def _encode(self, ids: Tensor, layout: Packed) -> Tensor:
+    def _encode(self, encoder: Encoder, ids: Tensor, layout: Packed) -> Tensor:
         with autocast(self.precision, ids.device, self.encoder.settings["kind"]):
-            return self.encoder.packed(ids, layout)
+            return encoder.packed(ids, layout)
 
     def _has_room(self, device: torch.device) -> bool:
         most = torch.cuda.get_device_properties(device).total_memory
@@ -65,20 +75,22 @@ class Replayed:
         inputs = [one.clone() for one in _inputs(ids, layout)]
         own = Packed(inputs[1], inputs[2], inputs[3], inputs[4], layout.longest)
         chance = torch.cuda.get_rng_state(ids.device)
-        current, aside = torch.cuda.current_stream(), torch.cuda.Stream()
-        aside.wait_stream(current)
-        with torch.cuda.stream(aside):  # what a stream's first product sets up must not be recorded
-            vectors = self._encode(inputs[0], own)
-            torch.autograd.grad(vectors, self.parameters, torch.zeros_like(vectors), allow_unused=True)
-        current.wait_stream(aside)
-        torch.cuda.set_rng_state(chance, ids.device)
         pool = next(iter(self.records.values())).forward.pool() if self.records else None
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(forward, pool=pool):
-            vectors = self._encode(inputs[0], own)
-        to_vectors = torch.zeros_like(vectors)
-        with torch.cuda.graph(backward, pool=forward.pool()):
-            gradients = torch.autograd.grad(vectors, self.parameters, to_vectors, allow_unused=True)
+        self._twin.train(self.encoder.training)
+        self._stream.wait_stream(torch.cuda.current_stream())
+        # A weight's copy in half precision must not be kept from one pass to the next: weights change.
+        with torch.cuda.stream(self._stream), torch.autocast(ids.device.type, enabled=False, cache_enabled=False):
+            # Once without recording: what the first pass on a stream sets up must not be recorded.
+            vectors = self._encode(self._twin, inputs[0], own)
+            to_vectors = torch.zeros_like(vectors)
+            torch.autograd.grad(vectors, self._leaves, to_vectors, allow_unused=True)
+            torch.cuda.set_rng_state(chance, ids.device)
+            with torch.cuda.graph(forward, pool=pool, stream=self._stream):
+                vectors = self._encode(self._twin, inputs[0], own)
+            with torch.cuda.graph(backward, pool=forward.pool(), stream=self._stream):
+                gradients = torch.autograd.grad(vectors, self._leaves, to_vectors, allow_unused=True)
+        torch.cuda.current_stream().wait_stream(self._stream)
         return _Record(inputs, forward, vectors.detach(), to_vectors, backward, gradients)
 
 
@@ -94,16 +106,24 @@ class _Record:
     gradients: tuple[Tensor | None, ...]
 
 
+def twin(encoder: Encoder) -> Encoder:
+    """The same network over the same memory, with parameters and thus gradients of its own."""
+    known: dict[int, Any] = {id(buffer): buffer for buffer in encoder.buffers()}
+    for weight in encoder.parameters():
+        known[id(weight)] = nn.Parameter(weight.detach(), weight.requires_grad)
+    return deepcopy(encoder, known)
+
+
 def _inputs(ids: Tensor, layout: Packed) -> list[Tensor]:
     return [ids, layout.lengths, layout.ends, layout.text_of, layout.places]
 
 
 class _Replay(torch.autograd.Function):
-    """The gradients it gives are places that the next replay, forward too, fills again."""
+    """The gradients it leaves are places that the next replay, forward too, fills again."""
 
     @staticmethod
-    def forward(ctx: Any, record: _Record, *parameters: Tensor) -> Tensor:
-        ctx.record = record
+    def forward(ctx: Any, anchor: Tensor, record: _Record, weights: list[nn.Parameter]) -> Tensor:
+        ctx.record, ctx.weights = record, weights
         record.forward.replay()
         return record.vectors.detach()
 
@@ -112,4 +132,14 @@ class _Replay(torch.autograd.Function):
         record: _Record = ctx.record
         record.to_vectors.copy_(to_vectors)
         record.backward.replay()
-        return None, *(None if gradient is None else gradient.detach() for gradient in record.gradients)
+        # Autograd would take longer to hand over a hundred gradients than the device to compute them.
+        known, found = [], []
+        for weight, gradient in zip(ctx.weights, record.gradients, strict=True):
+            if gradient is not None and weight.grad is not None:
+                known.append(weight.grad)
+                found.append(gradient)
+            elif gradient is not None:
+                weight.grad = gradient
+        if known:
+            torch._foreach_add_(known, found)
+        return None, None, None
