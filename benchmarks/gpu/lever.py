@@ -141,6 +141,8 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
         yield lever("main", name)
         yield job("main", name)
         yield job("main", name, " + rows")
+    for settings in options.tries:
+        yield lever("search", first, settings)
     yield lever("tail", first)
     for other in ("", *(f" + {one}" for one in options.others)):
         yield job("tail", first, other)
@@ -152,7 +154,7 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
     kinds = {f"encoder {Path(each).name}": changed(taught, encoder=repr(each)) for each in options.encoders}
     kinds |= {f"{name}, labels as rows": filled(recipe, options.encoder, 2 * options.epochs, seed)
               for name, recipe in TEACHERS.items()}  # fmt: skip
-    kinds["documents as rows"] = changed(taught, rows="'documents'", epochs=str(options.epochs))
+    kinds["documents as rows"] = filled(options.warm or WARM, options.encoder, options.epochs, seed)
     for word, recipe in kinds.items():
         yield "teachers", f"teacher: {word}", Job(data, seed, "{teacher}", (("teacher", recipe),))
         if not options.teachers_alone:
@@ -170,8 +172,6 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
             yield lever("estimate", first, f"estimate='{estimate}', floor={floor}")
     for name in options.students:
         yield lever("chosen", name, "tau='auto', blend='auto'")
-    for settings in options.tries:
-        yield lever("search", first, settings)
 
 
 def unusual(settings: str) -> str:
@@ -263,7 +263,7 @@ class Runner:
 
     def __init__(self, options: argparse.Namespace, names: dict[Job, dict[str, str]]) -> None:
         self.options, self.names, self.begin = options, names, time.monotonic()
-        self.folder: Path = options.kept.resolve().with_suffix(".models")
+        self.folder: Path = options.models or options.kept.resolve().with_suffix(".models")
         self.running: dict[Future[dict[str, Any]], tuple[Job, Path | None]] = {}
         self.failed: set[Path] = set()
 
@@ -378,6 +378,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30, help="of students; teachers have twice as many, of labels")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--kept", type=Path, default=Path("lever.jsonl"))
+    parser.add_argument("--models", type=Path, help="folder of saved teachers; beside --kept where none is named")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
     options = parser.parse_args()
     if options.neighbours:
