@@ -188,6 +188,15 @@ def test_a_step_over_a_pool_is_dense_cross_entropy_on_its_labels() -> None:
     assert torch.equal(labels.own.weight[outside], begin[outside])
 
 
+def test_texts_as_a_matrix_leave_the_texts_as_they_are() -> None:
+    """Words out of order, and one that comes twice."""
+    runs = Runs(np.array([5, 1, 3, 2, 2, 4]), np.arange(1, 7, dtype=np.float32), np.array([0, 3, 5, 6]))
+    dense = runs.matrix(6).toarray()
+    assert dense.tolist() == [[0, 2, 0, 3, 0, 1], [0, 0, 9, 0, 0, 0], [0, 0, 0, 0, 6, 0]]
+    assert runs.words.tolist() == [5, 1, 3, 2, 2, 4] and runs.offsets.tolist() == [0, 3, 5, 6]
+    assert runs.weights.tolist() == [1, 2, 3, 4, 5, 6]
+
+
 @pytest.mark.parametrize("block", ["none", "added", "gated", "scaled"])
 def test_a_bag_reads_the_same_in_training_and_at_prediction(block: str) -> None:
     torch.manual_seed(0)

@@ -40,6 +40,6 @@ def shortlists(vectors: Floats, targets: Matrix, some: int, votes: float, device
 
 def _matrix(columns: Ints, values: Floats, width: int) -> Matrix:
     starts = np.arange(0, columns.size + 1, columns.shape[1])
-    found = sparse.csr_array((values.ravel(), columns.ravel(), starts), shape=(len(columns), width))
+    found = sparse.csr_array((values.flatten(), columns.flatten(), starts), shape=(len(columns), width))
     found.sort_indices()
     return found

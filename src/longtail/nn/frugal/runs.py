@@ -65,7 +65,8 @@ class Runs:
         """The same as a sparse matrix (texts, words); a word that comes twice counts twice."""
         from scipy import sparse
 
-        found = sparse.csr_array((self.weights, self.words, self.offsets), shape=(len(self), words))
+        # A copy: what sums words up sorts them too, and convolutions read them in their order.
+        found = sparse.csr_array((self.weights, self.words, self.offsets), shape=(len(self), words), copy=True)
         found.sum_duplicates()
         return found
 

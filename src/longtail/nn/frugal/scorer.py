@@ -138,7 +138,7 @@ def along(graph: Matrix, found: Ints, scores: Floats) -> tuple[Ints, Floats]:
 
     rows, wide = found.shape
     starts = np.arange(0, found.size + 1, wide)
-    chances = sparse.csr_array((np.exp(scores).ravel(), found.ravel(), starts), shape=(rows, graph.shape[0]))
+    chances = sparse.csr_array((np.exp(scores).ravel(), found.flatten(), starts), shape=(rows, graph.shape[0]))
     chances.sort_indices()
     mixed = (0.5 * chances + 0.5 * strongest((chances @ graph).tocsr(), wide)).tocsr()
     mixed.sort_indices()
