@@ -36,7 +36,8 @@ class OvaSettings:
     clip: float | None = 1.0
     loss: Literal["bce", "hinge"] = "bce"
     positive: float = 1.0  # weight of what is right
-    propensity: float = 0.0  # 1: unbiased loss, what is right counts as often as it is missing; between: a power of it
+    propensity: float = 0.15  # 1: unbiased loss, what is right counts as often as it is missing; between: a power of
+    # it, which lifts rare labels and costs the frequent ones nothing that valid could see; 0: all alike
     bias: float | Literal["auto"] | None = "auto"  # where a number of each label's own begins; auto: its mean log odds
     begin: Literal["auto", "random", "texts"] = "auto"  # classifiers begin at random, or at their labels' texts; auto:
     # at the texts where the encoder can read already
