@@ -63,6 +63,11 @@ def test_chances_are_learned_on_valid(model: Model, tiny: Corpus) -> None:
     assert float(found.scores.mean()) == pytest.approx(float(right.mean()), abs=0.02)
 
 
+@pytest.mark.parametrize(("rows", "epochs"), [(1_000, 30), (50_000, 30), (285_131, 13), (2_000_000, 8)])
+def test_more_rows_need_fewer_epochs(rows: int, epochs: int) -> None:
+    assert Renee().passes(rows) == epochs and Renee(epochs=3).passes(rows) == 3
+
+
 WAYS = ["loss='hinge', propensity=0", "bias=none", "propensity=0.5", "positive=3", "momentum=0.5", "begin='texts'"]
 WAYS += ["head_precision='bf16', compensated=0.2", "decay='cosine', chunk=3"]
 

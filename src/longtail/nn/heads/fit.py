@@ -181,8 +181,9 @@ class OneVsAllFit:
             ranks=self.ranks,
             seed=own.seed,
         )
+        epochs = own.passes(int(np.count_nonzero(self.train.origins == 0)))
         course = Course(
-            epochs=own.epochs, warmup=own.warmup, decay=own.decay, clip=own.clip, measure_every=own.measure_every,
+            epochs=epochs, warmup=own.warmup, decay=own.decay, clip=own.clip, measure_every=own.measure_every,
             patience=own.patience, seed=own.seed, keep_best=self.head.weight.nbytes < LARGE and self.ranks.count == 1,
         )  # fmt: skip
         self.history = train(task, course, self.identity())

@@ -22,7 +22,7 @@ class OvaSettings:
     dimension: int | None = None  # of the vectors; none: the encoder's own width
     longest: int = 64  # tokens of a text that are read
     batch: int = 512
-    epochs: int = 30
+    epochs: int | None = None  # none: by the rows given, 30 up to 50,000 of them, 13 for 285,000, 8 from 700,000 on
     rate: float | None = None  # of the encoder's AdamW; none: 6e-5, and 2e-3 for one that begins at random
     head_rate: float | None = None  # of the classifiers' SGD, on the sum over a batch's rows; none: 0.1, or by the
     # length of the vectors where the encoder begins at random
@@ -79,6 +79,10 @@ class OvaSettings:
     def name(self) -> str:
         return type(self).__name__.lower()
 
+    def passes(self, rows: int) -> int:
+        """Epochs over so many given rows: more rows need more steps, but fewer looks at each."""
+        return self.epochs or max(round(30 * min(1.0, 50_000 / max(rows, 1)) ** 0.5), 8)
+
     def plan(self, facts: Facts) -> Plan:
         """Encoder: weights, gradients, AdamW's two means; six operations a weight and token. Head: its weights once,
         once more with momentum, one chunk of slopes; six operations a weight and row."""
@@ -93,9 +97,10 @@ class OvaSettings:
         slopes = min(facts.labels * rows * held, (256 << 20) if fast else (4 << 20))
         activations = int(rows * tokens * size.width * (4 + 70 * size.layers))
         copied = 4 * size.width * facts.labels  # as they are saved
-        steps = self.epochs * -(-facts.rows // self.batch)
-        reading = 6 * size.met * self.epochs * facts.rows * tokens
-        scoring = 6.0 * self.epochs * facts.rows * size.width * facts.labels
+        epochs = self.passes(facts.rows)
+        steps = epochs * -(-facts.rows // self.batch)
+        reading = 6 * size.met * epochs * facts.rows * tokens
+        scoring = 6.0 * epochs * facts.rows * size.width * facts.labels
         return Plan(
             train_bytes=int(
                 16 * size.weights + activations + 8 * facts.rows * tokens + classifiers + slopes + copied + 500_000_000
