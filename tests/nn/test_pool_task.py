@@ -14,9 +14,10 @@ from longtail.data import Corpus
 from longtail.errors import RecipeError
 from longtail.learners.unidec import Unidec
 from longtail.nn.checkpoint import keeping
+from longtail.nn.encode import encode
 from longtail.nn.loop import Paced
 from longtail.nn.pool.fit import PoolTowers
-from longtail.nn.pool.losses import loss_of
+from longtail.nn.pool.losses import bce, level_of, loss_of
 from longtail.nn.pool.scorer import PoolScorer
 from longtail.nn.pool.settings import TableSettings
 from longtail.nn.pool.task import PoolTask
@@ -48,11 +49,13 @@ def gradients(task: PoolTask) -> dict[str, np.ndarray]:
 
 
 def test_a_step_is_the_papers_loss(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, task = begun(tiny, monkeypatch, weight=0.3, classifier_scale=2.0)
+    towers, task = begun(tiny, monkeypatch, weight=0.3, classifier_scale=2.0)
     assert isinstance(task, Paced) and task.heads is not None and task.classifying is not None
     task.begin_epoch(0)
     batch = next(task.batches(0, 0))
     before = task.classifying.table.rows()
+    begins = task.heads.applied(encode(towers.encoder, towers.documents, longest=towers.longest), "classifiers")
+    level = level_of(torch.from_numpy(2 * begins @ before.T))
     task.begin_step(0.5)
     loss = task.backward(batch, 1.0)
     found = gradients(task)
@@ -69,7 +72,8 @@ def test_a_step_is_the_papers_loss(tiny: Corpus, monkeypatch: pytest.MonkeyPatch
     first = normalize(torch.tanh(side(heads.texts, documents))) @ normalize(torch.tanh(side(heads.texts, labels))).T
     own = torch.from_numpy(before[batch.pool]).requires_grad_()
     second = side(heads.rows, documents) @ own.T / 0.5
-    expected = 0.3 * loss_of("decoupled")(first / 0.05, truth) + 0.7 * loss_of("decoupled+bce")(second, truth)
+    by_classifiers = loss_of("decoupled")(second, truth) + bce(second, truth, level)
+    expected = 0.3 * loss_of("decoupled")(first / 0.05, truth) + 0.7 * by_classifiers
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     expected.backward()
     for name, gradient in gradients(task).items():

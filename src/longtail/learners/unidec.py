@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
@@ -13,6 +13,9 @@ from longtail.nn.pool.settings import Picks, TableSettings, check_loss, check_po
 from longtail.nn.settings import Size, TowerSettings
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
+
+if TYPE_CHECKING:
+    from longtail.nn.pool.fit import PoolTowers
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,10 @@ class Unidec(TowerSettings):
         )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> PoolScorer:
+        return self.learned(train, valid, parts).pool_scorer(self.unseen)
+
+    def learned(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...] = ()) -> PoolTowers:
+        """The trained encoder with its heads and classifiers."""
         require("unidec")
         from longtail.nn.pool.fit import PoolTowers
 
@@ -94,4 +101,4 @@ class Unidec(TowerSettings):
             self.classifiers_on_host,
         )
         towers.learn_pools(self.loss, self.picks, self.head_rate, table)
-        return towers.pool_scorer(self.unseen)
+        return towers

@@ -18,7 +18,7 @@ from longtail.nn.fit import SCALE_ROWS, Towers, judged, spread
 from longtail.nn.heads.task import TextReading
 from longtail.nn.loop import train
 from longtail.nn.pool.heads import Heads
-from longtail.nn.pool.losses import loss_of
+from longtail.nn.pool.losses import level_of, loss_of
 from longtail.nn.pool.picks import Picker
 from longtail.nn.pool.scorer import Head, PoolScorer, Unseen, beside
 from longtail.nn.pool.settings import Picks, TableSettings
@@ -26,12 +26,13 @@ from longtail.nn.pool.table import ClassifierTable
 from longtail.nn.pool.task import Classifying, PoolTask
 from longtail.nn.resident import ResidentTokens
 from longtail.nn.settings import TowerSettings
-from longtail.nn.tokens import Tokens
+from longtail.nn.tokens import Tokens, tokenise
 from longtail.nn.towers import Reader, unit
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
 from longtail.seams import TailMethod
 
+LEVEL_ROWS, LEVEL_LABELS = 512, 8192  # by which scores are judged before anything is learned
 By = Literal["both", "encoder", "classifiers"]
 
 
@@ -122,10 +123,14 @@ class PoolTowers(Towers):
         begin = self.heads.applied(
             encode(self.encoder, self.labels, longest=self.longest, what="labels"), "classifiers"
         )
+        some = self.train.take(spread(len(self.train), LEVEL_ROWS)).texts or ()
+        tokens = tokenise(some, self.tokenizer, self.longest, what="documents")
+        rows = self.heads.applied(encode(self.encoder, tokens, longest=self.longest, what="documents"), "classifiers")
+        scores = settings.scale * rows @ begin[spread(len(begin), LEVEL_LABELS)].T
         home = torch.device("cpu") if settings.on_host else self.device
         precision: Literal["fp32", "bf16"] = "bf16" if settings.precision == "bf16" else "fp32"
         self.table = ClassifierTable(begin, self.device, home, precision, seed=self.settings.seed)
-        loss = loss_of(settings.loss, rows_weight)
+        loss = loss_of(settings.loss, rows_weight, level_of(torch.from_numpy(scores)))
         return Classifying(self.table, loss, settings.scale, settings.rate, settings.weight)
 
     def look(self) -> dict[str, float]:

@@ -49,29 +49,36 @@ def infonce(scores: Tensor, targets: Tensor) -> Tensor:
     return _shared(scores.logsumexp(1, keepdim=True) - scores, drawn * targets)
 
 
-def bce(scores: Tensor, targets: Tensor) -> Tensor:
+def bce(scores: Tensor, targets: Tensor, level: float = 0.0) -> Tensor:
     """Each label alone: is it right? Summed over the pool, mean over all rows.
 
-    Scores are lowered by the logarithm of the pool's size, so that scores of 0 expect one right label and not half of
-    the pool.
+    Scores are lowered by their level at the beginning and the logarithm of the pool's size, so that one right label is
+    expected at first and not half of the pool: else all that is wrong drowns what little is right.
     """
     scores, targets = _checked(scores, targets)
-    scores = scores - math.log(max(scores.shape[1], 1))
+    scores = scores - level - math.log(max(scores.shape[1], 1))
     return (softplus(scores) - targets * scores).sum(1).mean()
 
 
 LOSSES: dict[str, PoolLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce, "bce": bce}
 
 
-def loss_of(name: str, rows: float = 0.5) -> PoolLoss:
+def level_of(scores: Tensor) -> float:
+    """The logarithm of the mean of e^score: what a pool's sum is expected to be, for each of its labels."""
+    return float(scores.double().logsumexp((0, 1))) - math.log(scores.numel())
+
+
+def loss_of(name: str, rows: float = 0.5, level: float = 0.0) -> PoolLoss:
     """By name; "decoupled+bce" is the sum of the two. `rows` is the weight of the side from rows to labels, and what is
-    left of 1 that from labels to rows; bce asks the same from either side, and is asked once."""
+    left of 1 that from labels to rows; bce asks the same from either side, and is asked once. `level` is bce's."""
     parts = [LOSSES[part] for part in name.split("+")]
 
     def total(scores: Tensor, targets: Tensor) -> Tensor:
         found = []
         for part in parts:
-            if part is bce or rows == 1:
+            if part is bce:
+                found.append(bce(scores, targets, level))
+            elif rows == 1:
                 found.append(part(scores, targets))
             else:
                 found.append(rows * part(scores, targets) + (1 - rows) * part(scores.T, targets.T))

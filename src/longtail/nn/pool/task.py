@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from longtail.nn.heads.task import TextReading
 from longtail.nn.pool.heads import Heads
 from longtail.nn.pool.losses import PoolLoss
 from longtail.nn.pool.picks import Picker, PoolBatch
+from longtail.nn.pool.reading import BothSides
 from longtail.nn.pool.table import ClassifierTable
 from longtail.nn.precision import decay_groups
 from longtail.nn.siamese import LabelTower
@@ -62,6 +62,7 @@ class PoolTask:
     renew: Renew | None = None
     weight_decay: float = 0.01
     chunk: int | None = None
+    replay: bool = False  # launch the encoder's kernels together where they can be
     seed: int = 0
     encode_labels: Callable[[], Floats] | None = None  # unit vectors of all labels' texts, for the tower
     look: Callable[[], dict[str, float]] | None = None  # measures on valid
@@ -72,6 +73,7 @@ class PoolTask:
         self.rows = len(self._learned)
         self.steps = math.ceil(self.rows / self.batch)
         self._factor = 1.0
+        self._texts = BothSides(self.documents, self.labels, self.chunk, self.replay)
         self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of these rows; empty = random order
         self._mined: Longs | None = None  # (all rows, some), -1 = none
 
@@ -114,26 +116,20 @@ class PoolTask:
         return place
 
     def backward(self, batch: PoolBatch, share: float) -> Tensor:
-        documents, labels = (
-            [partial(read, some) for some in self._pieces(rows)]
-            for read, rows in ((self.documents, batch.rows), (self.labels, batch.pool))
-        )
+        pieces, joined = self._texts.pieces(batch.rows, batch.pool)
         own = None if self.classifying is None else self.classifying.table.take(batch.pool_tensor)
 
         def loss_of(encoded: list[Tensor]) -> Tensor:
-            return self._loss(torch.cat(encoded[: len(documents)]), torch.cat(encoded[len(documents) :]), batch, own)
+            return self._loss(*joined(encoded), batch, own)
 
         if self.chunk is not None:
-            loss = cached_backward(documents + labels, loss_of, share)
+            loss = cached_backward(pieces, loss_of, share)
         else:
-            loss = loss_of([piece() for piece in documents + labels])
+            loss = loss_of([piece() for piece in pieces])
             torch.autograd.backward(loss * share)
         if self.classifying is not None and own is not None and own.grad is not None:
             self.classifying.table.move(batch.pool_tensor, own.grad, self.classifying.rate * self._factor)
         return loss.detach()
-
-    def _pieces(self, rows: Longs) -> list[Longs]:
-        return [rows] if self.chunk is None else np.split(rows, range(self.chunk, len(rows), self.chunk))
 
     def _loss(self, documents: Tensor, labels: Tensor, batch: PoolBatch, own: Tensor | None) -> Tensor:
         targets = batch.targets()

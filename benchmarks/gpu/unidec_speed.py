@@ -1,0 +1,190 @@
+"""Claim: a step over a pool costs the same for any number of labels, and keeps a GPU's matrix units busy for 35% of the
+time or more.
+
+    PYTHONPATH=src python benchmarks/gpu/unidec_speed.py [--labels 10000 100000 1000000 10000000] [--on-host 1000000]
+        [--queries 1024] [--pool 3000] [--steps 24] [--replay] [--profile]
+
+Made-up texts of 16 tokens; the encoder has all-MiniLM-L6-v2's shape and random weights; dropout, two heads, decoupled
+softmax both ways for texts, the same and BCE for classifiers, clipping, AdamW. What is timed is the training loop
+itself, with the pools it makes on the way. The share is the multiplications of the encoder and of the scores against
+one large bf16 product in the same run. On a processor the encoder is smaller, and only what grows can be seen.
+`--profile` shows what the device and the host spent a step on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+
+def product_speed(device: Any) -> float:
+    """Operations a second of a large bf16 product there, the best of several."""
+    import torch
+
+    size = 8192 if device.type == "cuda" else 512
+    one = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    best = float("inf")
+    for _ in range(20):
+        begun = time.perf_counter()
+        one @ one
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begun)
+    return 2 * size**3 / best
+
+
+def texts(number: int, chance: np.random.Generator) -> Any:
+    """`number` texts over a million distinct ones at most, so that ten million of them are made quickly."""
+    from longtail.nn.tokens import Tokens
+
+    ids = chance.integers(1000, 30000, 16 * min(number, 1_000_000)).astype(np.uint16)
+    return Tokens(ids=np.resize(ids, 16 * number), offsets=np.arange(number + 1, dtype=np.int64) * 16, pad=0)
+
+
+def task_of(options: argparse.Namespace, labels: int, on_host: bool, replay: bool) -> tuple[Any, Any]:
+    """The task, and its table."""
+    import torch
+    from scipy import sparse
+
+    from longtail.nn.encoders import build_encoder
+    from longtail.nn.heads.task import TextReading
+    from longtail.nn.pool.heads import Heads
+    from longtail.nn.pool.losses import loss_of
+    from longtail.nn.pool.picks import Picker
+    from longtail.nn.pool.table import ClassifierTable
+    from longtail.nn.pool.task import Classifying, PoolTask
+    from longtail.nn.precision import best_device
+    from longtail.nn.resident import ResidentTokens
+    from longtail.nn.transformer import Shape
+
+    device, chance = best_device(), np.random.default_rng(0)
+    fast = device.type == "cuda"
+    width = 384 if fast else 64
+    shape = Shape(30522, width, 6 if fast else 2, heads=12 if fast else 2, inner=4 * width, places=64)
+    encoder = build_encoder({"kind": "transformer", **asdict(shape)}).to(device)
+    rows = options.queries * options.steps
+    # One positive a row and as many mined as fill the pool; of few labels, a wider draw meets the same ones again.
+    targets = sparse.csr_array(
+        (np.ones(rows, np.float32), chance.integers(0, labels, rows), np.arange(rows + 1)), (rows, labels)
+    )
+    pool = min(options.pool, labels // 2)
+    wanted = -labels * np.log1p(-pool / labels)  # draws after which so many different ones were met
+    each = max(round(wanted / options.queries) - 1, 1)
+    mined = chance.integers(0, labels, (rows, 2 * each))
+    table = ClassifierTable(
+        np.zeros((labels, width), dtype=np.float32), device, torch.device("cpu") if on_host else device,
+        "bf16" if labels > 5_000_000 else "fp32",
+    )  # fmt: skip
+    documents, items = (
+        TextReading(encoder, ResidentTokens(texts(number, chance), device, 16)) for number in (rows, labels)
+    )
+    task = PoolTask(
+        encoder=encoder, documents=documents, labels=items, picker=Picker(targets, device, 3, each),
+        loss=loss_of("decoupled"), temperature=0.05, batch=options.queries, rate=1e-4, device=device,
+        heads=Heads(width).to(device), head_rate=2e-4,
+        classifying=Classifying(table, loss_of("decoupled+bce"), 20.0, 1e-3, 0.5),
+        renew=lambda epoch: (np.zeros(0, dtype=np.int64), mined), replay=replay,
+    )  # fmt: skip
+    return task, table
+
+
+def measured(options: argparse.Namespace, labels: int, on_host: bool, replay: bool, ceiling: float) -> str:
+    """A line: the best epoch of the training loop."""
+    import torch
+
+    from longtail.nn.loop import Course, train
+
+    fast = torch.cuda.is_available()
+    if fast:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    task, table = task_of(options, labels, on_host, replay)
+    history = train(task, Course(epochs=options.epochs, measure_every=0), {})
+    seconds = options.queries / max(line["rows_per_second"] for line in history.lines)
+    peak = torch.cuda.max_memory_allocated() / 2**30 if fast else float("nan")
+    begun, sizes = time.perf_counter(), []
+    for batch in task.batches(0, 0):
+        batch.targets()
+        sizes.append(len(batch.pool))
+    if fast:
+        torch.cuda.synchronize()
+    making = (time.perf_counter() - begun) / len(sizes)
+    shape = task.encoder.body.shape
+    texts_read, size = options.queries + float(np.mean(sizes)), float(np.mean(sizes))
+    work = 6 * 16 * texts_read * 12 * shape.layers * shape.width**2 + 12 * options.queries * size * shape.width
+    weights, held = (part / 2**30 for part in (table.weight.nbytes, 3 * table.weight.nbytes))
+    if options.profile:
+        profile(task)
+    where = f"{'host' if on_host else 'device'}, {str(table.weight.dtype).removeprefix('torch.')}"
+    return (
+        f"| {labels:,} | {where}{', replayed' if replay else ''} | {size:.0f} | {1000 * making:.2f} | "
+        f"{1000 * seconds:.2f} | {100 * work / seconds / ceiling:.1f}% | {peak:.2f} | {weights:.2f} | "
+        f"{held:.2f} |"
+    )
+
+
+def profile(task: Any) -> None:
+    """What the device did in a step, and how long the host took to ask for it."""
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    optimiser = torch.optim.AdamW(task.groups(), fused=True)
+    batches = list(task.batches(0, 0))[:10]
+
+    def steps(some: list[Any]) -> None:
+        for batch in some:
+            optimiser.zero_grad(set_to_none=True)
+            task.backward(batch, 1.0)
+            torch.nn.utils.clip_grad_norm_([each for group in optimiser.param_groups for each in group["params"]], 1.0)
+            optimiser.step()
+
+    steps(batches[:3])
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    begun = time.perf_counter()
+    steps(batches)
+    host = (time.perf_counter() - begun) / len(batches)
+    kinds = [ProfilerActivity.CUDA] if torch.cuda.is_available() else [ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=kinds, acc_events=True) as seen:
+        steps(batches[:5])
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    events = seen.key_averages()
+    total = sum(event.self_device_time_total for event in events) / 5000
+    launches = sum(event.count for event in events) / 5
+    print(
+        f"the host asks for {1000 * host:.2f} ms, the device works for {total:.2f} ms in {launches:.0f} kernels a step"
+    )
+    for event in sorted(events, key=lambda event: -event.self_device_time_total)[:40]:
+        print(f"{event.self_device_time_total / 5000:8.3f} ms {event.count / 5:7.1f} x  {event.key[:110]}")
+
+
+def main() -> None:
+    from longtail.nn.precision import best_device
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=int, nargs="*", default=[10_000, 100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--on-host", type=int, nargs="*", default=[1_000_000])
+    parser.add_argument("--queries", type=int, default=1024)
+    parser.add_argument("--pool", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=24, help="of an epoch")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--replay", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    ceiling = product_speed(best_device())
+    print(f"one bf16 product: {ceiling / 1e12:.0f} TFLOP/s")
+    print(
+        "| labels | table | pool | ms a pool | ms a step | of the product | peak GiB | weights GiB | with means GiB |"
+    )
+    print("| --: | --- |" + " --: |" * 7)
+    for labels, on_host in [*((some, False) for some in options.labels), *((some, True) for some in options.on_host)]:
+        print(measured(options, labels, on_host, options.replay, ceiling), flush=True)
+
+
+if __name__ == "__main__":
+    main()

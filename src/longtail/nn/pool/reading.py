@@ -1,0 +1,75 @@
+"""The texts of a batch, documents and labels of the pool, through one encoder in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longtail.arrays import Longs
+from longtail.nn.fused import can_fuse
+from longtail.nn.heads.task import TextReading
+from longtail.nn.precision import autocast, is_lower
+from longtail.nn.replay import Replayed
+from longtail.nn.resident import packed
+from longtail.nn.transformer import Transformer
+
+Pieces = list[Callable[[], Tensor]]
+
+
+@dataclass(eq=False)
+class BothSides:
+    """Documents and labels as one run of tokens where texts can be packed, else one side after the other: each kernel
+    is then launched once for all texts of a step."""
+
+    documents: TextReading
+    labels: TextReading
+    chunk: int | None = None  # texts whose activations are in memory at once
+    replay: bool = False  # launch the encoder's kernels together where they can be
+
+    def __post_init__(self) -> None:
+        one, other = self.documents, self.labels
+        self.together = bool(one.pack and other.pack and one.encoder is other.encoder and self.chunk is None)
+        self._replayed: Replayed | None = None
+        if self.replay and self.together and not one.compiled and self._can_replay():
+            self._replayed = Replayed(one.encoder, one.precision)
+
+    def pieces(self, rows: Longs, pool: Longs) -> tuple[Pieces, Callable[[list[Tensor]], tuple[Tensor, Tensor]]]:
+        """What to encode, piece by piece, and how to put the pieces together to documents and labels."""
+        sides = (self.documents.texts, rows), (self.labels.texts, pool)
+        run = packed(sides, self._replayed is not None) if self.together else None
+        if run is not None:
+            ids, layout = run
+
+            def whole() -> Tensor:
+                if self._replayed is not None:
+                    return self._replayed(ids, layout)
+                one = self.documents
+                with autocast(one.precision, one.texts.device, one.encoder.settings["kind"]):
+                    return one.encoder.packed(ids, layout)
+
+            end = len(rows) + len(pool)
+            return [whole], lambda encoded: (encoded[0][: len(rows)], encoded[0][len(rows) : end])
+        documents, labels = self._cut(rows), self._cut(pool)
+        found: Pieces = [partial(self.documents, some) for some in documents]
+        found += [partial(self.labels, some) for some in labels]
+        count = len(documents)
+        return found, lambda encoded: (torch.cat(encoded[:count]), torch.cat(encoded[count:]))
+
+    def _cut(self, rows: Longs) -> list[Longs]:
+        return [rows] if self.chunk is None else np.split(rows, range(self.chunk, len(rows), self.chunk))
+
+    def _can_replay(self) -> bool:
+        one, device = self.documents, self.documents.texts.device
+        body = one.encoder.body
+        longest = max(int(side.texts.lengths.max(initial=1)) for side in (one, self.labels))
+        return (
+            isinstance(body, Transformer)
+            and body.shape.pooling == "mean"  # of no tokens, other poolings have no answer
+            and is_lower(one.precision, device, one.encoder.settings["kind"])
+            and can_fuse(body.shape, device, torch.bfloat16, longest)
+        )

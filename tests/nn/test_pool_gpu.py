@@ -1,0 +1,74 @@
+"""What only a GPU can show of pools: that a step never waits for it, and that replayed steps are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from longtail.data import Corpus
+from longtail.learners.unidec import Unidec
+from longtail.metrics.evaluate import evaluate
+from longtail.model import Model
+from longtail.nn.pool.task import PoolTask
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+SMALL: dict[str, Any] = {"encoder": "tiny", "batch": 64, "epochs": 6, "longest": 16, "head_dropout": 0.0}
+
+
+def task(tiny: Corpus, monkeypatch: pytest.MonkeyPatch, replay: bool, **more: Any) -> PoolTask:
+    caught: list[PoolTask] = []
+    with monkeypatch.context() as patched:
+        patched.setattr("longtail.nn.pool.fit.train", lambda task, *_: caught.append(task))
+        Unidec(**{**SMALL, **more}).learned(tiny.train, tiny.valid)
+    caught[0].replay = replay
+    caught[0].__post_init__()
+    return caught[0]
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_a_step_never_waits_for_the_device(tiny: Corpus, monkeypatch: pytest.MonkeyPatch, replay: bool) -> None:
+    work = task(tiny, monkeypatch, replay)
+    optimiser = torch.optim.AdamW(work.groups(), fused=True)
+    work.begin_epoch(0)
+    for epoch in range(3):  # the tokens are copied to the device here, and kernels compiled and recorded
+        for batch in work.batches(epoch, 0):
+            work.backward(batch, 1.0)
+    batches = work.batches(0, 0)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for batch in batches:
+            work.backward(batch, 1.0)
+            torch.nn.utils.clip_grad_norm_(work.encoder.parameters(), 1.0)
+            optimiser.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_replayed_steps_are_those_launched_one_by_one(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for replay in (True, False):
+        work = task(tiny, monkeypatch, replay, dropout=0.0)
+        work.begin_epoch(0)
+        assert (work._texts._replayed is not None) == replay
+        slopes = []
+        for epoch in range(3):
+            for batch in work.batches(epoch, 0):
+                for module in work.modules.values():
+                    module.zero_grad(set_to_none=True)
+                work.backward(batch, 1.0)
+                grown = [each.grad.flatten() for each in work.encoder.parameters() if each.grad is not None]
+                slopes.append(torch.cat(grown).clone())
+        found.append(slopes)
+        assert not replay or len(work._texts._replayed.records) > 0  # type: ignore[union-attr]
+    for one, other in zip(*found, strict=True):
+        assert (one - other).norm() < 2e-2 * other.norm()
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+def test_learns_on_a_gpu(tiny: Corpus, on_host: bool) -> None:
+    learner = Unidec(**SMALL, classifiers_on_host=on_host)
+    model = Model(learner.name, tiny.labels, learner.fit(tiny.train, tiny.valid, ()))
+    assert evaluate(model.predict(tiny.test.rows, 5), tiny.test)["P@1"] > 90
