@@ -102,6 +102,14 @@ def test_softmax_is_the_slow_one(shape: tuple[int, int, int], both: bool, temper
     assert float(got) == pytest.approx(slow_softmax(scores, positive, chosen, temperature, both), abs=1e-10)
 
 
+@pytest.mark.parametrize("pool", [5, 8])
+def test_softmax_of_unsaid_choices_takes_row_i_to_column_i(pool: int) -> None:
+    torch.manual_seed(0)
+    scores, positive = torch.randn(5, pool, dtype=torch.float64), torch.rand(5, pool) < 0.2
+    got, wanted = (losses.softmax(scores, positive, own, both=True) for own in (None, torch.arange(5)))
+    assert float(got) == pytest.approx(float(wanted), abs=1e-12)
+
+
 @given(shapes, st.sampled_from([None, 2, 50]), st.sampled_from([1.0, 5.0]))
 def test_logistic_is_the_slow_one(shape: tuple[int, int, int], number: int | None, scale: float) -> None:
     scores, positive, chosen = batch(shape[2], shape[0], shape[1])

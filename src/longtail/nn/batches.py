@@ -17,7 +17,7 @@ from torch import Tensor
 
 from longtail.arrays import Doubles, Floats, Longs, Matrix
 
-BLOCK = 64  # batches planned together
+BLOCK = 8  # batches planned together: few, since the first step of an epoch waits for them
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,12 +61,17 @@ def softmax(
 
     With `both`, each pair is also looked at from its item: which of the batch's rows is its own? The two are averaged.
     """
+    given = chosen
     scores, positive, chosen = _checked(scores, positive, chosen)
-    each = _cross_entropy(scores / temperature, positive, chosen)
-    if both:
+    logits = scores / temperature
+    each = _cross_entropy(logits, positive, chosen)
+    if both:  # (pairs, rows): each pair's item against every row
         pairs = torch.arange(len(scores), device=scores.device)
-        back = (scores / temperature).index_select(1, chosen).T  # (pairs, rows): each pair's item against every row
-        each = (each + _cross_entropy(back, positive.index_select(1, chosen).T, pairs)) / 2
+        back, known = (
+            (table[:, : len(table)] if given is None else table.index_select(1, chosen)).T
+            for table in (logits, positive)
+        )
+        each = (each + _cross_entropy(back, known, pairs)) / 2
     return _mean(each, weights)
 
 

@@ -26,7 +26,8 @@ from longtail.nn.resident import ResidentTokens, packed
 from longtail.nn.transformer import Transformer
 
 Sides = list[tuple[ResidentTokens, Longs]]  # texts of several sides, by number
-Loss = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # of scores, positives, the chosen ones and weights
+# Of scores, positives, the chosen ones (none: row i's is column i) and weights.
+Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
 Miner = Callable[[int], Longs | None]  # before an epoch: items (rows, some) to draw negatives from; None = as before
 
 
@@ -61,7 +62,7 @@ class Siamese:
     chunk: int | None = None
     compiled: bool = False
     pack: bool | None = None  # read a batch as one run without padding; None: where that is faster
-    replay: bool = False  # launch an encoder's kernels together where they can be
+    replay: bool = True  # launch an encoder's kernels together where they can be
     seed: int = 0
     tower: LabelTower | None = None
     curriculum: Curriculum | None = None
@@ -137,7 +138,7 @@ class Siamese:
         pieces, joined = self._pieces(wanted)
 
         def loss_of(encoded: list[Tensor]) -> Tensor:
-            rows, items, *others = (normalize(vectors.float(), dim=1) for vectors in joined(encoded))
+            rows, items, *others = joined(encoded)
             if self._bank is not None:
                 self._bank.write(batch.row_tensor, rows)
             if self.tower is not None:
@@ -165,12 +166,12 @@ class Siamese:
         )
 
     def _pieces(self, wanted: Sides) -> tuple[list[Callable[[], Tensor]], Callable[[list[Tensor]], list[Tensor]]]:
-        """What to encode, piece by piece, and how to put the pieces together to the vectors of each side."""
+        """What to encode, piece by piece, and how to put the pieces together to the unit vectors of each side."""
         rounded = self._replayed is not None
         run = packed(wanted, rounded) if self.pack and self.chunk is None else None
         if run is not None:
             sizes = [len(rows) for _, rows in wanted]
-            return [self._encoding(*run)], lambda encoded: list(encoded[0][: sum(sizes)].split(sizes))
+            return [self._encoding(*run)], lambda encoded: list(_unit(encoded[0][: sum(sizes)]).split(sizes))
         # Pieces of like length waste less on padding; on a GPU each costs launches, which small models wait for.
         number = 2 if self.device.type == "cuda" else 4
         cut = [side.pieces(rows, number, self.chunk) for side, rows in wanted]
@@ -178,7 +179,7 @@ class Siamese:
         def joined(encoded: list[Tensor]) -> list[Tensor]:
             found, begin = [], 0
             for texts, places in cut:
-                whole = torch.cat(encoded[begin : begin + len(texts)])
+                whole = _unit(torch.cat(encoded[begin : begin + len(texts)]))
                 found.append(whole if places is None else whole.index_select(0, places))
                 begin += len(texts)
             return found
@@ -191,8 +192,7 @@ class Siamese:
         columns = batch.chosen if batch.mined is None else torch.cat([batch.chosen, batch.mined])
         scores = rows @ items.index_select(0, columns).T
         positive = batch.positive().index_select(1, columns)
-        own = torch.arange(len(batch), device=self.device)
-        return self.loss(scores, positive, own, batch.weights)
+        return self.loss(scores, positive, None, batch.weights)
 
     def _encoding(self, ids: Tensor, layout: Tensor | Packed) -> Callable[[], Tensor]:
         def work() -> Tensor:
@@ -218,3 +218,7 @@ class Siamese:
             self._bank.load_state(state)
         self._clusters = state["clusters"].numpy()
         self._mined = state["mined"].numpy() if "mined" in state else None
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return normalize(vectors.float(), dim=1)

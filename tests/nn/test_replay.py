@@ -1,0 +1,39 @@
+"""What of recorded kernels needs no GPU; the rest stands in test_nn_gpu.py."""
+
+from __future__ import annotations
+
+import torch
+
+from longtail.nn.encoders import build_encoder
+from longtail.nn.replay import twin
+
+SMALL = {"kind": "transformer", "vocabulary": 40, "width": 16, "layers": 1, "heads": 2, "inner": 24, "dimension": 8}
+
+
+def test_a_twin_has_the_same_weights_and_other_gradients() -> None:
+    encoder = build_encoder(SMALL)
+    encoder.body.norm.bias.requires_grad_(False)  # type: ignore[union-attr]
+    other = twin(encoder).eval()
+    assert encoder.training and not other.training
+    ids = torch.arange(12).view(3, 4)
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(0.1)  # as a step of the optimiser does, in place
+    encoder.eval()
+    torch.testing.assert_close(other(ids), encoder(ids), rtol=0, atol=0)
+    other(ids).sum().backward()
+    assert all(weight.grad is None for weight in encoder.parameters())
+    found = {name: weight.grad for name, weight in other.named_parameters()}
+    encoder(ids).sum().backward()
+    for name, weight in encoder.named_parameters():
+        assert (weight.grad is None) == (found[name] is None) == (not weight.requires_grad)
+        if weight.grad is not None:
+            torch.testing.assert_close(weight.grad, found[name], rtol=0, atol=0)
+
+
+def test_loading_weights_reaches_a_twin() -> None:
+    encoder, fresh = build_encoder(SMALL, seed=0), build_encoder(SMALL, seed=1)
+    other = twin(encoder)
+    encoder.load_state_dict(fresh.state_dict())  # as after the best look at valid, or on resuming
+    for one, two in zip(other.parameters(), fresh.parameters(), strict=True):
+        assert torch.equal(one, two)
