@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import DataError
-from longtail.nn.encode import batches, encode, for_inference
+from longtail.nn.encode import SPARE, alike, batches, encode, for_inference
 from longtail.nn.encoders import Encoder, load_encoder
 from longtail.nn.tokenizers import learn_words
 from longtail.nn.tokens import Tokens, tokenise
+from longtail.nn.transformer import Transformer
 from longtail.progress import listening
 
 WORDS = ["red", "ants", "build", "a", "hill", "of", "big", "leaves", "by", "the", "long", "way"]
@@ -126,3 +129,25 @@ def test_an_encoder_prepared_once_gives_the_same_vectors() -> None:
     np.testing.assert_array_equal(encode(ready, tokens, prepared=True), encode(encoder, tokens))  # many tokens: as auto
     assert not ready.training and encoder.training
     assert all(one.dtype == torch.float32 for one in encoder.parameters())  # the encoder itself stays as it was
+
+
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=80))
+def test_groups_hold_every_row_once_and_waste_few_places(lengths: list[int]) -> None:
+    sizes = np.sort(np.array(lengths, dtype=np.int64))[::-1]
+    groups = alike(sizes)
+    assert [row for group in groups for row in range(len(sizes))[group]] == list(range(len(sizes)))
+    for group in groups:
+        assert (sizes[group][0] - sizes[group]).sum() <= SPARE
+    for before, after in itertools.pairwise(groups):  # texts of one length stand together
+        assert sizes[before][-1] > sizes[after][0]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_groups_of_like_length_give_the_vectors_of_each_text_alone(pooling: str) -> None:
+    encoder, tokenizer = load_encoder("tiny", texts=TEXTS, seed=1)
+    assert isinstance(encoder.body, Transformer)
+    encoder.body.shape = replace(encoder.body.shape, pooling=pooling)
+    tokens = tokenise(TEXTS, tokenizer, 20)
+    assert len(alike(np.sort(tokens.lengths)[::-1])) > 3
+    vectors = encode(encoder.eval(), tokens, precision="fp32")
+    np.testing.assert_allclose(vectors, one_by_one(encoder, tokens), atol=1e-5)

@@ -12,12 +12,14 @@ from torch import nn
 from longtail.arrays import Floats, Longs
 from longtail.errors import DataError
 from longtail.nn.encoders import Encoder
+from longtail.nn.layouts import Grouped
 from longtail.nn.tokens import Tokens
 from longtail.progress import stage
 
 PRECISIONS = ("auto", "fp32", "bf16")
 FEWEST_TOKENS = 512  # below, turning the weights into bf16 takes longer than it saves
 BATCH_TOKENS = {"cpu": 2_048, "cuda": 131_072}
+SPARE = 12  # places of padding that cost a host as much as one more group of texts of like length
 
 
 @torch.inference_mode()
@@ -51,9 +53,12 @@ def encode(
     waiting: tuple[Longs, torch.Tensor] | None = None
     with stage(f"encoding {what}", total=len(tokens)) as advance:
         for rows in batches(lengths, batch_tokens or BATCH_TOKENS.get(device.type, 131_072), multiple):
-            ids, mask = tokens.batch(rows, limit, multiple)
-            full = lengths[rows[-1]] == ids.shape[1]  # rows stand longest first
-            vectors = ready(ids.to(device, non_blocking=True), None if full else mask.to(device, non_blocking=True))
+            if device.type == "cpu" and encoder.settings["kind"] == "transformer":
+                vectors = _grouped(ready, tokens, rows, lengths[rows], limit)
+            else:
+                ids, mask = tokens.batch(rows, limit, multiple)
+                full = lengths[rows[-1]] == ids.shape[1]  # rows stand longest first
+                vectors = ready(ids.to(device, non_blocking=True), None if full else mask.to(device, non_blocking=True))
             # A GPU works on this batch while the one before is taken down and the next is put together.
             if waiting is not None:
                 result[waiting[0]] = waiting[1].cpu().numpy()
@@ -74,6 +79,25 @@ def batches(lengths: Longs, batch_tokens: int, multiple: int = 1) -> Iterator[Lo
         end = begin + max(batch_tokens // places, 1)
         yield order[begin:end]
         begin = end
+
+
+def alike(lengths: Longs) -> list[slice]:
+    """Lengths, longest first, cut into groups that waste few places when each is padded to its longest."""
+    begins, lost = [0], 0
+    for place in (np.flatnonzero(np.diff(lengths)) + 1).tolist():
+        run = int(np.searchsorted(-lengths, -lengths[place], side="right")) - place
+        lost += int(lengths[begins[-1]] - lengths[place]) * run
+        if lost > SPARE:
+            begins.append(place)
+            lost = 0
+    return [slice(begin, end) for begin, end in zip(begins, [*begins[1:], len(lengths)], strict=True)]
+
+
+def _grouped(encoder: Encoder, tokens: Tokens, rows: Longs, lengths: Longs, limit: int) -> torch.Tensor:
+    """Vectors of these rows, longest first: matrices see them all at once, attention only what is of like length."""
+    parts = [tokens.batch(rows[group], limit, 1) for group in alike(lengths)]
+    ids = torch.cat([ids.flatten() for ids, _ in parts])
+    return encoder.grouped(ids, Grouped.of([mask for _, mask in parts]))
 
 
 def bf16_pays(device: torch.device) -> bool:

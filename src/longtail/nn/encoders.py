@@ -14,7 +14,7 @@ from longtail.errors import DataError, MissingExtra, ModelError, did_you_mean
 from longtail.nn import pretrained
 from longtail.nn.extra import minilm_folder
 from longtail.nn.frugal.bodies import FrugalBag, FrugalInception
-from longtail.nn.layouts import Packed
+from longtail.nn.layouts import Grouped, Packed
 from longtail.nn.tokenizers import TextTokenizer, learn_words
 from longtail.nn.tokens import tokenise
 from longtail.nn.transformer import Shape, Transformer
@@ -58,6 +58,11 @@ class Encoder(nn.Module):
         if isinstance(self.body, Transformer):
             return self._projected(self.body.packed(ids, layout))
         return self.forward(layout.pad(ids), layout.mask)
+
+    def grouped(self, ids: Tensor, layout: Grouped) -> Tensor:
+        """The same of groups of texts of like length, for a transformer: (tokens,) ids."""
+        assert isinstance(self.body, Transformer)
+        return self._projected(self.body.packed(ids, layout))
 
     def _projected(self, pooled: Tensor) -> Tensor:
         if self.projection is None:

@@ -1,11 +1,14 @@
 """How the tokens of several texts lie in memory, for the two things that must know: attention and pooling.
 
 `Padded` is a rectangle, texts x places, with a mask. `Packed` is one run of tokens without padding, text after text;
-everything but attention and pooling then works on real tokens only. Neither asks a GPU anything, so none waits.
+everything but attention and pooling then works on real tokens only. `Grouped` is several rectangles in one run, each of
+texts of like length: on a host, attention over a mixed rectangle costs more than the padding that this leaves. None
+asks a GPU anything, so none waits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -94,3 +97,44 @@ class Packed:
         if how == "cls":
             return states[self.ends[:-1].long()].float()
         return torch.segment_reduce(states.float(), how, lengths=self.lengths, unsafe=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """(tokens,): the rectangle of the first group, row by row, then that of the second, and so on."""
+
+    masks: tuple[Tensor, ...]  # of each group: (texts, places) which hold a token; every row of a group has one
+    places: Tensor  # (tokens,) the place of each token in its text
+    longest: int  # no text is longer
+
+    @classmethod
+    def of(cls, masks: Sequence[Tensor]) -> Grouped:
+        places = torch.cat([torch.arange(mask.shape[1], device=mask.device).repeat(len(mask)) for mask in masks])
+        return cls(tuple(masks), places, max(mask.shape[1] for mask in masks))
+
+    def attend(self, split: Tensor, dropout: float) -> Tensor:
+        """Queries, keys and values (tokens, 3, heads, size) to (tokens, heads, size)."""
+        mixed = [
+            Padded.of(_partial(mask), split.dtype)
+            .attend(part.view(*mask.shape, *part.shape[1:]), dropout)
+            .flatten(0, 1)
+            for mask, part in zip(self.masks, self._parts(split), strict=True)
+        ]
+        return torch.cat(mixed)
+
+    def pool(self, states: Tensor, how: str) -> Tensor:
+        """(tokens, width) to (texts, width), in float32."""
+        pooled = [
+            Padded(_partial(mask), None).pool(part.unflatten(0, mask.shape), how)
+            for mask, part in zip(self.masks, self._parts(states), strict=True)
+        ]
+        return torch.cat(pooled)
+
+    def _parts(self, values: Tensor) -> Sequence[Tensor]:
+        parts: Sequence[Tensor] = values.split([mask.numel() for mask in self.masks])
+        return parts
+
+
+def _partial(mask: Tensor) -> Tensor | None:
+    """The mask, or None where it leaves nothing out, which is cheaper to attend over."""
+    return None if bool(mask.all()) else mask

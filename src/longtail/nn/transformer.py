@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from longtail.errors import DataError
 from longtail.nn import fused
-from longtail.nn.layouts import POOLINGS, Packed, Padded
+from longtail.nn.layouts import POOLINGS, Grouped, Packed, Padded
 
 ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "relu": "relu"}
 
@@ -72,14 +72,14 @@ class Transformer(nn.Module):
         positions = torch.arange(places, device=ids.device).clamp_(max=self.shape.places - 1)
         return self._encode(ids, positions, Padded.of(mask, self._precision(ids.device.type)), places)
 
-    def packed(self, ids: Tensor, layout: Packed) -> Tensor:
+    def packed(self, ids: Tensor, layout: Packed | Grouped) -> Tensor:
         """(tokens,) ids of texts that follow one another to (texts, width) float32."""
         lower = self._precision(ids.device.type)
-        if fused.can_fuse(self.shape, ids.device, lower, layout.longest):
+        if isinstance(layout, Packed) and fused.can_fuse(self.shape, ids.device, lower, layout.longest):
             return fused.encode(self, ids, layout, lower)
         return self._encode(ids, layout.places, layout, layout.longest)
 
-    def _encode(self, ids: Tensor, positions: Tensor, layout: Padded | Packed, longest: int) -> Tensor:
+    def _encode(self, ids: Tensor, positions: Tensor, layout: Padded | Packed | Grouped, longest: int) -> Tensor:
         if longest > -(-self.shape.places // 8) * 8:
             raise DataError(f"the encoder reads at most {self.shape.places} tokens, got {longest}; cut texts earlier")
         lower = self._precision(ids.device.type)
@@ -108,7 +108,7 @@ class Layer(nn.Module):
         self.narrow = nn.Linear(shape.inner, shape.width)
         self.narrow_norm = nn.LayerNorm(shape.width, shape.epsilon)
 
-    def forward(self, states: Tensor, layout: Padded | Packed) -> Tensor:
+    def forward(self, states: Tensor, layout: Padded | Packed | Grouped) -> Tensor:
         shape = self.shape
         split = _linear(states, self.attend).unflatten(-1, (3, shape.heads, shape.width // shape.heads))
         mixed = layout.attend(split, shape.attention_dropout if self.training else 0.0).flatten(-2)
