@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -14,13 +15,14 @@ from longtail.data.label_rows import labels_with_input, with_label_rows
 from longtail.metrics.calibration import Calibration, Teaching, error_bins, score_bins
 from longtail.nn.blend import LEAST_HITS
 from longtail.nn.checkpoint import Checkpoint, next_place
-from longtail.nn.relevance import ESTIMATORS, Estimator, Halfway, Relevance, estimate
+from longtail.nn.relevance import ESTIMATORS, Asked, Estimator, Halfway, Relevance, estimate, settled
 from longtail.nn.settings import Search
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.seams import HasVectors, Taught
 from longtail.search.soft import Near, document_targets, index_of, label_targets, new_documents, other_labels
 
 JUDGED = 2000  # held-out rows that relevances are learned from
+NEAR_ENOUGH = 0.8  # least similarity where it stands for the relevance: it is far too sure of what is not near
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,15 @@ class Wanted:
 
     tau: int  # labels of a label's row, itself counted
     documents: int  # rows that a label has at least, its own text counted
-    floor: float  # least similarity, (1 + cosine) / 2
-    estimator: Estimator
+    floor: float | Literal["auto"]  # least similarity, (1 + cosine) / 2; auto: none where relevances are learned
+    estimator: Asked
     search: Search
+
+    def least(self, estimator: Estimator) -> float:
+        """The least similarity, where relevances come about like this."""
+        if self.floor == "auto":
+            return NEAR_ENOUGH if estimator == "cosine" else 0.0
+        return self.floor
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,19 +77,22 @@ def learn_from(taught: Taught, train: Dataset, valid: Dataset, wanted: Wanted) -
         vectors = vectors[taught.labels.rows(train.labels.ids)]
     near, topped = _neighbours(taught.recipe, scorer, vectors, train, wanted)
     if valid.targets.nnz == 0:
-        return Lesson(near, topped, wanted.floor, Halfway(), Teaching(taught.recipe, wanted.estimator))
+        estimator = settled(wanted.estimator, 0)
+        return Lesson(near, topped, wanted.least(estimator), Halfway(), Teaching(taught.recipe, estimator))
     rows = valid.take(np.unique(np.linspace(0, len(valid) - 1, min(len(valid), JUDGED)).astype(np.int64)))
     places = min(CANDIDATES, len(vectors))
     index = index_of(vectors, len(rows), "exact", _device(), "fp32")
     found = Predictions(rows.labels, *index.top(scorer.row_vectors(rows.rows), places)).without(rows.excluded)
-    relevance = estimate(wanted.estimator, *_pairs(found, rows, slice(None)))
+    pairs = _pairs(found, rows, slice(None))
+    estimator = settled(wanted.estimator, int(pairs[1].sum()))
+    relevance, floor = estimate(estimator, *pairs), wanted.least(estimator)
     teaching = Teaching(
         teacher=taught.recipe,
-        used=wanted.estimator,
+        used=estimator,
         calibrations=_calibrations(found, rows),
-        errors=error_bins(_believed(found, relevance, wanted.floor), rows),
+        errors=error_bins(_believed(found, relevance, floor), rows),
     )
-    return Lesson(near, topped, wanted.floor, relevance, teaching)
+    return Lesson(near, topped, floor, relevance, teaching)
 
 
 def _neighbours(teacher: str, scorer: HasVectors, vectors: Floats, train: Dataset, wanted: Wanted) -> tuple[Near, Near]:

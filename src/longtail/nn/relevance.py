@@ -13,6 +13,7 @@ from longtail.nn.blend import LEAST_HITS, Odds, logistic
 
 Estimator = Literal["cosine", "logistic", "isotonic"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+Asked = Literal["auto", "cosine", "logistic", "isotonic"]  # auto: isotonic where held-out rows have enough labels
 
 
 class Relevance(Protocol):
@@ -42,8 +43,16 @@ class Steps:
         return chances
 
 
-def enough(hits: int, estimator: Estimator) -> None:
-    """Whether an estimate can be learned from so many held-out hits."""
+def settled(asked: Asked, hits: int) -> Estimator:
+    """What "auto" means where there are so many held-out hits."""
+    if asked == "auto":
+        return "isotonic" if hits >= LEAST_HITS else "cosine"
+    return asked
+
+
+def enough(hits: int, asked: Asked) -> None:
+    """Whether what is asked can be learned from so many held-out hits."""
+    estimator = settled(asked, hits)
     if estimator != "cosine" and hits < LEAST_HITS:
         raise DataError(
             f"estimate='{estimator}' learns from held-out rows, and they have {hits} labels, fewer than {LEAST_HITS}: "

@@ -96,7 +96,7 @@ class Ensemble:
     Example: longtail compare wordnet "parabel" "parabel + ensemble(encoder='dpr(encoder=\\"bag\\", epochs=3)')"
     """
 
-    encoder: str = "ngame(rows='labels', loss='logistic', classifiers=false)"
+    encoder: str = "dpr(rows='labels', epochs=60)"
     cut: int | Literal["auto"] = "auto"  # training rows up to which a label is rare; -1: none is
     scaled: bool = True
 

@@ -14,7 +14,7 @@ from longtail.data.corpus import held_out
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.nn.lesson import Lesson, Wanted, learn_from
-from longtail.nn.relevance import Estimator, enough
+from longtail.nn.relevance import Asked, enough
 from longtail.nn.settings import Search
 from longtail.plan import Facts, Plan
 from longtail.predictions import Predictions
@@ -23,7 +23,7 @@ from longtail.seams import Learner, Scorer, TailMethod, Teacher
 from longtail.threads import thread_count
 
 TAUS = (1, 4, 15, 40)  # tried by tau="auto": 1 is plain label rows, which soft labels have to beat
-BLENDS = (0.5, 0.0, 0.75)  # tried by blend="auto"
+BLENDS = (0.0, 0.5, 0.75)  # tried by blend="auto"
 HELD_OUT = 0.05  # of the training rows, where there is no valid split to choose on
 LOOKED_AT = 4000  # valid rows that a try is measured on
 PLACES = (1, 3, 5)
@@ -31,15 +31,18 @@ PLACES = (1, 3, 5)
 
 @dataclass(frozen=True)
 class Lever:
-    """Add label texts as rows, and soft labels to them from a teacher that is good at rare labels.
+    """Add label texts as rows, and soft labels from a teacher that is good at rare labels.
 
     The teacher is an encoder trained label by label, so that rare labels count as much as common ones. The row of a
-    label's text gets the label itself and its nearest labels, `tau` in all; with `documents`, labels with fewer rows
-    are topped up to so many by the documents nearest to them. A given label y and the teacher's relevance p make the
-    target blend x y + (1 - blend) x p; where y is 1, p is too. Similarity, (1 + cosine) / 2, is at least `floor`.
+    label's text gets the label itself and its nearest labels, `tau` in all; labels with fewer than `documents` rows are
+    given to the documents nearest to them, until they have so many. A given label y and the teacher's relevance p make
+    the target blend x y + (1 - blend) x p; where y is 1, p is too. What a cosine is worth is learned from valid rows;
+    with `estimate="cosine"`, or where there are none, it is the similarity (1 + cosine) / 2 itself, from `floor` on.
 
-    `tau=1` is plain label rows. With "auto", tau and then blend are chosen by P + PSP at 1, 3 and 5 on valid (or on a
-    twentieth of train where there is none): a training of the learner for each try, which tells how it did.
+    `tau=1, documents=0` is plain label rows. With "auto", tau and then blend are chosen by P + PSP at 1, 3 and 5 on
+    valid (or on a twentieth of train where there is none): a training of the learner for each try, which tells how it
+    did. The paper's data are `documents=0, blend=0.5, estimate="cosine"`; for more of the tail, at some cost to common
+    labels, take `estimate="cosine", floor=0.7`.
 
     Paper: Buvanesh et al., Enhancing tail performance in extreme classifiers by label variance reduction (ICLR 2024).
     Needs: texts of rows and labels, torch for the teacher. The teacher is a recipe whose model puts rows and labels
@@ -50,12 +53,13 @@ class Lever:
     Example: longtail compare wordnet "parabel" "parabel + lever(teacher='dpr(encoder=\\"bag\\", epochs=3)')"
     """
 
-    teacher: str = "ngame(rows='labels', loss='logistic', classifiers=false)"
+    teacher: str = "dpr(rows='labels', epochs=60)"
     tau: int | Literal["auto"] = 15  # tau_l: labels of a label's row, itself counted
-    documents: int = 0  # tau_d: rows that a label has at least, its own text counted
-    floor: float = 0.8  # least similarity
-    blend: float | Literal["auto"] = 0.5  # lambda: the part of what was given
-    estimate: Estimator = "cosine"  # the cosine itself; "logistic" and "isotonic" are learned on valid
+    documents: int = 15  # tau_d: rows that a label has at least, its own text counted
+    floor: float | Literal["auto"] = "auto"  # least similarity; auto: 0.8 where it is the relevance, else none
+    blend: float | Literal["auto"] = 0.0  # lambda: the part of what was given
+    estimate: Asked = "auto"  # "isotonic" or "logistic": learned on valid; "cosine": the cosine itself; auto: isotonic
+    # where valid has enough labels
     search: Search = "auto"
 
     summary: ClassVar[str] = "label texts as rows with soft labels from a teacher that is good at rare labels"
@@ -151,7 +155,7 @@ class Distilled:
         tell(
             replace(
                 lesson.teaching,
-                chosen={"tau": tau, "documents": own.documents, "floor": own.floor, "blend": blend},
+                chosen={"tau": tau, "documents": own.documents, "floor": lesson.floor, "blend": blend},
                 entries=lesson.entries(tau) if blend < 1 else 0,
                 seconds={
                     "teacher": trained - begin,
