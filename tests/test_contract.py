@@ -33,10 +33,8 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "astec": "astec(dimension=64, batch=64, epochs=5, rate=0.05)",
     "decaf": "decaf(dimension=64, batch=64, epochs=5, rate=0.05)",
     "eclare": "eclare(dimension=64, batch=64, epochs=5, rate=0.05)",
-    "inceptionxml": "inceptionxml(dimension=64, places=4, channels=16, cluster=2, batch=64, epochs=15, rate=0.01, "
-    "dropout=0.1, last_dropout=0.1)",
-    "inceptionxml-lf": "inceptionxml-lf(dimension=64, places=4, channels=16, meta=false, batch=64, epochs=15, "
-    "rate=0.01, dropout=0.1, last_dropout=0.1)",
+    "inceptionxml": "inceptionxml(dimension=64, places=4, cluster=2, batch=64, epochs=8, rate=0.02)",
+    "inceptionxml-lf": "inceptionxml-lf(dimension=64, places=4, cluster=2, batch=64, epochs=8, rate=0.02)",
     "ance": 'ance(encoder="bag", dimension=64, batch=64, epochs=5, shortlist=4)',
     "depsl": 'depsl(encoder="bag", dimension=64, batch=64, epochs=5)',
     "dexml": 'dexml(encoder="bag", dimension=64, batch=64, epochs=5)',

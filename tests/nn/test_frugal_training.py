@@ -43,11 +43,19 @@ def test_word_vectors_come_from_text_and_from_arrays(tmp_path: Path) -> None:
         'astec(dimension=64, batch=64, epochs=5, rate=0.05, compare="pool", random=2, shortlist=3, cluster=2)',
         'decaf(dimension=64, batch=16, epochs=5, rate=0.05, compare="pool", random=2, beam=1, cluster=2)',
         'eclare(dimension=64, batch=16, epochs=5, rate=0.05, compare="pool", random=2, beam=1, cluster=2)',
-        'inceptionxml(dimension=64, places=4, channels=16, batch=64, epochs=5, rate=0.03, compare="pool", random=2, '
-        "beam=2, cluster=2, dropout=0.1, last_dropout=0.1)",
+        'inceptionxml(dimension=64, places=4, batch=64, epochs=8, rate=0.02, compare="pool", random=2, beam=2, '
+        "cluster=2)",
     ],
 )
 def test_pools_find_what_all_labels_find(recipe: str, tiny: Corpus) -> None:
+    model = Recipe.parse(recipe).fit(tiny.train, tiny.valid)
+    assert model.predict(tiny.test.rows, k=1).hits(tiny.test.targets).mean() > 0.9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_convolutions_learn_beside_clusters_whatever_the_seed(seed: int, tiny: Corpus) -> None:
+    """With the rate and the dropouts that they have by default."""
+    recipe = f"inceptionxml(dimension=64, places=4, cluster=2, batch=32, epochs=10, seed={seed})"
     model = Recipe.parse(recipe).fit(tiny.train, tiny.valid)
     assert model.predict(tiny.test.rows, k=1).hits(tiny.test.targets).mean() > 0.9
 
