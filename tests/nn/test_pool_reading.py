@@ -35,7 +35,7 @@ def test_one_run_of_tokens_is_both_sides(tiny: Corpus) -> None:
         both = sides(tiny, pack)
         pieces, joined = both.pieces(ROWS, POOL)
         assert both.together == pack and len(pieces) == (1 if pack else 2)
-        documents, labels = joined([piece() for piece in pieces])
+        documents, labels = joined([piece() for piece in pieces]).split([5, 3])
         assert documents.shape == (5, 16) and labels.shape == (3, 16)
         (documents @ labels.T).square().sum().backward()
         encoder = both.documents.encoder
@@ -49,7 +49,7 @@ def test_chunks_are_cut_side_by_side(tiny: Corpus) -> None:
     both = sides(tiny, True, chunk=2)
     pieces, joined = both.pieces(ROWS, POOL)
     assert not both.together and [len(piece()) for piece in pieces] == [2, 2, 1, 2, 1]
-    documents, labels = joined([piece() for piece in pieces])
+    documents, labels = joined([piece() for piece in pieces]).split([5, 3])
     assert torch.allclose(documents, both.documents(ROWS)) and torch.allclose(labels, both.labels(POOL))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,34 +20,62 @@ from torch.nn.functional import softplus
 from longtail.errors import DataError
 
 PoolLoss = Callable[[Tensor, Tensor], Tensor]
+SidedLoss = Callable[[Tensor, Tensor, int], Tensor]
+LEAST = -1e30
 
 
-def supcon(scores: Tensor, targets: Tensor) -> Tensor:
-    """-log softmax over the pool, averaged over a row's positives. With all labels in the pool it is PAL-N."""
-    scores, targets = _checked(scores, targets)
-    return _shared(scores.logsumexp(1, keepdim=True) - scores, targets)
+def supcon(scores: Tensor, targets: Tensor, along: int = 1) -> Tensor:
+    """-log softmax over the pool, averaged over a row's positives. With all labels in the pool it is PAL-N. Along 0, a
+    column is what has positives."""
+    found: Tensor = _Contrast.apply(*_checked(scores, targets), along, False)  # type: ignore[no-untyped-call]
+    return found
 
 
-def decoupled(scores: Tensor, targets: Tensor) -> Tensor:
+def decoupled(scores: Tensor, targets: Tensor, along: int = 1) -> Tensor:
     """As `supcon`, and a row's other positives are no rivals of the one that is looked at (decoupled softmax).
 
     A label with a target below 1 is a rival with the rest of its weight: -log e^s / (e^s + sum of (1 - t) e^s).
     """
-    scores, targets = _checked(scores, targets)
-    some = (targets < 1).any(1, keepdim=True)
-    rest = torch.log1p(-targets).masked_fill(~some, 0)
-    rivals = (scores + rest).logsumexp(1, keepdim=True)
-    # A row without rivals has nothing to lose; the sum of no terms would have no gradient that is a number.
-    return _shared(softplus(rivals - scores) * some, targets)
+    found: Tensor = _Contrast.apply(*_checked(scores, targets), along, True)  # type: ignore[no-untyped-call]
+    return found
 
 
-def infonce(scores: Tensor, targets: Tensor) -> Tensor:
+class _Contrast(torch.autograd.Function):
+    """A loss and its slope in one go: a matrix of scores is read some dozen times, and autograd would take three times
+    as many, with a matrix kept for each."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, targets: Tensor, along: int, leave: bool) -> Tensor:
+        shares = _shares(targets, along)
+        rivals = scores + torch.log1p(-targets) if leave else scores
+        # Where all is right there is no rival and nothing to lose: -inf would make numbers of it that are none.
+        level = rivals.logsumexp(along, keepdim=True).clamp_(min=LEAST)
+        gaps = level - scores
+        slopes = (rivals - level).exp_()
+        if leave:
+            pulls = torch.sigmoid(gaps).mul_(shares)
+            gaps = softplus(gaps)
+        else:
+            pulls = shares
+        slopes.mul_(pulls.sum(along, keepdim=True)).sub_(pulls)
+        ctx.save_for_backward(slopes)
+        return torch.dot(gaps.flatten(), shares.flatten())
+
+    @staticmethod
+    def backward(ctx: Any, to_loss: Tensor) -> Any:
+        (slopes,) = ctx.saved_tensors
+        return slopes * to_loss, None, None, None
+
+
+def infonce(scores: Tensor, targets: Tensor, along: int = 1) -> Tensor:
     """-log softmax at one positive, drawn anew each time: pick one label. The row's other positives count as wrong."""
     scores, targets = _checked(scores, targets)
+    if along == 0:
+        return infonce(scores.T, targets.T)
     some = targets.sum(1) > 0
     odds = torch.where(some[:, None], targets, torch.ones_like(targets))
     drawn = torch.zeros_like(targets).scatter_(1, torch.multinomial(odds.float(), 1), 1.0)
-    return _shared(scores.logsumexp(1, keepdim=True) - scores, drawn * targets)
+    return supcon(scores, drawn * targets)
 
 
 def bce(scores: Tensor, targets: Tensor, level: float = 0.0) -> Tensor:
@@ -60,6 +89,7 @@ def bce(scores: Tensor, targets: Tensor, level: float = 0.0) -> Tensor:
     return (softplus(scores) - targets * scores).sum(1).mean()
 
 
+SIDED: dict[str, SidedLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce}
 LOSSES: dict[str, PoolLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce, "bce": bce}
 
 
@@ -71,28 +101,28 @@ def level_of(scores: Tensor) -> float:
 def loss_of(name: str, rows: float = 0.5, level: float = 0.0) -> PoolLoss:
     """By name; "decoupled+bce" is the sum of the two. `rows` is the weight of the side from rows to labels, and what is
     left of 1 that from labels to rows; bce asks the same from either side, and is asked once. `level` is bce's."""
-    parts = [LOSSES[part] for part in name.split("+")]
+    parts = name.split("+")
 
     def total(scores: Tensor, targets: Tensor) -> Tensor:
         found = []
         for part in parts:
-            if part is bce:
+            if part == "bce":
                 found.append(bce(scores, targets, level))
-            elif rows == 1:
-                found.append(part(scores, targets))
-            else:
-                found.append(rows * part(scores, targets) + (1 - rows) * part(scores.T, targets.T))
+                continue
+            found.append(SIDED[part](scores, targets, 1) * rows)
+            if rows != 1:
+                found.append(SIDED[part](scores, targets, 0) * (1 - rows))
         return torch.stack(found).sum()
 
     return total
 
 
-def _shared(each: Tensor, targets: Tensor) -> Tensor:
-    """The mean over rows with a positive of (largest target) x (mean of its positives' losses by their targets)."""
-    total = targets.sum(1)
-    loss = each.masked_fill(targets == 0, 0).mul(targets).sum(1) / total.clamp(min=1e-12)
-    counted = (total > 0).sum().clamp(min=1)
-    return (loss * targets.amax(1)).sum() / counted
+def _shares(targets: Tensor, along: int) -> Tensor:
+    """What each positive weighs in the mean over rows with a positive of (largest target) x (mean of the row's
+    positives by their targets)."""
+    total = targets.sum(along, keepdim=True)
+    counted = (total > 0).sum().clamp_(min=1)
+    return targets * (targets.amax(along, keepdim=True) / (total.clamp_(min=1e-12) * counted))
 
 
 def _checked(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

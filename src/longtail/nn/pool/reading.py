@@ -29,7 +29,7 @@ class BothSides:
     documents: TextReading
     labels: TextReading
     chunk: int | None = None  # texts whose activations are in memory at once
-    replay: bool = False  # launch the encoder's kernels together where they can be
+    replay: bool = True  # launch the encoder's kernels together where they can be
 
     def __post_init__(self) -> None:
         one, other = self.documents, self.labels
@@ -38,8 +38,8 @@ class BothSides:
         if self.replay and self.together and not one.compiled and self._can_replay():
             self._replayed = Replayed(one.encoder, one.precision)
 
-    def pieces(self, rows: Longs, pool: Longs) -> tuple[Pieces, Callable[[list[Tensor]], tuple[Tensor, Tensor]]]:
-        """What to encode, piece by piece, and how to put the pieces together to documents and labels."""
+    def pieces(self, rows: Longs, pool: Longs) -> tuple[Pieces, Callable[[list[Tensor]], Tensor]]:
+        """What to encode, piece by piece, and how to put the pieces together: documents, then labels."""
         sides = (self.documents.texts, rows), (self.labels.texts, pool)
         run = packed(sides, self._replayed is not None) if self.together else None
         if run is not None:
@@ -52,13 +52,10 @@ class BothSides:
                 with autocast(one.precision, one.texts.device, one.encoder.settings["kind"]):
                     return one.encoder.packed(ids, layout)
 
-            end = len(rows) + len(pool)
-            return [whole], lambda encoded: (encoded[0][: len(rows)], encoded[0][len(rows) : end])
-        documents, labels = self._cut(rows), self._cut(pool)
-        found: Pieces = [partial(self.documents, some) for some in documents]
-        found += [partial(self.labels, some) for some in labels]
-        count = len(documents)
-        return found, lambda encoded: (torch.cat(encoded[:count]), torch.cat(encoded[count:]))
+            return [whole], lambda encoded: encoded[0][: len(rows) + len(pool)]
+        found: Pieces = [partial(self.documents, some) for some in self._cut(rows)]
+        found += [partial(self.labels, some) for some in self._cut(pool)]
+        return found, torch.cat
 
     def _cut(self, rows: Longs) -> list[Longs]:
         return [rows] if self.chunk is None else np.split(rows, range(self.chunk, len(rows), self.chunk))

@@ -62,7 +62,7 @@ class PoolTask:
     renew: Renew | None = None
     weight_decay: float = 0.01
     chunk: int | None = None
-    replay: bool = False  # launch the encoder's kernels together where they can be
+    replay: bool = True  # launch the encoder's kernels together where they can be
     seed: int = 0
     encode_labels: Callable[[], Floats] | None = None  # unit vectors of all labels' texts, for the tower
     look: Callable[[], dict[str, float]] | None = None  # measures on valid
@@ -120,7 +120,7 @@ class PoolTask:
         own = None if self.classifying is None else self.classifying.table.take(batch.pool_tensor)
 
         def loss_of(encoded: list[Tensor]) -> Tensor:
-            return self._loss(*joined(encoded), batch, own)
+            return self._loss(joined(encoded), batch, own)
 
         if self.chunk is not None:
             loss = cached_backward(pieces, loss_of, share)
@@ -131,19 +131,18 @@ class PoolTask:
             self.classifying.table.move(batch.pool_tensor, own.grad, self.classifying.rate * self._factor)
         return loss.detach()
 
-    def _loss(self, documents: Tensor, labels: Tensor, batch: PoolBatch, own: Tensor | None) -> Tensor:
-        targets = batch.targets()
-        rows, items = (
-            normalize(each.float(), dim=1) if self.heads is None else self.heads.encoder_side(each)
-            for each in (documents, labels)
-        )
+    def _loss(self, encoded: Tensor, batch: PoolBatch, own: Tensor | None) -> Tensor:
+        """Of the vectors of documents and, behind them, of the pool's texts; `own` are the pool's classifiers."""
+        targets, sizes = batch.targets(), [len(batch.rows), len(batch.pool)]
+        vectors = normalize(encoded.float(), dim=1) if self.heads is None else self.heads.encoder_side(encoded)
+        rows, items = vectors.split(sizes)
         if self.tower is not None:
             items = self.tower.vectors(batch.pool_tensor, items)
-        loss = self.loss(rows @ items.T / self.temperature, targets)
+        loss = self.loss((rows / self.temperature) @ items.T, targets)
         if self.classifying is None or own is None:
             return loss
         assert self.heads is not None
-        scores = self.heads.classifier_side(documents) @ own.T * self.classifying.scale
+        scores = (self.heads.classifier_side(encoded[: sizes[0]]) * self.classifying.scale) @ own.T
         weight = self.classifying.weight
         return weight * loss + (1 - weight) * self.classifying.loss(scores, targets)
 
