@@ -129,6 +129,14 @@ def test_rows_only_and_budget() -> None:
     assert all(len(set(data.ids)) == 5 for data in drawn)
 
 
+def test_rows_only_goes_on_a_learner_that_begins_with_another(tiny: Corpus) -> None:
+    """The model it begins with is trained on the rows as given, of which there are none left."""
+    teacher = "dpr(encoder='bag', dimension=32, batch=8, epochs=10)"
+    recipe = Recipe.parse(f'renee(warm="{teacher}", batch=8, epochs=20) + gandalf(rows_only=true, threshold=0.9)')
+    model = recipe.fit(tiny.train, tiny.valid)
+    assert model.predict(["a dragon"], k=1).indices[0, 0] == 3
+
+
 def test_graph_comes_from_given_rows_alone() -> None:
     """Standing behind another method that adds rows changes no target."""
     alone = added(Gandalf().augment(animals()), "gandalf").targets.toarray()

@@ -92,7 +92,8 @@ class Warm:
 
         assert train.origins is not None
         given = np.flatnonzero(train.origins == 0)  # what tail methods added is for the classifiers
-        begun = train if len(given) == len(train) else train.take(given)
+        # Where a tail method left none of the given rows, what it made of them is all there is to begin on.
+        begun = train if len(given) in (0, len(train)) else train.take(given)
 
         def reader() -> Reader:
             scorer = self.teacher.fit(begun, valid).scorer
