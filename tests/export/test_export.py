@@ -29,6 +29,8 @@ RECIPES = {
     "projected": f'dpr(encoder="tiny", {SMALL})',
     "cut": 'dpr(encoder="tiny", batch=128, epochs=1, search_dimension=24)',
     "classifiers": 'renee(encoder="tiny", batch=128, epochs=1)',
+    "one head": 'depsl(encoder="tiny", batch=128, epochs=1, longest=12)',
+    "two heads": 'unidec(encoder="tiny", batch=128, epochs=1, longest=12)',
     "classifiers on a bag": 'renee(encoder="bag", dimension=48, batch=128, epochs=1)',
 }
 
@@ -49,7 +51,7 @@ def own(model: Model, k: int) -> tuple[Any, Any]:
     return model.scorer.top(Rows(texts=tuple(TEXTS)), k)
 
 
-@pytest.mark.parametrize("name", ["bag", "bias", "classifiers"])
+@pytest.mark.parametrize("name", ["bag", "bias", "classifiers", "one head", "two heads"])
 def test_arrays_rank_as_the_model_does(name: str, models: Any, tmp_path: Path) -> None:
     model = models(name)
     folder = arrays.export(model, tmp_path / "out")
@@ -100,7 +102,7 @@ def test_minilm_survives_the_way_out(tmp_path: Path) -> None:
     assert near == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["bag", "transformer", "classifiers on a bag"])
+@pytest.mark.parametrize("name", ["bag", "transformer", "classifiers on a bag", "two heads"])
 def test_onnx_gives_equal_vectors_and_chances(name: str, models: Any, tmp_path: Path) -> None:
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason=f"{package} is not installed")
@@ -156,6 +158,8 @@ def test_what_cannot_be_exported_says_what_can(tiny: Corpus, models: Any, tmp_pa
             writer.export(linear, tmp_path / "out")
     with pytest.raises(ModelError, match="export it to onnx"):
         sentence_transformers.export(models("bag"), tmp_path / "out")
+    with pytest.raises(ModelError, match="heads side by side"):
+        sentence_transformers.export(models("two heads"), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 

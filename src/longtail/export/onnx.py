@@ -28,6 +28,7 @@ from longtail.export import numpy as vectors
 from longtail.export.parts import Parts, writing
 from longtail.model import Model
 from longtail.nn.extra import require
+from longtail.nn.pool.scorer import Head, HeadedReader
 from longtail.progress import stage
 
 if TYPE_CHECKING:
@@ -79,6 +80,9 @@ def _graph(encoder: Encoder, parts: Parts, whole: bool) -> nn.Module:
         def __init__(self) -> None:
             super().__init__()
             self.encoder = encoder
+            given = parts.reader.heads if isinstance(parts.reader, HeadedReader) else ()
+            self.heads = [(_linear(head), head.bends) for head in given]
+            self.layers = torch.nn.ModuleList(layer for layer, _ in self.heads)
             if whole:
                 self.labels = torch.nn.Parameter(torch.from_numpy(parts.vectors.copy()), requires_grad=False)
                 bias = np.zeros(len(parts.vectors), np.float32) if parts.bias is None else parts.bias
@@ -87,6 +91,10 @@ def _graph(encoder: Encoder, parts: Parts, whole: bool) -> nn.Module:
         def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
             mask = attention_mask.bool()
             found = self._encoded(input_ids, mask)
+            if self.heads:
+                found = F.normalize(found, dim=1, eps=1e-12)
+                halves = [torch.tanh(layer(found)) if bends else layer(found) for layer, bends in self.heads]
+                found = torch.cat([F.normalize(half, dim=1, eps=1e-12) for half in halves], dim=1)
             if parts.normalised:
                 found = F.normalize(found[:, : parts.reader.cut], dim=1, eps=1e-12)
             if not whole:
@@ -106,6 +114,14 @@ def _graph(encoder: Encoder, parts: Parts, whole: bool) -> nn.Module:
             return summed if body.residual is None else summed + F.relu(body.residual(summed))
 
     return Graph().eval()
+
+
+def _linear(head: Head) -> nn.Linear:
+    import torch
+
+    layer = torch.nn.Linear(head.weight.shape[1], head.weight.shape[0])
+    layer.load_state_dict({"weight": torch.from_numpy(head.weight.copy()), "bias": torch.from_numpy(head.bias.copy())})
+    return layer.requires_grad_(False)
 
 
 def _draw(graph: nn.Module, path: Path, whole: bool) -> None:

@@ -16,7 +16,8 @@ from longtail.errors import ModelError
 from longtail.model import Model
 from longtail.nn.blend import Odds
 from longtail.nn.heads.scorer import OneVsAllScorer
-from longtail.nn.towers import Reader, TowerScorer, unit
+from longtail.nn.pool.scorer import HeadedReader, PoolScorer
+from longtail.nn.towers import Reader, TowerScorer
 
 FACTS = "export.json"  # in every folder that is written here
 
@@ -34,7 +35,7 @@ class Parts:
 
     @classmethod
     def of(cls, model: Model) -> Parts:
-        scorer = model.scorer
+        scorer = model.scorer.tower if isinstance(model.scorer, PoolScorer) else model.scorer
         if isinstance(scorer, TowerScorer):
             return cls(model, scorer.reader, scorer.labels, scorer.bias, True, scorer.odds)
         if isinstance(scorer, OneVsAllScorer):
@@ -70,7 +71,7 @@ class Parts:
 
         encoder, tokenizer = self.reader.fresh()
         found = encode(encoder, tokenise(texts, tokenizer, self.reader.longest), precision="fp32")
-        return unit(found[:, : self.reader.cut]) if self.normalised else found
+        return self.reader.shaped(found) if self.normalised else found
 
     def facts(self) -> dict[str, object]:
         """For programs that read the export: how a score is made of the numbers."""
@@ -80,6 +81,7 @@ class Parts:
             "dimension": self.dimension,
             "similarity": "inner product",
             "text_vectors_have_length_1": self.normalised,
+            "heads_after_the_encoder": len(self.reader.heads) if isinstance(self.reader, HeadedReader) else 0,
             "append_1_to_text_vectors": self.bias is not None,
             "chance": {"log_odds": "slope * product + offset", "slope": self.odds.slope, "offset": self.odds.offset},
             "longest_text_in_tokens": self.reader.longest,

@@ -22,6 +22,7 @@ from longtail.errors import ModelError
 from longtail.export import numpy as vectors
 from longtail.export.parts import FACTS, Parts, writing
 from longtail.model import Model
+from longtail.nn.pool.scorer import HeadedReader
 from longtail.nn.towers import Reader
 
 ACTIVATIONS = {"none": "gelu", "tanh": "gelu_new", "relu": "relu"}
@@ -38,6 +39,11 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path
     """Write the encoder, how it pools, its tokenizer, and the label vectors under labels/."""
     parts = Parts.of(model)
     reader, settings = parts.reader, parts.reader.settings
+    if isinstance(reader, HeadedReader):
+        raise ModelError(
+            f"{model.recipe} reads texts by an encoder with heads side by side, which sentence-transformers has no "
+            "form for; export it to onnx, or the label vectors to numpy"
+        )
     if settings["kind"] == "transformer":
         config, weights = _as_bert(reader)
     elif settings["kind"] == "foreign":

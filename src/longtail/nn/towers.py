@@ -47,7 +47,11 @@ class Reader:
 
     def vectors(self, texts: Sequence[str], what: str = "texts") -> Floats:
         """(texts, dimension), of length 1 after the cut."""
-        return unit(self.lengthy(texts, what)[:, : self.cut])
+        return self.shaped(self.lengthy(texts, what))
+
+    def shaped(self, encoded: Floats) -> Floats:
+        """What is searched, given what the encoder says."""
+        return unit(encoded[:, : self.cut])
 
     def lengthy(self, texts: Sequence[str], what: str = "texts") -> Floats:
         """(texts, dimension), of the length the encoder gives them."""

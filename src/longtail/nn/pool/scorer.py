@@ -41,8 +41,7 @@ class HeadedReader(Reader):
 
     heads: tuple[Head, ...] = ()
 
-    def vectors(self, texts: Sequence[str], what: str = "texts") -> Floats:
-        encoded = self.lengthy(texts, what)
+    def shaped(self, encoded: Floats) -> Floats:
         return beside([head.of(encoded) for head in self.heads])
 
 
@@ -62,29 +61,30 @@ class PoolScorer:
     kind: ClassVar[str] = "pool.v1"
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
-        return self._tower.top(rows, k)
+        return self.tower.top(rows, k)
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Ints, Floats]:
         """The k best labels of each vector that `queries` makes, and their cosines; none is missed."""
-        return self._tower.nearest(vectors, k)
+        return self.tower.nearest(vectors, k)
 
     def queries(self, texts: Sequence[str], what: str = "texts") -> Floats:
         """What texts ask with (texts, searched numbers), of length 1."""
-        return self._tower.reader.vectors(texts, what)
+        return self.tower.reader.vectors(texts, what)
 
     @property
     def label_vectors(self) -> Floats:
-        return self._tower.labels
+        return self.tower.labels
 
     def row_vectors(self, rows: Rows) -> Floats:
-        return self._tower.row_vectors(rows)
+        return self.tower.row_vectors(rows)
 
     @property
     def searching(self) -> str:
-        return self._tower.searching
+        return self.tower.searching
 
     @cached_property
-    def _tower(self) -> TowerScorer:
+    def tower(self) -> TowerScorer:
+        """One vector a label, and a reader that ends in the heads."""
         halves = [half for half in (self.texts, self.classifiers) if half is not None]
         used = [
             head
