@@ -111,7 +111,7 @@ def plain(kind: str, model: Path) -> None:
             async def predict_in_turn(asked: Ask) -> list[dict[str, Any]]:
                 return answer(asked)
 
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # as uvicorn opens it: answers are sent without delay
     listener.bind(("127.0.0.1", 0))
     listener.listen(512)
     loaded.predict(["a first text"], K)

@@ -263,3 +263,26 @@ def test_models_have_names(folders: tuple[Path, Path]) -> None:
     with pytest.raises(DataError, match="at least 1"):
         again["towers"].now.model.predict(["a"], 0)
     again["towers"].close()
+
+
+def test_an_answer_goes_out_whole_without_waiting_for_the_client(folders: tuple[Path, Path]) -> None:
+    """Head and body leave apart; held back until the head is confirmed, every answer would take 40 ms or more."""
+    with serving(folders[1]) as running:
+        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+        connection.connect()
+        waits = []
+        for _ in range(40):  # at first a client confirms at once
+            begin = time.perf_counter()
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+            waits.append(time.perf_counter() - begin)
+        connection.close()
+    assert min(waits[-10:]) < 0.03
+
+
+def test_the_matrix_libraries_are_told_how_to_wait_before_they_are_loaded() -> None:
+    asked = (
+        "import sys, longtail.__main__, longtail.cli.serve; print([n for n in ('numpy', 'torch') if n in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

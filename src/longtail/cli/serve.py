@@ -11,6 +11,17 @@ import typer
 
 from longtail.cli.shared import progress, say
 
+# Read by the matrix libraries when they are loaded, which is later than this.
+LIBRARIES = {
+    # They keep what they made for each shape of a batch, and batches of a service have ever new shapes.
+    "LRU_CACHE_CAPACITY": "16",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16",
+    # Encoding and searching use the threads of two libraries, by turns. Those of one that is done go on turning for
+    # milliseconds, in case there is more, and keep the other's from the cores: a single text would wait twice as long.
+    "OPENBLAS_THREAD_TIMEOUT": "4",  # 2 to this many cycles
+    "GOMP_SPINCOUNT": "10000",  # rounds
+}
+
 
 def serve(
     models: Annotated[
@@ -55,9 +66,8 @@ def serve(
     for package in ("fastapi", "uvicorn"):
         if find_spec(package) is None:
             raise MissingExtra(package, "serve", "longtail serve")
-    # The matrix library keeps what it made for each shape of a batch, and batches of a service have ever new shapes.
-    for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
-        os.environ.setdefault(cache, "16")
+    for name, value in LIBRARIES.items():
+        os.environ.setdefault(name, value)
     from longtail.data.read import Columns, load
     from longtail.serve.examples import TrainingRows
     from longtail.serve.models import load_models
