@@ -27,11 +27,12 @@ class GramPenalty:
     cosines: bool
     seed: int = 0
 
+    _held: tuple[Tensor, Tensor] | None = field(default=None, init=False)  # indices and data, on the device
+
     def step(self, head: Head, rate: float) -> None:
         drawn = self.draw(np.random.default_rng([self.seed, head.done]))
         device = head.weight.device
-        labels = torch.from_numpy(drawn).to(device)
-        wanted = self.wanted(drawn, device)
+        labels, wanted = torch.from_numpy(drawn).to(device), self.wanted(drawn, device)
         head.move(labels, gram_gradient(head.rows(labels), wanted, self.weight, self.cosines), rate)
 
     def draw(self, chance: np.random.Generator) -> Longs:
@@ -40,25 +41,32 @@ class GramPenalty:
         number = self.together.shape[0]
         if number <= self.some:
             return np.arange(number)
-        first = chance.choice(number, self.some // 2, replace=False)
+        first = chance.integers(number, size=self.some // 2)
         begins, ends = self.together.indptr[first].astype(np.int64), self.together.indptr[first + 1].astype(np.int64)
         places = begins + (chance.random(len(first)) * (ends - begins)).astype(np.int64)
         found: Longs = np.unique(np.concatenate([first, self.together.indices[places]])).astype(np.int64)
         return found
 
     def wanted(self, drawn: Longs, device: torch.device) -> Tensor:
-        """The statistics of the drawn labels among each other: (m, m)."""
-        matrix = self.together
-        begins = matrix.indptr[drawn].astype(np.int64)
-        counts = matrix.indptr[drawn + 1].astype(np.int64) - begins
-        places = np.repeat(begins - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        owners, others = np.repeat(np.arange(len(drawn)), counts), matrix.indices[places]
-        where = np.searchsorted(drawn, others)
-        inside = drawn[np.minimum(where, len(drawn) - 1)] == others
-        found = torch.zeros((len(drawn), len(drawn)), device=device)
-        at = torch.from_numpy(owners[inside] * len(drawn) + where[inside]).to(device)
-        found.view(-1)[at] = torch.from_numpy(matrix.data[places][inside]).to(device)
-        return found
+        """The statistics of the drawn labels among each other: (m, m). What is large is looked up on the device, and
+        nothing is waited for."""
+        if self._held is None:
+            matrix = self.together
+            self._held = torch.from_numpy(matrix.indices).to(device), torch.from_numpy(matrix.data).to(device)
+        indices, data = self._held
+        begins = self.together.indptr[drawn].astype(np.int64)
+        counts = self.together.indptr[drawn + 1].astype(np.int64) - begins
+        total, size = int(counts.sum()), len(drawn)
+        shifts = begins - np.cumsum(counts) + counts
+        labels, lengths, moved = (torch.from_numpy(array).to(device) for array in (drawn, counts, shifts))
+        owners = torch.arange(size, device=device).repeat_interleave(lengths, output_size=total)
+        places = torch.arange(total, device=device) + moved[owners]
+        others = indices[places].long()
+        where = torch.searchsorted(labels, others).clamp(max=size - 1)
+        inside = labels[where] == others
+        found = torch.zeros(size * size + 1, device=device)  # the last place takes what was not drawn
+        found[torch.where(inside, owners * size + where, size * size)] = data[places]
+        return found[:-1].view(size, size)
 
 
 def gram_gradient(rows: Tensor, wanted: Tensor, weight: float, cosines: bool) -> Tensor:
