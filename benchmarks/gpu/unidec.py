@@ -11,9 +11,9 @@ with `--own`, unidec alone. `losses`: pairs of losses, each found by texts, by c
 `ablations`: without mined negatives, and from documents to labels alone. `unseen`: the rarest labels leave the training
 and join afterwards, with the classifier half empty or mapped. `pools`: labels of a pool and positives of a row in it
 against beta and eta. `sweep`: the recipes of `--try` on the second half of valid, the first half being theirs to learn
-from, and other ways to search what unidec has learned. `cost`: seconds of an epoch, of a renewal, and peak memory of
-depsl, unidec, dexml and renee, one at a time. Parts share one set of workers, and a recipe that stands in two of
-them is trained once. Results are kept line by line under --out, and what stands there is not done again. Tables come
+from, and other ways to search what unidec has learned. `given`: the same recipes on test. `cost`: seconds of an epoch,
+of a renewal, and peak memory of depsl, unidec, dexml and renee, one at a time. Parts share one set of workers, and a
+recipe that stands in two of them is trained once. Results are kept line by line under --out, and what stands there is not done again. Tables come
 last. How fast a step is: `unidec_speed.py`.
 """
 
@@ -54,8 +54,12 @@ def jobs(part: str, options: argparse.Namespace) -> list[str]:
             kept = [item for item in own.split(", ") if not more or not item.startswith(more.split("=")[0] + "=")]
             found.append(", ".join([*kept, more] if more else kept))
         return [f"{name}({settings})" for name in ("depsl", "unidec") for settings in found]
-    if part == "sweep":
-        return [recipe.replace("(", f"({shared}, ", 1).replace(", )", ")") for recipe in options.tried]
+    if part in ("sweep", "given"):
+        brief = f'encoder="{options.encoder}"'
+        return [
+            recipe.replace("(", f"({brief if 'epochs=' in recipe else shared}, ", 1).replace(", )", ")")
+            for recipe in options.tried
+        ]
     if part == "cost":
         quiet = f"{shared}, measure_every=0"
         more = f"{quiet}, {options.settings}" if options.settings else quiet
@@ -78,32 +82,63 @@ def begin(data: str, rows: int | None, threads: int) -> None:
 
 
 def one(recipe: str) -> list[dict[str, Any]]:
-    """Train one recipe and measure it: one line, or one for each way to ask it."""
+    """Train one recipe and measure it on test; unidec in several ways, and on valid too, by which they are chosen."""
     import torch
 
     import longtail
+    from longtail.learners.unidec import Unidec
     from longtail.memory import measure_peak
     from longtail.metrics import evaluate
 
     train, valid, test = _corpus
+    parsed = longtail.Recipe.parse(recipe)
     begun = time.perf_counter()
     with measure_peak() as peak:
-        model = longtail.Recipe.parse(recipe).fit(train, valid)
+        if isinstance(parsed.learner, Unidec):
+            towers = parsed.learner.learned(train, valid)
+        else:
+            model = parsed.fit(train, valid)
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
-    cost = {"seconds": time.perf_counter() - begun, "gib": (gpu or peak.bytes) / 2**30}
-    models = {"": model}
-    if recipe.startswith("unidec"):
-        scorer = model.scorer
-        models = {
-            "both": model,
-            "texts": replace(model, scorer=replace(scorer, classifiers=None)),
-            "classifiers": replace(model, scorer=replace(scorer, texts=None)),
-        }
-    lines = []
-    for how, each in models.items():
-        found = evaluate(each.predict(test.rows, 5, test.excluded), test)
-        lines.append({"by": how, **cost, **{name: found[name] for name in MEASURES}})
-    return lines
+    spent = {"seconds": time.perf_counter() - begun, "gib": (gpu or peak.bytes) / 2**30}
+    if isinstance(parsed.learner, Unidec):
+        found = [{"kind": kind, "by": how, **spent, **figures} for kind, rows in (("test", test), ("valid", valid))
+                 for how, figures in ways(towers, rows).items()]  # fmt: skip
+        return found
+    figures = evaluate(model.predict(test.rows, 5, test.excluded), test)
+    return [{"by": "", **spent, **{name: figures[name] for name in MEASURES}}]
+
+
+def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
+    """By texts, by classifiers, by both; and with classifiers as long as they were trained to be, alone and beside
+    texts."""
+    import numpy as np
+    import torch
+
+    import longtail
+    from longtail.metrics import evaluate
+    from longtail.nn.encode import encode
+    from longtail.nn.tokens import tokenise
+    from longtail.nn.towers import unit
+    from longtail.search.exact import top_k
+
+    encoded = encode(towers.encoder, tokenise(asked.texts, towers.tokenizer, towers.longest))
+    queries = [towers.heads.applied(encoded, side) for side in ("encoder", "classifiers")]
+    texts, rows = towers.label_vectors(), towers.table.rows()
+    lengths = np.linalg.norm(rows, axis=1)
+    tried = {"both": ([0, 1], [texts, unit(rows)]), "texts": ([0], [texts]), "classifiers": ([1], [unit(rows)]),
+             "classifiers, their lengths": ([1], [rows])}  # fmt: skip
+    for power in (0.25, 0.5, 1.0):
+        longer = unit(rows) * ((lengths / lengths.mean()) ** power)[:, None]
+        tried[f"both, lengths ^ {power}"] = ([0, 1], [texts, longer])
+    found = {}
+    for how, (sides, items) in tried.items():
+        halves = [
+            np.concatenate(some, axis=1).astype(np.float32) for some in ([queries[side] for side in sides], items)
+        ]
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        figures = evaluate(longtail.Predictions(asked.labels, *top_k(*halves, 5, device=device)), asked)
+        found[how] = {name: figures[name] for name in MEASURES}
+    return found
 
 
 def unseen(recipe: str) -> list[dict[str, Any]]:
@@ -147,53 +182,19 @@ def unseen(recipe: str) -> list[dict[str, Any]]:
 
 
 def sweep(recipe: str) -> list[dict[str, Any]]:
-    """On valid, half to learn from and half to judge by. Of unidec also: classifiers with the lengths they were trained
-    to, alone and beside texts."""
-    import numpy as np
-    import torch
-
+    """On valid, half to learn from and half to judge by."""
     import longtail
     from longtail.learners.unidec import Unidec
     from longtail.metrics import evaluate
-    from longtail.nn.encode import encode
-    from longtail.nn.tokens import tokenise
-    from longtail.nn.towers import unit
-    from longtail.search.exact import top_k
 
     train, valid, _ = _corpus
     learned, judge = valid.take(range(0, len(valid), 2)), valid.take(range(1, len(valid), 2))
-    learner = longtail.Recipe.parse(recipe).learner
-
-    def judged(predictions: Any) -> dict[str, float]:
-        found = evaluate(predictions, judge)
-        return {name: found[name] for name in MEASURES}
-
-    if not isinstance(learner, Unidec):
-        model = longtail.Recipe.parse(recipe).fit(train, learned)
-        return [{"by": "", **judged(model.predict(judge.rows, 5, judge.excluded))}]
-    towers = learner.learned(train, learned)
-    assert towers.heads is not None and towers.table is not None
-    encoded = encode(towers.encoder, tokenise(judge.texts or (), towers.tokenizer, towers.longest))
-    asked = [towers.heads.applied(encoded, side) for side in ("encoder", "classifiers")]
-    texts, rows = towers.label_vectors(), towers.table.rows()
-    lengths = np.linalg.norm(rows, axis=1)
-    ways = {
-        "both": (asked, [texts, unit(rows)]),
-        "texts": (asked[:1], [texts]),
-        "classifiers": (asked[1:], [unit(rows)]),
-        "classifiers, their lengths": (asked[1:], [rows]),
-        **{
-            f"both, lengths ^ {power}": (asked, [texts, unit(rows) * ((lengths / lengths.mean()) ** power)[:, None]])
-            for power in (0.25, 0.5, 1.0)
-        },
-    }
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    lines = []
-    for how, (queries, items) in ways.items():
-        halves = [np.concatenate(side, axis=1).astype(np.float32) for side in (queries, items)]
-        found = longtail.Predictions(judge.labels, *top_k(*halves, 5, device=device))
-        lines.append({"by": how, **judged(found)})
-    return lines
+    parsed = longtail.Recipe.parse(recipe)
+    if isinstance(parsed.learner, Unidec):
+        towers = parsed.learner.learned(train, learned)
+        return [{"by": how, **figures} for how, figures in ways(towers, judge).items()]
+    figures = evaluate(parsed.fit(train, learned).predict(judge.rows, 5, judge.excluded), judge)
+    return [{"by": "", **{name: figures[name] for name in MEASURES}}]
 
 
 def cost(recipe: str) -> list[dict[str, Any]]:
@@ -228,7 +229,7 @@ def work(job: tuple[str, str]) -> list[dict[str, Any]]:
         lines = WORK.get(kind, one)(recipe)
     except Exception as error:
         lines = [{"error": f"{type(error).__name__}: {error}"[:500]}]
-    return [{"kind": kind, "recipe": recipe, **line} for line in lines]
+    return [{"kind": kind, **line, "recipe": recipe} for line in lines]
 
 
 def trained(options: argparse.Namespace) -> str:
@@ -253,7 +254,9 @@ def trained(options: argparse.Namespace) -> str:
             with kept.open("a") as file:
                 file.writelines(json.dumps(line) + "\n" for line in some)
             lines += some
-            said = some[0].get("error") or {name: round(some[0][name], 2) for name in ("P@1", "gib") if name in some[0]}
+            said: Any = some[0].get("error") or {
+                name: round(some[0][name], 2) for name in ("P@1", "gib") if name in some[0]
+            }
             print(f"{time.monotonic() - begun:.0f} s {some[0]['recipe']}: {said}", flush=True)
     return "\n\n".join(f"{part}\n\n{table(options, lines, some)}" for part, some in wanted.items())
 
@@ -313,7 +316,7 @@ def pools(options: argparse.Namespace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ("encoders", "classifiers", "losses", "ablations", "unseen", "pools", "sweep", "cost")
+    parts = ("encoders", "classifiers", "losses", "ablations", "unseen", "pools", "sweep", "given", "cost")
     parser.add_argument("--part", choices=parts, nargs="+", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--encoder", default="minilm")

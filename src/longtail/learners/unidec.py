@@ -48,6 +48,7 @@ class Unidec(TowerSettings):
     head_dropout: float = 0.1
     classifier_rate: float = 1e-3
     classifier_scale: float = 20.0  # of their scores, which are no cosines: it says how they begin
+    classifier_lengths: bool = True  # classifiers have lengths while they are trained
     classifier_precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is rounded by chance
     classifiers_on_host: bool = False  # in the host's memory, where the GPU's is too small
     unseen: Literal["mapped", "zero"] = "mapped"  # what stands for the classifier of a label that joins later
@@ -99,6 +100,7 @@ class Unidec(TowerSettings):
             self.weight,
             self.classifier_precision,
             self.classifiers_on_host,
+            self.classifier_lengths,
         )
         towers.learn_pools(self.loss, self.picks, self.head_rate, table)
         return towers

@@ -131,7 +131,7 @@ class PoolTowers(Towers):
         precision: Literal["fp32", "bf16"] = "bf16" if settings.precision == "bf16" else "fp32"
         self.table = ClassifierTable(begin, self.device, home, precision, seed=self.settings.seed)
         loss = loss_of(settings.loss, rows_weight, level_of(torch.from_numpy(scores)))
-        return Classifying(self.table, loss, settings.scale, settings.rate, settings.weight)
+        return Classifying(self.table, loss, settings.scale, settings.rate, settings.weight, settings.lengths)
 
     def look(self) -> dict[str, float]:
         if self.heads is None:

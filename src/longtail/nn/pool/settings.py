@@ -32,6 +32,7 @@ class TableSettings:
     weight: float  # of the dual encoder's loss; the rest is the classifiers'
     precision: str
     on_host: bool
+    lengths: bool = True  # while training, scores are products, and of what is of length 1 where not
 
 
 def check_loss(learner: str, setting: str, name: str) -> None:

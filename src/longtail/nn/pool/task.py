@@ -40,6 +40,7 @@ class Classifying:
     scale: float  # of the scores
     rate: float
     weight: float  # of the dual encoder's loss; the rest is this one's
+    lengths: bool = True  # scores are products; else of what is of length 1
 
 
 @dataclass(eq=False)
@@ -142,7 +143,10 @@ class PoolTask:
         if self.classifying is None or own is None:
             return loss
         assert self.heads is not None
-        scores = (self.heads.classifier_side(encoded[: sizes[0]]) * self.classifying.scale) @ own.T
+        asked = self.heads.classifier_side(encoded[: sizes[0]])
+        if not self.classifying.lengths:
+            asked, own = normalize(asked, dim=1), normalize(own, dim=1)
+        scores = (asked * self.classifying.scale) @ own.T
         weight = self.classifying.weight
         return weight * loss + (1 - weight) * self.classifying.loss(scores, targets)
 
