@@ -1,6 +1,6 @@
 """A real PostgreSQL for the tests, which start it themselves.
 
-They run where Debian's postgresql and postgresql-NN-pgvector are installed, or against a server with the extension that
+They run where Debian's postgresql is installed with pgvector (postgresql-NN-pgvector from Debian 13 on), or against a server with the extension that
 LONGTAIL_TEST_DATABASE names; else they are skipped and say why. A server without the extension tests what is said then.
 """
 
@@ -43,7 +43,7 @@ def server() -> Iterator[str]:
         return
     programs = binaries()
     if programs is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql postgresql-15-pgvector")
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     place = Path(tempfile.mkdtemp(prefix="longtail-pg-"))
     who = user()
     if who is not None:

@@ -20,7 +20,7 @@ __all__ = ["server"]  # a fixture
 @pytest.fixture
 def table(server: str) -> Iterator[Table]:
     if not has_vector(server):
-        pytest.skip("this PostgreSQL lacks pgvector: apt-get install postgresql-15-pgvector")
+        pytest.skip("this PostgreSQL lacks pgvector: install postgresql-NN-pgvector (Debian 13) or build it")
     table = Table(server, "longtail_test")
     with table.connected() as connection:
         connection.execute('DROP TABLE IF EXISTS "longtail_test"')

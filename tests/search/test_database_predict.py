@@ -33,7 +33,7 @@ def longtail(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_answers_are_the_models_own(server: str, tiny: Corpus, tmp_path: Path) -> None:
     if not has_vector(server):
-        pytest.skip("this PostgreSQL lacks pgvector: apt-get install postgresql-15-pgvector")
+        pytest.skip("this PostgreSQL lacks pgvector: install postgresql-NN-pgvector (Debian 13) or build it")
     model = Recipe.parse(RECIPE).fit(tiny.train, tiny.valid)
     table = Table(server, NAME)
     try:
