@@ -1,7 +1,8 @@
 """A real PostgreSQL for the tests, which start it themselves.
 
-They run where Debian's postgresql is installed with pgvector (postgresql-NN-pgvector from Debian 13 on), or against a server with the extension that
-LONGTAIL_TEST_DATABASE names; else they are skipped and say why. A server without the extension tests what is said then.
+They run where Debian's postgresql is installed with pgvector (postgresql-NN-pgvector from Debian 13 on), or against a
+server with the extension that LONGTAIL_TEST_DATABASE names; else they are skipped and say why. A server without the
+extension tests what is said then.
 """
 
 from __future__ import annotations
