@@ -49,8 +49,8 @@ MACRO = [f"macro{name}@5" for name in ("F1", "P", "R")]
 PARTS = ("main", "tail", "ensemble", "teachers", "blend", "tau", "estimate", "chosen", "search")
 STUDENTS = ("renee", "astec", "inceptionxml", "xreg", "parabel", "dismec")
 OTHERS = ("rows", "gandalf", "bow", "taug", "glas", "l2tie")
-BLENDS, TAUS, FLOORS = (0.0, 0.33, 0.5, 0.66, 0.8), (1, 4, 15, 40), (0.0, 0.7, 0.8, 0.9)
-DOCUMENTS = (5, 15)
+BLENDS, TAUS, DOCUMENTS = (0.0, 0.33, 0.5, 0.66, 0.8), (1, 4, 15, 40), (0, 5, 15, 40)
+ESTIMATES = ("", "estimate='logistic'", *(f"estimate='cosine', floor={floor}" for floor in (0.7, 0.8, 0.9)))
 LABELS = "encoder='ENCODER', epochs=EPOCHS, rows='labels', seed=SEED, measure_every=0"
 TEACHERS = {
     "dpr": f"dpr({LABELS})",
@@ -155,7 +155,8 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
     kinds |= {f"{name}, labels as rows": filled(recipe, options.encoder, 2 * options.epochs, seed)
               for name, recipe in TEACHERS.items()}  # fmt: skip
     kinds["documents as rows"] = filled(options.warm or WARM, options.encoder, options.epochs, seed)
-    for word, recipe in kinds.items():
+    named = {name: filled(recipe, options.encoder, 2 * options.epochs, seed) for name, recipe in options.teachers}
+    for word, recipe in (named or kinds).items():
         yield "teachers", f"teacher: {word}", Job(data, seed, "{teacher}", (("teacher", recipe),))
         if not options.teachers_alone:
             yield lever("teachers", first, say=f"teacher: {word}", teacher=recipe)
@@ -165,11 +166,8 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
         yield lever("tau", first, f"tau={tau}")
     for number in DOCUMENTS:
         yield lever("tau", first, f"documents={number}")
-    for floor in FLOORS:
-        yield lever("estimate", first, f"floor={floor}")
-    for estimate in ("logistic", "isotonic"):
-        for floor in (0.0, 0.8):
-            yield lever("estimate", first, f"estimate='{estimate}', floor={floor}")
+    for settings in ESTIMATES:
+        yield lever("estimate", first, settings)
     for name in options.students:
         yield lever("chosen", name, "tau='auto', blend='auto'")
 
@@ -312,7 +310,7 @@ class Runner:
             print(f"{job} failed: {found['error']}", file=sys.stderr, flush=True)
             self.failed |= {place} if place else set()
             return todo
-        line = {"data": Path(job.data).name, "seed": job.seed, "recipe": str(job)}
+        line: dict[str, Any] = {"data": Path(job.data).name, "seed": job.seed, "recipe": str(job)}
         line |= {"parts": self.names.get(job, {}), "workers": self.options.workers, **found}
         with self.options.kept.open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -371,6 +369,10 @@ def main() -> None:
     parser.add_argument("--encoder", default="minilm", help="of renee and of the teacher")
     parser.add_argument("--encoders", nargs="*", default=["bag"], help="other encoders of the teacher")
     parser.add_argument("--teacher", default=TEACHERS["dpr"], help="recipe or folder")
+    parser.add_argument(
+        "--teachers", nargs="*", default=[], type=lambda text: text.split("=", 1), metavar="NAME=RECIPE",
+        help="recipes or folders for the part teachers, instead of its own",
+    )  # fmt: skip
     parser.add_argument("--teachers-alone", action="store_true", help="part teachers without students")
     parser.add_argument("--warm", default=WARM, help="recipe or folder of renee's beginning; '': none")
     parser.add_argument("--seeds", type=int, default=1)

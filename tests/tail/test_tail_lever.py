@@ -150,6 +150,36 @@ def test_relevances_are_learned_on_valid(tiny: Corpus) -> None:
         Recipe.parse(f"knn + {lever(estimate='logistic')}").fit(tiny.train, few)
 
 
+def test_relevances_are_learned_where_valid_has_enough_labels(tiny: Corpus) -> None:
+    """Otherwise the cosine stands for them, and then only what is near counts."""
+    for valid, used, floor in ((tiny.valid, "isotonic", 0.0), (tiny.valid.take(range(3)), "cosine", 0.8),
+                               (tiny.train.take([]), "cosine", 0.8)):  # fmt: skip
+        with hearing() as told:
+            Recipe.parse(f"knn + {lever()}").fit(tiny.train, valid)
+        teaching = told[-1]
+        assert isinstance(teaching, Teaching)
+        assert (teaching.used, teaching.chosen["floor"]) == (used, floor)
+    with hearing() as told:
+        Recipe.parse(f"knn + {lever(floor=0.6)}").fit(tiny.train, tiny.valid)
+    assert told[-1].chosen["floor"] == 0.6
+
+
+def test_learned_relevances_become_the_targets(circle: tuple[Dataset, Known]) -> None:
+    """Of three rows at one distance from their label two are right: a document as near as they were gets about that."""
+    data, teacher = circle
+    held = 30
+    dense = np.zeros((held, 4), dtype=np.float32)
+    dense[: 2 * held // 3, 0] = 1  # the first label is right for two rows of three, all 20 degrees from it
+    rows = {f"v{row}": angle(-20) for row in range(held)}
+    teacher.scorer.rows |= rows
+    valid = Dataset(labels=data.labels, targets=sparse.csr_array(dense), ids=tuple(rows), texts=tuple(rows))
+    lesson = learn_from(teacher, data, valid, Wanted(2, 0, "auto", "auto", "exact"))
+    assert lesson.floor == 0 and lesson.teaching.used == "isotonic"
+    targets = lesson.softened(data, 2, 0.0).targets[4:].toarray()
+    assert targets[0, 1] == pytest.approx(2 / 3, abs=1e-4) and targets[1, 0] == pytest.approx(2 / 3, abs=1e-4)
+    assert targets[3].tolist() == [0, 0, 0, 1]  # nothing as far away was right
+
+
 class Lines:
     """Hears the lines that stay."""
 

@@ -1,0 +1,177 @@
+"""Tables and figures of what `lever.py` has kept.
+
+    python benchmarks/gpu/lever_tables.py lever.jsonl [more.jsonl ...] [--figures docs/results]
+
+Prints a table for each part and data set: measures, macro measures, the points of P@5 that each frequency bin brings,
+the same models with answers re-ranked, and where the time of lever went. Figures are recall at 5 by frequency decile, a
+panel a data set: lever-deciles.svg of the first learner (plain, with label rows, with LEVER, and the teacher), and
+lever-settings.svg of settings of LEVER on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lever import MACRO, MEASURES, PARTS
+
+from longtail.report.axes import Box, Scale, ticks
+from longtail.report.figures import look, marker, stroke
+from longtail.report.markup import Safe, tag
+
+WIDE, HIGH, LINE = 380, 300, 18  # of a panel, and of a line of the legend above them
+STYLE = """
+svg{background:#fff;font:12px system-ui,sans-serif;fill:#444}
+.rule{stroke:#ddd}.line{fill:none;stroke-width:2}
+.s0 .line{stroke:#1f6fb2}.s0 .marker{fill:#1f6fb2}.s1 .line{stroke:#c4521b}.s1 .marker{fill:#c4521b}
+.s2 .line{stroke:#2b8a5a}.s2 .marker{fill:#2b8a5a}.s3 .line{stroke:#7a4fb5}.s3 .marker{fill:#7a4fb5}
+"""
+ESTIMATES = ("cosine", "logistic", "isotonic")
+Runs = dict[str, list[dict[str, Any]]]  # by what a table calls them; a run a seed
+
+
+def read(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+def runs_of(lines: Sequence[dict[str, Any]], part: str, data: str) -> Runs:
+    found: Runs = {}
+    for line in lines:
+        if line["data"] == data and part in line["parts"]:
+            found.setdefault(line["parts"][part], []).append(line)
+    return found
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(head)} |", "| --- |" + " --: |" * (len(head) - 1)]
+    return ["", *lines, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def mean(values: Sequence[float]) -> str:
+    return f"{statistics.mean(values):.1f}"
+
+
+def tables(title: str, runs: Runs) -> list[str]:
+    seeds = {len(some) for some in runs.values()}
+    lines = ["", f"### {title}" + (f" (up to {max(seeds)} seeds)" if seeds != {1} else "")]
+    rows = [[f"`{name}`", *(mean([run[each] for run in some]) for each in MEASURES)] for name, some in runs.items()]
+    lines += table(["recipe", *MEASURES], rows)
+    lines += ["", "On valid, and macro measures on test:"]
+    brief = ("P@1", "PSP@1", "PSP@5", "C@5")
+    rows = [
+        [
+            f"`{name}`",
+            *(mean([run["valid"][each] for run in some]) for each in brief),
+            *(mean([run[each] for run in some]) for each in MACRO),
+        ]
+        for name, some in runs.items()
+    ]
+    lines += table(["recipe", *(f"valid {each}" for each in brief), *MACRO], rows)
+    bins = next(iter(runs.values()))[0]["bins"]
+    names = [f"{low:,} to {high:,}" if name.isdigit() else name for name, low, high, *_ in bins]
+    lines += ["", "Points of P@5 by training rows of a label:"]
+    rows = [
+        [f"`{name}`", *(mean([run["bins"][place][3] for run in some]) for place in range(len(bins)))]
+        for name, some in runs.items()
+    ]
+    lines += table(["recipe", *names], rows)
+    lines += ["", "Re-ranked:"]
+    rows = [
+        [f"`{name}`", *(mean([run["reranked"][each] for run in some]) for each in MEASURES)]
+        for name, some in runs.items()
+    ]
+    lines += table(["recipe", *MEASURES], rows)
+    taught = {name: some[0]["teaching"] for name, some in runs.items() if some[0].get("teaching")}
+    if taught:
+        lines += ["", "Seconds, soft labels, and how far relevances are off (ECE in percent):"]
+        rows = [
+            [f"`{name}`", *(f"{facts['seconds'][each]:.1f}" for each in ("soft labels", "student")),
+             f"{facts['entries']:,}", *(f"{facts['ece'].get(each, float('nan')):.1f}" for each in ESTIMATES)]
+            for name, facts in taught.items()
+        ]  # fmt: skip
+        lines += table(["recipe", "soft labels s", "student s", "soft labels", *ESTIMATES], rows)
+    for name, some in runs.items():
+        lines += [f"- `{name}`: {told}" for told in some[0]["tries"]]
+    return lines
+
+
+def figure(panels: dict[str, Runs], legend: Sequence[str]) -> str:
+    """A panel for each data set: recall at 5 by decile, the most frequent labels left."""
+    parts = [tag("style", Safe(STYLE))]
+    for number, name in enumerate(legend):
+        y = LINE * (number + 1)
+        parts += [tag("g", marker(46, y - 4, number), class_=look(number)), tag("text", name, x=58, y=y)]
+    above = LINE * (len(legend) + 1)
+    for number, (data, runs) in enumerate(panels.items()):
+        frame = Box(WIDE * number + 40, above + 26, WIDE * (number + 1) - 16, above + HIGH - 40)
+        parts += [tag("text", f"{data}: recall at 5, %", x=frame.left, y=frame.top - 10), *_panel(frame, runs)]
+    size = {"width": max(WIDE * len(panels), 58 + 7 * max(map(len, legend))), "height": HIGH + above}
+    view = f"0 0 {size['width']} {size['height']}"
+    label = "Recall at 5 by frequency decile of the labels"
+    return str(
+        tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=view, **size, role="img", aria_label=label)
+    )
+
+
+def _panel(frame: Box, runs: Runs) -> list[Safe]:
+    deciles = [place for place, each in enumerate(next(iter(runs.values()))[0]["deciles"]) if each[0].isdigit()]
+    values = [
+        [statistics.mean(run["deciles"][place][4] for run in some) for place in deciles] for some in runs.values()
+    ]
+    marks = ticks(0, max(max(some) for some in values))
+    across = Scale(0, len(deciles) - 1, frame.left + 14, frame.right - 14)
+    down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
+    parts = []
+    for mark in marks:
+        y = down(mark)
+        parts.append(tag("line", x1=frame.left, x2=frame.right, y1=y, y2=y, class_="rule"))
+        parts.append(tag("text", f"{mark:g}", x=frame.left - 6, y=y + 4, text_anchor="end"))
+    parts += [
+        tag("text", str(place + 1), x=across(place), y=frame.bottom + 16, text_anchor="middle") for place in deciles
+    ]
+    under = "tenths of the training positives, frequent labels first"
+    parts.append(tag("text", under, x=frame.right, y=frame.bottom + 34, text_anchor="end"))
+    for number, some in enumerate(values):
+        spots = [(across(place), down(one)) for place, one in enumerate(some)]
+        path = stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots), number)
+        parts.append(tag("g", path, *(marker(x, y, number, 3) for x, y in spots), class_=look(number)))
+    return parts
+
+
+def figures(lines: Sequence[dict[str, Any]], learner: str, settings: Sequence[str], folder: Path) -> None:
+    sets = list(dict.fromkeys(line["data"] for line in lines))
+    wanted = [learner, f"{learner} + rows", f"{learner} + lever", "the teacher"]
+    for name, part, shown in (("lever-deciles", "main", wanted), ("lever-settings", "search", list(settings))):
+        found = {data: runs_of(lines, part, data) for data in sets}
+        panels = {
+            data: {each: runs[each] for each in shown}
+            for data, runs in found.items()
+            if shown and set(shown) <= set(runs)
+        }
+        if panels:
+            (folder / f"{name}.svg").write_text(figure(panels, shown) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kept", nargs="+", type=Path)
+    parser.add_argument("--figures", type=Path, help="folder")
+    parser.add_argument("--learner", default="renee", help="of the figures")
+    parser.add_argument("--settings", nargs="*", default=[], help="lines of part search that are drawn")
+    options = parser.parse_args()
+    lines = read(options.kept)
+    for part in PARTS:
+        for data in dict.fromkeys(line["data"] for line in lines):
+            runs = runs_of(lines, part, data)
+            if runs:
+                print("\n".join(tables(f"{part}, {data}", runs)))
+    if options.figures:
+        figures(lines, options.learner, options.settings, options.figures)
+
+
+if __name__ == "__main__":
+    main()
