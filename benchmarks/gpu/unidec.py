@@ -13,8 +13,8 @@ and join afterwards, with the classifier half empty or mapped. `pools`: labels o
 against beta and eta. `sweep`: the recipes of `--try` on the second half of valid, the first half being theirs to learn
 from, and other ways to search what unidec has learned. `given`: the same recipes on test. `cost`: seconds of an epoch,
 of a renewal, and peak memory of depsl, unidec, dexml and renee, one at a time. Parts share one set of workers, and a
-recipe that stands in two of them is trained once. Results are kept line by line under --out, and what stands there is not done again. Tables come
-last. How fast a step is: `unidec_speed.py`.
+recipe that stands in two of them is trained once. Results are kept line by line under --out, and what stands there is
+not done again. Tables come last. How fast a step is: `unidec_speed.py`.
 """
 
 from __future__ import annotations

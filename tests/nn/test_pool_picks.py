@@ -126,6 +126,21 @@ def test_batches_are_the_same_wherever_one_begins() -> None:
     assert not np.array_equal(other_epoch.pool, whole[0].pool)
 
 
+def test_batches_made_ahead_are_the_same_and_errors_arrive() -> None:
+    luck = chance(5)
+    targets = sparse.csr_array((luck.random((50, 20)) < 0.2).astype(np.float32))
+    mined = luck.integers(-1, 20, (50, 6))
+    picker, order = Picker(targets, CPU, 2, 2), luck.permutation(50)
+    plain, ahead = (list(make(order, 8, 1, mined, (3, 4))) for make in (picker.batches, picker.ahead))
+    assert len(plain) == len(ahead) == 6
+    for one, other in zip(plain, ahead, strict=True):
+        assert (one.rows == other.rows).all() and (one.pool == other.pool).all()
+        assert torch.equal(one.targets(), other.targets())
+    next(picker.ahead(order, 8, 0, mined, (3, 4)))  # left alone after the first
+    with pytest.raises(IndexError):
+        list(picker.ahead(order + 50, 8, 0, mined, (3, 4)))
+
+
 def test_entries_of_rows() -> None:
     targets = matrix([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
     entries, row_of = entries_of(targets, np.array([2, 1, 0]))

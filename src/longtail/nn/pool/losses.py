@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,24 +21,59 @@ from torch.nn.functional import softplus
 
 from longtail.errors import DataError
 
-PoolLoss = Callable[[Tensor, Tensor], Tensor]
-SidedLoss = Callable[[Tensor, Tensor, int], Tensor]
 LEAST = -1e30
 
 
-def supcon(scores: Tensor, targets: Tensor, along: int = 1) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """Targets of a batch with what several losses over them share."""
+
+    targets: Tensor
+
+    @cached_property
+    def rest(self) -> Tensor:
+        """The logarithm of how much of a rival each label is."""
+        return torch.log1p(-self.targets)
+
+    def shares(self, along: int) -> Tensor:
+        """What each positive weighs in the mean over rows with a positive of (largest target) x (mean of the row's
+        positives by their targets); along 0, over columns."""
+        return self._by_row if along == 1 else self._by_column
+
+    @cached_property
+    def _by_row(self) -> Tensor:
+        return _shared(self.targets, 1)
+
+    @cached_property
+    def _by_column(self) -> Tensor:
+        return _shared(self.targets, 0)
+
+
+PoolLoss = Callable[[Tensor, Tensor | Weighed], Tensor]
+SidedLoss = Callable[[Tensor, Tensor | Weighed, int], Tensor]
+
+
+def _shared(targets: Tensor, along: int) -> Tensor:
+    total = targets.sum(along, keepdim=True)
+    counted = (total > 0).sum().clamp_(min=1)
+    return targets * (targets.amax(along, keepdim=True) / (total.clamp_(min=1e-12) * counted))
+
+
+def supcon(scores: Tensor, targets: Tensor | Weighed, along: int = 1) -> Tensor:
     """-log softmax over the pool, averaged over a row's positives. With all labels in the pool it is PAL-N. Along 0, a
     column is what has positives."""
-    found: Tensor = _Contrast.apply(*_checked(scores, targets), along, False)  # type: ignore[no-untyped-call]
+    scores, given = _checked(scores, targets)
+    found: Tensor = _Contrast.apply(scores, given.shares(along), None, along)  # type: ignore[no-untyped-call]
     return found
 
 
-def decoupled(scores: Tensor, targets: Tensor, along: int = 1) -> Tensor:
+def decoupled(scores: Tensor, targets: Tensor | Weighed, along: int = 1) -> Tensor:
     """As `supcon`, and a row's other positives are no rivals of the one that is looked at (decoupled softmax).
 
     A label with a target below 1 is a rival with the rest of its weight: -log e^s / (e^s + sum of (1 - t) e^s).
     """
-    found: Tensor = _Contrast.apply(*_checked(scores, targets), along, True)  # type: ignore[no-untyped-call]
+    scores, given = _checked(scores, targets)
+    found: Tensor = _Contrast.apply(scores, given.shares(along), given.rest, along)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -45,18 +82,16 @@ class _Contrast(torch.autograd.Function):
     as many, with a matrix kept for each."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, targets: Tensor, along: int, leave: bool) -> Tensor:
-        shares = _shares(targets, along)
-        rivals = scores + torch.log1p(-targets) if leave else scores
+    def forward(ctx: Any, scores: Tensor, shares: Tensor, rest: Tensor | None, along: int) -> Tensor:
+        rivals = scores if rest is None else scores + rest
         # Where all is right there is no rival and nothing to lose: -inf would make numbers of it that are none.
         level = rivals.logsumexp(along, keepdim=True).clamp_(min=LEAST)
         gaps = level - scores
         slopes = (rivals - level).exp_()
-        if leave:
+        pulls = shares
+        if rest is not None:
             pulls = torch.sigmoid(gaps).mul_(shares)
             gaps = softplus(gaps)
-        else:
-            pulls = shares
         slopes.mul_(pulls.sum(along, keepdim=True)).sub_(pulls)
         ctx.save_for_backward(slopes)
         return torch.dot(gaps.flatten(), shares.flatten())
@@ -67,26 +102,26 @@ class _Contrast(torch.autograd.Function):
         return slopes * to_loss, None, None, None
 
 
-def infonce(scores: Tensor, targets: Tensor, along: int = 1) -> Tensor:
+def infonce(scores: Tensor, targets: Tensor | Weighed, along: int = 1) -> Tensor:
     """-log softmax at one positive, drawn anew each time: pick one label. The row's other positives count as wrong."""
-    scores, targets = _checked(scores, targets)
+    scores, given = _checked(scores, targets)
     if along == 0:
-        return infonce(scores.T, targets.T)
-    some = targets.sum(1) > 0
-    odds = torch.where(some[:, None], targets, torch.ones_like(targets))
-    drawn = torch.zeros_like(targets).scatter_(1, torch.multinomial(odds.float(), 1), 1.0)
-    return supcon(scores, drawn * targets)
+        return infonce(scores.T, given.targets.T)
+    some = given.targets.sum(1) > 0
+    odds = torch.where(some[:, None], given.targets, torch.ones_like(given.targets))
+    drawn = torch.zeros_like(odds).scatter_(1, torch.multinomial(odds.float(), 1), 1.0)
+    return supcon(scores, drawn * given.targets)
 
 
-def bce(scores: Tensor, targets: Tensor, level: float = 0.0) -> Tensor:
+def bce(scores: Tensor, targets: Tensor | Weighed, level: float = 0.0) -> Tensor:
     """Each label alone: is it right? Summed over the pool, mean over all rows.
 
     Scores are lowered by their level at the beginning and the logarithm of the pool's size, so that one right label is
     expected at first and not half of the pool: else all that is wrong drowns what little is right.
     """
-    scores, targets = _checked(scores, targets)
-    scores = scores - level - math.log(max(scores.shape[1], 1))
-    return (softplus(scores) - targets * scores).sum(1).mean()
+    scores, given = _checked(scores, targets)
+    scores = scores - (level + math.log(max(scores.shape[1], 1)))
+    return (softplus(scores) - given.targets * scores).sum(1).mean()
 
 
 SIDED: dict[str, SidedLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce}
@@ -103,7 +138,8 @@ def loss_of(name: str, rows: float = 0.5, level: float = 0.0) -> PoolLoss:
     left of 1 that from labels to rows; bce asks the same from either side, and is asked once. `level` is bce's."""
     parts = name.split("+")
 
-    def total(scores: Tensor, targets: Tensor) -> Tensor:
+    def total(scores: Tensor, targets: Tensor | Weighed) -> Tensor:
+        _, targets = _checked(scores, targets)
         found = []
         for part in parts:
             if part == "bce":
@@ -117,18 +153,12 @@ def loss_of(name: str, rows: float = 0.5, level: float = 0.0) -> PoolLoss:
     return total
 
 
-def _shares(targets: Tensor, along: int) -> Tensor:
-    """What each positive weighs in the mean over rows with a positive of (largest target) x (mean of the row's
-    positives by their targets)."""
-    total = targets.sum(along, keepdim=True)
-    counted = (total > 0).sum().clamp_(min=1)
-    return targets * (targets.amax(along, keepdim=True) / (total.clamp_(min=1e-12) * counted))
-
-
-def _checked(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    if scores.ndim != 2 or targets.shape != scores.shape:
-        raise DataError(
-            f"scores and targets must be matrices of one shape, got {tuple(scores.shape)} and {tuple(targets.shape)}"
-        )
+def _checked(scores: Tensor, targets: Tensor | Weighed) -> tuple[Tensor, Weighed]:
     wide = scores if scores.dtype == torch.float64 else scores.float()
-    return wide, targets.to(wide.dtype)
+    given = targets if isinstance(targets, Weighed) else Weighed(targets.to(wide.dtype))
+    if scores.ndim != 2 or given.targets.shape != scores.shape:
+        raise DataError(
+            f"scores and targets must be matrices of one shape, got {tuple(scores.shape)} and "
+            f"{tuple(given.targets.shape)}"
+        )
+    return wide, given

@@ -8,6 +8,7 @@ it costs depends on the rows' labels and not on how many labels there are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +74,17 @@ class Picker:
         for number in range(begin, -(-len(order) // size)):
             chance = np.random.default_rng((*seed, number))
             yield self.batch(order[number * size : (number + 1) * size], mined, chance)
+
+    def ahead(
+        self, order: Longs, size: int, begin: int, mined: Longs | None, seed: tuple[int, int]
+    ) -> Iterator[PoolBatch]:
+        """The same batches, each made by a thread while the one before is used: sorting leaves the interpreter free."""
+        waiting = self.batches(order, size, begin, mined, seed)
+        with ThreadPoolExecutor(1) as worker:
+            coming = worker.submit(next, waiting, None)
+            while (batch := coming.result()) is not None:
+                coming = worker.submit(next, waiting, None)
+                yield batch
 
     def _drawn(self, row_of: Longs, weights: Floats, chance: np.random.Generator) -> Longs:
         """Which entries are drawn: at most so many of a row, without repeats, likelier where the target is larger."""

@@ -19,7 +19,7 @@ from longtail.nn.checkpoint import Place
 from longtail.nn.encoders import Encoder
 from longtail.nn.heads.task import TextReading
 from longtail.nn.pool.heads import Heads
-from longtail.nn.pool.losses import PoolLoss
+from longtail.nn.pool.losses import PoolLoss, Weighed
 from longtail.nn.pool.picks import Picker, PoolBatch
 from longtail.nn.pool.reading import BothSides
 from longtail.nn.pool.table import ClassifierTable
@@ -106,7 +106,8 @@ class PoolTask:
     def batches(self, epoch: int, begin: int) -> Iterator[PoolBatch]:
         chance, rows = np.random.default_rng([self.seed, epoch]), self._learned
         order = clustered_order(rows, self._clusters, chance) if len(self._clusters) else random_order(rows, chance)
-        return self.picker.batches(order, self.batch, begin, self._mined, (self.seed, epoch))
+        made = self.picker.batches if self.device.type == "cpu" else self.picker.ahead  # a CPU has no time to spare
+        return made(order, self.batch, begin, self._mined, (self.seed, epoch))
 
     def begin_step(self, factor: float) -> None:
         self._factor = factor
@@ -134,7 +135,7 @@ class PoolTask:
 
     def _loss(self, encoded: Tensor, batch: PoolBatch, own: Tensor | None) -> Tensor:
         """Of the vectors of documents and, behind them, of the pool's texts; `own` are the pool's classifiers."""
-        targets, sizes = batch.targets(), [len(batch.rows), len(batch.pool)]
+        targets, sizes = Weighed(batch.targets()), [len(batch.rows), len(batch.pool)]
         vectors = normalize(encoded.float(), dim=1) if self.heads is None else self.heads.encoder_side(encoded)
         rows, items = vectors.split(sizes)
         if self.tower is not None:
