@@ -7,18 +7,19 @@
 The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Parts: table2 (what rows are trained on),
 table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
 (other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
-fewer labels), search (settings of gandalf, by the valid split), cost (seconds and peak memory without and with it).
+fewer labels), search (settings of gandalf, by the valid split), when (label rows in some epochs only, by the valid
+split), cost (seconds and peak memory without and with it). Parts of one net take `astec`, or the only one of --nets.
 
-Several runs share a GPU, each worker keeps its data. A run is kept in DIR as a file; what is there is not done again,
-so parts share runs and a run that was cut short goes on. `--set` changes settings of every frugal net and `--rows`
-takes the first rows only: to rehearse, `--set epochs=2 dimension=64 batch=64 --rows 500`. Seconds of runs that share
-a machine are not comparable: take `--part cost` alone with `--workers 1`. The tables are printed last.
+Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
+what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
+every frugal net and `--rows` takes the first rows only: to rehearse, `--set epochs=2 dimension=64 batch=64 --rows 500`.
+Seconds of runs that share a machine are not comparable: take `--part cost` alone with `--workers 1`. The tables are
+printed last.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import multiprocessing
 import os
@@ -26,7 +27,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ SEARCH = (
     " + gandalf(threshold=0.5)", " + gandalf(most=3)", " + gandalf(most=1)", " + gandalf(least=2)",
     " + gandalf(least=3)", " + gandalf(least=3, most=3)",
 )  # fmt: skip
+WHEN = {  # label rows from one share of the epochs to another, and the chance of each in an epoch
+    "in the first half of the epochs": (0.0, 0.5, 1.0),
+    "in the last half of the epochs": (0.5, 1.0, 1.0),
+    "each in half of the epochs": (0.0, 1.0, 0.5),
+}
 
 
 def net(name: str, options: argparse.Namespace, seed: int) -> str:
@@ -71,7 +77,7 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
         return {f"{name}: {way}": [net(name, options, seed) + more for seed in seeds] for way, more in ways.items()}
 
     three = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf"}
-    main = options.nets[0] if len(options.nets) == 1 else "inceptionxml"
+    main = options.nets[0] if len(options.nets) == 1 else "astec"
     found: dict[str, list[str]] = {}
     if part in ("table3", "table4", "figure2", "cost"):
         for name in options.nets if part != "table4" else ("astec", "inceptionxml"):
@@ -84,10 +90,9 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
     elif part == "table6":
         found |= lines(main, TABLE6)
     elif part == "table7":
-        found |= lines("inceptionxml", {"plain": "", "rows": " + rows", "co-occurrence": " + gandalf",
-                                        "random walk": ' + gandalf(graph="walk")'})  # fmt: skip
-        deltas = {f"δ = {value}": f" + gandalf(threshold={value})" for value in (0.0, 0.2)}
-        found |= lines("inceptionxml-lf", {"plain": "", "rows": " + rows", "δ = 0.1": " + gandalf", **deltas})
+        ways = {f"δ = {value}": f" + gandalf(threshold={value})" for value in (0.0, 0.2)}
+        found |= lines(main, {"plain": "", "rows": " + rows", "δ = 0.1": " + gandalf", **ways,
+                              "random walk": ' + gandalf(graph="walk")'})  # fmt: skip
     elif part == "figure3":
         shares = {
             f"{share:.0%} of the labels, {which}": f' + gandalf(share={share}, which="{which}")'
@@ -96,8 +101,11 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
         }
         found |= lines(main, {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", **shares})
     elif part == "search":
-        for name in options.nets:
+        for name in ("astec", "inceptionxml"):
             found |= lines(name, {"plain": "", **{way.removeprefix(" + "): way for way in SEARCH}})
+    elif part == "when":
+        ways = {f"{way}, {when}": f" + {way} @{when}" for way in ("rows", "gandalf") for when in WHEN}
+        found |= lines(main, {"plain": "", "rows": " + rows", "gandalf": " + gandalf", **ways})
     return found
 
 
@@ -132,41 +140,71 @@ def histories() -> Iterator[list[Any]]:
         fit.train = train
 
 
-def one(data: str, recipe: str, rows: int | None, place: str) -> str:
-    """Train, measure on valid and test, keep."""
+@contextmanager
+def label_rows(given: int, epochs: int, when: str) -> Iterator[None]:
+    """Rows behind the `given` ones only in some of the epochs."""
+    from longtail.nn.frugal.task import FrugalTask
+
+    batches, (begin, end, chance) = FrugalTask.batches, WHEN[when]
+
+    def some(task: Any, epoch: int, first: int) -> Iterator[Any]:
+        drawn = np.random.default_rng([task.seed, epoch, 1]).random(task.rows) < chance
+        drawn &= begin * epochs <= epoch < end * epochs
+        drawn[:given] = True
+        kept = np.concatenate([batch[drawn[batch]] for batch in batches(task, epoch, 0)])
+        return (kept[place : place + task.batch] for place in range(first * task.batch, len(kept), task.batch))
+
+    FrugalTask.batches = some
+    try:
+        yield
+    finally:
+        FrugalTask.batches = batches
+
+
+def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
+    """Train, measure on valid and test."""
     import torch
 
     import longtail
 
-    given, file = corpus(data, rows), Path(place)
-    if torch.cuda.is_available():
+    given, cuda = corpus(data, rows), torch.cuda.is_available()
+    written, _, when = recipe.partition(" @")
+    parsed = longtail.Recipe.parse(written)
+    if cuda:
         torch.cuda.reset_peak_memory_stats()
-    with histories() as seen:
+    only = label_rows(len(given.train), parsed.learner.epochs, when) if when else nullcontext()
+    with histories() as seen, only:
         begin = time.perf_counter()
-        model = longtail.Recipe.parse(recipe).fit(given.train, given.valid)
+        model = parsed.fit(given.train, given.valid)
         seconds = time.perf_counter() - begin
-    kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "seconds": seconds, "history": seen}
-    kept["peak"] = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+    kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "rows": rows, "seconds": seconds}
+    kept |= {"history": seen, "peak": torch.cuda.max_memory_allocated() if cuda else 0}
     for split in ("valid", "test"):
         some = getattr(given, split)
-        found = model.predict(some.rows, 100, some.excluded)
+        found = model.predict(some.rows, max(KS), some.excluded)
         measures = longtail.evaluate(found, some, ks=KS)
         kept[split] = dict(measures.values)
         kept[f"{split} bins"] = [vars(part) for part in measures.bins]
-    few = [row for row in range(len(given.test)) if len(given.test.texts[row].split()) <= 3][:40]
+    few = sorted(range(len(given.test)), key=lambda row: len(given.test.texts[row]))[:100]
     kept["examples"] = [
         {"text": given.test.texts[row], "right": given.test.targets[[row]].indices.tolist(),
-         "found": [answer.text for answer in found.answers(row)[:5]], "rows": found.indices[row, :5].tolist()}
+         "found": [answer.text for answer in found.answers(row)], "rows": found.indices[row].tolist()}
         for row in few
     ]  # fmt: skip
-    file.write_text(json.dumps(kept))
-    figures = ", ".join(f"{name} {kept['test'][name]:.1f}" for name in ("P@1", "PSP@1", "PSP@5", "C@5"))
-    return f"{recipe} on {kept['data']}: {figures}, {seconds:.0f} s"
+    return kept
 
 
-def file_of(data: str, recipe: str, options: argparse.Namespace) -> Path:
-    name = hashlib.blake2b(f"{Path(data).name} {recipe} {options.rows}".encode(), digest_size=8).hexdigest()
-    return Path(options.out) / f"{name}.json"
+def told(run: dict[str, Any]) -> str:
+    figures = ", ".join(f"{name} {run['test'][name]:.1f}" for name in ("P@1", "PSP@1", "PSP@5", "C@5"))
+    epochs = sum(line["seconds"] for lines in run["history"] for line in lines)
+    return f"{run['recipe']} on {run['data']}: {figures}, {run['seconds']:.0f} s, of it {epochs:.0f} in epochs"
+
+
+def kept_runs(options: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
+    """What is done already, by data and recipe."""
+    file = Path(options.out) / "runs.jsonl"
+    runs = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    return {(run["data"], run["recipe"]): run for run in runs if run["rows"] == options.rows}
 
 
 def row_of(kept: list[dict[str, Any]], split: str, names: list[str]) -> list[str]:
@@ -185,10 +223,9 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def report(part: str, data: str, options: argparse.Namespace) -> str:
     """The table of a part, of the runs that are there."""
-    kept = {}
+    done, kept = kept_runs(options), {}
     for line, some in recipes(part, options).items():
-        files = [file_of(data, recipe, options) for recipe in some]
-        if runs := [json.loads(file.read_text()) for file in files if file.is_file()]:
+        if runs := [run for recipe in some if (run := done.get((Path(data).name, recipe)))]:
             kept[line] = runs
     title = f"\n### {part}, {Path(data).name}\n\n"
     if not kept:
@@ -214,7 +251,7 @@ def report(part: str, data: str, options: argparse.Namespace) -> str:
         return title + table(head, rows)
     names = [f"C@{k}" for k in KS] if part == "table4" else [f"{name}@{k}" for name in ("P", "PSP") for k in KS]
     names += [] if part == "table4" else ["C@5"]
-    split = "valid" if part == "search" else "test"
+    split = "valid" if part in ("search", "when") else "test"
     text = title + f"{split} split\n\n" + table(["", *names], [[line, *row_of(runs, split, names)] for line, runs in kept.items()])  # fmt: skip  # noqa: E501
     if part == "figure3":
         text += "\n\nvalid, by epoch:\n" + "\n".join(_over_epochs(line, runs[0]) for line, runs in kept.items())
@@ -267,22 +304,28 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
     options = parser.parse_args()
     Path(options.out).mkdir(parents=True, exist_ok=True)
-    begin, todo = time.monotonic(), {}
-    for part in options.part:
-        for data in options.data:
-            for recipe in (recipe for some in recipes(part, options).values() for recipe in some):
-                if not (place := file_of(data, recipe, options)).is_file():
-                    todo[str(place)] = (data, recipe)
-    print(f"{len(todo)} runs to do", flush=True)
+    until, done = time.monotonic() + options.limit, kept_runs(options)
+    wanted = [(data, recipe) for part in options.part for data in options.data
+              for some in recipes(part, options).values() for recipe in some]  # fmt: skip
+    todo = [job for job in dict.fromkeys(wanted) if (Path(job[0]).name, job[1]) not in done]
     threads = str(max((os.cpu_count() or 2) // options.workers, 1))
     os.environ.update(OMP_NUM_THREADS=threads, LONGTAIL_THREADS=threads)  # workers inherit them
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
-        until = begin + options.limit
-        jobs = [pool.submit(timed, until, *job, options.rows, place) for place, job in todo.items()]
+    import longtail.nn.frugal.fit  # noqa: F401  before the workers part, so that none of them reads it again
+
+    for data in {job[0] for job in todo}:
+        corpus(data, options.rows)
+    print(f"{len(todo)} runs to do", flush=True)
+    # Nothing has touched the GPU yet, so a worker may be a copy of this process.
+    with (
+        ProcessPoolExecutor(options.workers, mp_context=multiprocessing.get_context("fork")) as pool,
+        (Path(options.out) / "runs.jsonl").open("a") as file,
+    ):
+        jobs = [pool.submit(timed, until, *job, options.rows) for job in todo]
         for job in as_completed(jobs):
             try:
-                print(job.result(), flush=True)
+                if run := job.result():
+                    print(json.dumps(run), file=file, flush=True)
+                    print(told(run), flush=True)
             except Exception as error:  # one run that fails must not take the others with it
                 print(f"failed: {type(error).__name__}: {error}", flush=True)
     for part in options.part:
@@ -290,10 +333,8 @@ def main() -> None:
             print(report(part, data, options), flush=True)
 
 
-def timed(until: float, data: str, recipe: str, rows: int | None, place: str) -> str:
-    if time.monotonic() > until:
-        return f"not begun: {recipe}"
-    return one(data, recipe, rows, place)
+def timed(until: float, data: str, recipe: str, rows: int | None) -> dict[str, Any] | None:
+    return one(data, recipe, rows) if time.monotonic() < until else None
 
 
 if __name__ == "__main__":
