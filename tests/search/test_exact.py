@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from longtail.arrays import Floats, Ints
 from longtail.errors import DataError, MissingExtra
 from longtail.progress import listening
-from longtail.search import device, exact
+from longtail.search import device, exact, lone
 from longtail.search.exact import Exact, products, top_k
 
 
@@ -56,6 +56,38 @@ def test_the_best_in_order_ties_by_row(
     assert rows.dtype == np.int32 and scores.dtype == np.float32
     np.testing.assert_array_equal(rows, expected[0])
     np.testing.assert_array_equal(scores, expected[1])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_each_thread_with_queries_of_its_own(threads: int, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGTAIL_THREADS", str(threads))
+    monkeypatch.setattr(exact, "QUERIES", 100)
+    monkeypatch.setattr(exact, "VECTORS", 70)
+    queries, vectors = draw(7, 523, 300, 6, 3)
+    for found, expected in zip(top_k(queries, vectors.astype(kind), 20), slow(queries, vectors, 20), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_products_have_their_threads_back() -> None:
+    library = lone._library()
+    if library is None:
+        pytest.skip("NumPy uses another matrix library")
+    before = library.scipy_openblas_get_num_threads64_()
+    with lone.lone_products() as outer:
+        with pytest.raises(DataError), lone.lone_products() as inner:  # in another thread, say
+            assert outer and inner
+            raise DataError("an error on the way")
+        assert library.scipy_openblas_get_num_threads64_() == 1
+    assert library.scipy_openblas_get_num_threads64_() == before
+
+
+def test_where_products_cannot_be_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGTAIL_THREADS", "2")
+    monkeypatch.setattr(lone, "_library", lambda: None)
+    queries, vectors = draw(8, 300, 90, 5, 3)
+    for found, expected in zip(top_k(queries, vectors, 9), slow(queries, vectors, 9), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("precision", "place"), MODES)
@@ -136,7 +168,9 @@ def test_nothing_to_search() -> None:
     assert top_k(np.zeros((0, 3), np.float32), np.zeros((4, 3), np.float32), 3)[1].shape == (0, 3)
 
 
-def test_says_how_far_it_is() -> None:
+@pytest.mark.parametrize(("threads", "parts"), [(1, [1024, 476]), (2, [750, 750])])
+def test_says_how_far_it_is(threads: int, parts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGTAIL_THREADS", str(threads))
     told: list[tuple[str, int]] = []
 
     class Listener:
@@ -152,7 +186,7 @@ def test_says_how_far_it_is() -> None:
     queries, vectors = draw(5, 1500, 20, 4, 5)
     with listening(Listener()):
         top_k(queries, vectors, 3)
-    assert told == [("searching", 1500), ("more", 1024), ("more", 476)]
+    assert told == [("searching", 1500), *(("more", part) for part in parts)]
 
 
 def test_bad_input() -> None:

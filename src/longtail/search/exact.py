@@ -8,8 +8,11 @@ need torch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,10 +22,12 @@ from longtail.arrays import AnyArray, Floats, Ints
 from longtail.errors import DataError, MissingExtra
 from longtail.progress import stage
 from longtail.search import device as other
+from longtail.search.lone import lone_products
 from longtail.search.select import Best, ordered
-from longtail.threads import over_rows
+from longtail.threads import over_rows, thread_count
 
 Precision = Literal["fp32", "bf16"]
+Part = tuple[int, tuple[Ints, Floats]]  # where some queries begin, and their rows and scores
 QUERIES, VECTORS = 1024, 4096  # one piece of scores: 16 MiB in fp32, 8 in bf16
 FEW, WIDE = 64, 1 << 16  # a few queries look at longer pieces, since each product waits for the slowest of its threads
 
@@ -77,21 +82,44 @@ class Exact:
         wide = min(2 * k + 32, len(self.vectors)) if self.precision == "bf16" else k
         rows = np.empty((len(queries), k), dtype=np.int32)
         scores = np.empty((len(queries), k), dtype=np.float32)
-        with stage("searching", total=len(queries)) as advance:
-            for begin in range(0, len(queries) if k else 0, QUERIES):
-                some = np.ascontiguousarray(queries[begin : begin + QUERIES], dtype=np.float32)
-                end = begin + len(some)
-                if self.device != "cpu":
-                    rows[begin:end], scores[begin:end] = other.search(self.held, some, k, wide)
-                elif self.precision == "bf16":
-                    rows[begin:end], scores[begin:end] = self._rescored(some, self._half_top(some, wide), k)
-                else:
-                    rows[begin:end], scores[begin:end] = self._single_top(some, k)
-                advance(len(some))
+        threads = thread_count()
+        alone = self.device == "cpu" and self.precision == "fp32" and threads > 1 and len(queries) >= threads * FEW
+        with stage("searching", total=len(queries)) as advance, lone_products() if alone else nullcontext(False) as can:
+            parts = self._in_threads(queries, k, threads) if can else self._in_turn(queries, k, wide)
+            for begin, (found, products) in parts:
+                end = begin + len(found)
+                rows[begin:end], scores[begin:end] = found, products
+                advance(len(found))
         return rows, scores
 
-    def _single_top(self, queries: Floats, k: int) -> tuple[Ints, Floats]:
-        best = Best.none(len(queries), k, np.int32)
+    def _in_turn(self, queries: AnyArray, k: int, wide: int) -> Iterator[Part]:
+        for begin in range(0, len(queries) if k else 0, QUERIES):
+            some = np.ascontiguousarray(queries[begin : begin + QUERIES], dtype=np.float32)
+            if self.device != "cpu":
+                yield begin, other.search(self.held, some, k, wide)
+            elif self.precision == "bf16":
+                yield begin, self._rescored(some, self._half_top(some, wide), k)
+            else:
+                yield begin, self._single_top(some, k)
+
+    def _in_threads(self, queries: AnyArray, k: int, threads: int) -> Iterator[Part]:
+        """Each thread searches for queries of its own, products included, so that none waits for another."""
+        number = threads * -(-len(queries) // (threads * QUERIES)) if k else 0
+        bounds = [len(queries) * part // max(number, 1) for part in range(number + 1)]
+
+        def work(begin: int, end: int) -> tuple[Ints, Floats]:
+            return self._single_top(np.ascontiguousarray(queries[begin:end], dtype=np.float32), k, shared=False)
+
+        pool = ThreadPoolExecutor(threads)
+        try:
+            tasks = [pool.submit(work, *pair) for pair in pairwise(bounds)]
+            for begin, task in zip(bounds, tasks, strict=False):
+                yield begin, task.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _single_top(self, queries: Floats, k: int, shared: bool = True) -> tuple[Ints, Floats]:
+        best = Best.none(len(queries), k, np.int32, shared)
         piece_rows = WIDE if len(queries) <= FEW else VECTORS
         room = np.empty((len(queries), piece_rows), dtype=np.float32)
         for begin, piece in _pieces(self.vectors, piece_rows):

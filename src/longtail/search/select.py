@@ -8,6 +8,7 @@ the first stay.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,24 +30,31 @@ class Best:
     keys: AnyArray  # (queries, room) int32 for float32, int16 for bfloat16
     counts: Longs  # (queries,)
     bounds: AnyArray  # (queries,) what a new one must beat
+    shared: bool = True  # whether the queries are shared out over threads
 
     @classmethod
-    def none(cls, queries: int, k: int, kind: type[np.int32] | type[np.int16]) -> Best:
+    def none(cls, queries: int, k: int, kind: type[np.int32] | type[np.int16], shared: bool = True) -> Best:
         room = (queries, 2 * k + 64)
         bounds = np.full(queries, np.iinfo(kind).min, dtype=kind)
-        return cls(k, np.empty(room, np.int32), np.empty(room, kind), np.zeros(queries, np.int64), bounds)
+        return cls(k, np.empty(room, np.int32), np.empty(room, kind), np.zeros(queries, np.int64), bounds, shared)
 
     def keep(self, bits: AnyArray, offset: int) -> None:
         """Look at the scores (queries, columns) of rows offset, offset + 1, ..., given as integers of the same bits."""
         kind = bits.dtype.type
         sign, rest = kind(np.iinfo(kind).bits - 1), kind(np.iinfo(kind).max)
         state = (self.rows, self.keys, self.counts, self.bounds)
-        over_rows(partial(_keep, bits, offset, *state, self.k, sign, rest), len(bits))
+        self._over(partial(_keep, bits, offset, *state, self.k, sign, rest))
 
     def cut(self) -> tuple[Ints, AnyArray]:
         """Rows and keys of the k best (queries, k), in order of the row."""
-        over_rows(partial(_cut, self.rows, self.keys, self.counts, self.k), len(self.rows))
+        self._over(partial(_cut, self.rows, self.keys, self.counts, self.k))
         return self.rows[:, : self.k], self.keys[:, : self.k]
+
+    def _over(self, work: Callable[[int, int], None]) -> None:
+        if self.shared:
+            over_rows(work, len(self.rows))
+        else:
+            work(0, len(self.rows))
 
 
 def ordered(rows: Ints, keys: AnyArray) -> tuple[Ints, Floats]:
