@@ -1,11 +1,13 @@
 """Tables and figures of what `lever.py` has kept.
 
     python benchmarks/gpu/lever_tables.py lever.jsonl [more.jsonl ...] [--figures docs/results]
+    python benchmarks/gpu/lever_tables.py --links DATA --teacher FOLDER
 
 Prints a table for each part and data set: measures, macro measures, the points of P@5 that each frequency bin brings,
 the same models with answers re-ranked, and where the time of lever went. Figures are recall at 5 by frequency decile, a
 panel a data set: lever-deciles.svg of the first learner (plain, with label rows, with LEVER, and the teacher), and
-lever-settings.svg of settings of LEVER on it.
+lever-settings.svg of settings of LEVER on it. `--links` asks held-out rows how often a row that has a label also has
+the labels that a saved teacher puts nearest to it, and so what soft labels on label texts are worth.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +97,9 @@ def tables(title: str, runs: Runs) -> list[str]:
             for name, facts in taught.items()
         ]  # fmt: skip
         lines += table(["recipe", "soft labels s", "student s", "soft labels", *ESTIMATES], rows)
+    for name, facts in taught.items():
+        curve = ", ".join(f"{score:.2f}: {100 * rate:.1f}%" for score, rate, _ in facts["curves"]["cosine"])
+        lines += ["", f"`{name}`, how many of a valid row's candidates are right by (1 + cosine) / 2: {curve}"]
     for name, some in runs.items():
         lines += [f"- `{name}`: {told}" for told in some[0]["tries"]]
     return lines
@@ -156,13 +162,44 @@ def figures(lines: Sequence[dict[str, Any]], learner: str, settings: Sequence[st
             (folder / f"{name}.svg").write_text(figure(panels, shown) + "\n")
 
 
+def links(data: str, folder: Path, number: int = 14) -> None:
+    """By similarity of two labels: how often valid rows that have the one have the other."""
+    import numpy as np
+
+    import longtail
+    from longtail.search.soft import index_of, other_labels
+
+    corpus, model = longtail.load(data), longtail.load_model(folder)
+    vectors = model.scorer.label_vectors[model.labels.rows(corpus.labels.ids)]  # type: ignore[attr-defined]
+    near = other_labels(index_of(vectors, len(vectors), "exact"), vectors, number)
+    targets = corpus.valid.targets
+    rows = np.repeat(np.arange(targets.shape[0]), np.diff(targets.indptr))
+    known = np.sort(rows * np.int64(targets.shape[1]) + targets.indices)
+    pairs = rows[:, None] * np.int64(targets.shape[1]) + near.rows[targets.indices]
+    right = known[np.minimum(np.searchsorted(known, pairs), len(known) - 1)] == pairs
+    similar = (1 + near.cosines[targets.indices]) / 2
+    bounds = (0.0, 0.6, 0.7, 0.8, 0.9, 1.01)
+    cells = []
+    for low, high in pairwise(bounds):
+        here = (similar >= low) & (similar < high)
+        if not here.any():
+            continue
+        cells.append([f"{low:g} to {min(high, 1):g}", f"{here.sum():,}", f"{100 * right[here].mean():.1f}%"])
+    print("\n".join(table(["(1 + cosine) / 2 of the two labels", "pairs", "the row has both"], cells)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kept", nargs="+", type=Path)
+    parser.add_argument("kept", nargs="*", type=Path)
+    parser.add_argument("--links", metavar="DATA")
+    parser.add_argument("--teacher", type=Path, help="folder of a saved model, for --links")
     parser.add_argument("--figures", type=Path, help="folder")
     parser.add_argument("--learner", default="renee", help="of the figures")
     parser.add_argument("--settings", nargs="*", default=[], help="lines of part search that are drawn")
     options = parser.parse_args()
+    if options.links:
+        links(options.links, options.teacher)
+        return
     lines = read(options.kept)
     for part in PARTS:
         for data in dict.fromkeys(line["data"] for line in lines):
