@@ -99,6 +99,12 @@ def test_compare_holds_out_a_test_split_and_says_so(rows: list[dict[str, Any]]) 
     assert {key: evaluated[key] for key in evaluated if "@" in key} == {
         key: value for key, value in done.json[0].items() if "@" in key
     }
+    assert "warning" not in call("evaluate", "m", table, *COLUMNS, "--test-share", "0.1").err
+    # a model that has seen them is not measured without a word
+    assert call("train", table, "centroid", *COLUMNS, "--out", "all").code == 0
+    for model, other in (("all", ["--test-share", "0.1"]), ("m", ["--test-share", "0.1", "--seed", "5"])):
+        warned = call("evaluate", model, table, *COLUMNS, *other)
+        assert "warning: the model was trained on" in warned.err and "the same --test-share and --seed" in warned.err
     # and the seed moves them
     other = call("compare", table, "centroid", *COLUMNS, "--seed", "5")
     assert "were held out as test" in other.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,12 +217,35 @@ def test_a_full_disk_is_told_in_one_line(corpus: Corpus, tmp_path: Path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("empty", ["", "valid", "test"])
+def test_vectors_of_rows_stand_beside_them(corpus: Corpus, tmp_path: Path, empty: str) -> None:
+    chance = np.random.default_rng(0)
+
+    def with_vectors(data: Dataset, split: str) -> Dataset:
+        kept = data.take([]) if split == empty else data
+        return replace(kept, features=chance.random((len(kept), 3), dtype=np.float32))
+
+    splits = {split: with_vectors(getattr(corpus, split), split) for split in ("train", "valid", "test")}
+    given = make_corpus(name="vectors", **splits)
+    path = write_folder(given, tmp_path / "data")
+    back = load(path)
+    for split in splits:
+        if split != "test" or empty != "test":
+            found = getattr(back, split).features
+            np.testing.assert_array_equal(found.toarray(), getattr(given, split).features.toarray())
+    write_folder(back, path, overwrite=True)  # such a folder is ours, and may be replaced
+
+
 def test_what_a_layout_cannot_hold_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     labels = LabelSet(ids=("a",))
     bare = Dataset(labels=labels, targets=sparse.csr_array([[1.0]]), ids=("x",), features=sparse.csr_array([[1.0]]))
     features_only = make_corpus(name="bare", train=bare, valid=bare.take([]), test=None)
     with pytest.raises(DataError, match="bare has features but no texts; use write_repository"):
         write_folder(features_only, tmp_path / "data")
+    few = sparse.csr_array(np.eye(len(corpus.train), 50, dtype=np.float32))
+    words = make_corpus(name="words", train=replace(corpus.train, features=few), valid=corpus.train.take([]), test=None)
+    with pytest.raises(DataError, match=r"words has sparse features beside its texts.*use write_repository"):
+        write_folder(words, tmp_path / "data")
     twice = make_corpus(name="twice", train=corpus.train, valid=corpus.train, test=None)
     with pytest.raises(DataError, match="row ids of twice are not unique over the splits"):
         write_folder(twice, tmp_path / "data")

@@ -78,6 +78,12 @@ def evaluate(
                 )
             if loaded.text_field != corpus.text_field:
                 say(f"note: the model was trained on {loaded.text_field}, the data was read as {corpus.text_field}")
+            if source.test_share is not None and (loaded.labels.counts != corpus.labels.counts).any():
+                say(
+                    f"warning: the model was trained on {loaded.labels.train_rows:,} rows and not on the "
+                    f"{corpus.labels.train_rows:,} that --test-share {source.test_share:g} leaves, so it may have seen "
+                    "the rows it is measured on; train and evaluate with the same --test-share and --seed"
+                )
             places = min(max(*ks, 5, CANDIDATES if choose_threshold else 5), len(corpus.labels))
             predictions = loaded.predict(data.rows, places, data.excluded)
         measures = measure(predictions, data, ks=ks)

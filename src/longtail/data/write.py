@@ -26,18 +26,27 @@ from longtail.progress import stage
 def write_folder(corpus: Corpus, path: str | Path, *, overwrite: bool = False) -> Path:
     """Write `train/valid/test/labels.jsonl.gz`, `exclude.jsonl.gz` and `corpus.json`; `load` reads them back.
 
-    The layout holds texts, not features. The folder appears whole or not at all.
+    The layout holds texts, and vectors of rows (`train.vectors.npy`, ...), but no sparse features. The folder appears
+    whole or not at all.
     """
     splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
     _check_ids(corpus)
     if corpus.train.texts is None:
         raise DataError(f"{corpus.name} has features but no texts; use write_repository, which keeps features")
+    features = corpus.train.features
+    if corpus.labels.features is not None or (features is not None and not _are_vectors(features)):
+        raise DataError(
+            f"{corpus.name} has sparse features beside its texts, which this layout does not hold; use "
+            "write_repository, which keeps both, or leave them out on purpose: dataclasses.replace(rows, features=None)"
+        )
     with _new_folder(Path(path), overwrite) as folder:
         for split, dataset in splits.items():
             if len(dataset) or split == "valid":  # a valid split that is there is not held out of train again
                 with stage(f"writing {split}", total=len(dataset)) as advance:
                     _write_lines(folder / f"{split}.jsonl.gz", map(_json, _rows(dataset)))
                     advance(len(dataset))
+                if dataset.features is not None:
+                    np.save(folder / f"{split}.vectors.npy", dataset.features.toarray())
         labels = zip(corpus.labels.ids, corpus.labels.texts, strict=True)
         _write_lines(folder / "labels.jsonl.gz", (_json({"id": name, "text": text}) for name, text in labels))
         excluded = [entry for dataset in splits.values() for entry in _excluded(dataset)]
@@ -70,6 +79,11 @@ def write_repository(corpus: Corpus, path: str | Path, *, overwrite: bool = Fals
             _write_matrix(folder / "Yf.txt", labels.features)
         _write_facts(folder, corpus, {})
     return Path(path)
+
+
+def _are_vectors(features: Matrix) -> bool:
+    """Whether most numbers of the rows are there, as in an array that somebody's encoder made."""
+    return bool(2 * features.nnz > features.shape[0] * features.shape[1])
 
 
 def _write_split(folder: Path, short: str, split: str, parts: Sequence[Dataset]) -> None:
@@ -191,8 +205,9 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 def _ours(name: str) -> bool:
     """Whether one of the writers of this file makes files of this name."""
-    made = r"(train|valid|test|labels|exclude)\.jsonl\.gz|corpus\.json|(trn|tst)_X(_Y|_Xf)?\.txt|Yf?\.txt|lbl\.json\.gz"
-    return re.fullmatch(made + r"|filter_labels_(train|test)\.txt", name) is not None
+    folder = r"(train|valid|test|labels|exclude)\.jsonl\.gz|(train|valid|test)\.vectors\.npy|corpus\.json"
+    repository = r"(trn|tst)_X(_Y|_Xf)?\.txt|Yf?\.txt|lbl\.json\.gz|filter_labels_(train|test)\.txt"
+    return re.fullmatch(f"{folder}|{repository}", name) is not None
 
 
 @contextmanager
