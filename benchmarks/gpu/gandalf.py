@@ -12,9 +12,9 @@ split), cost (seconds and peak memory without and with it). Parts of one net tak
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
-every frugal net and `--rows` takes the first rows only: to rehearse, `--set epochs=2 dimension=64 batch=64 --rows 500`.
-Seconds of runs that share a machine are not comparable: take `--part cost` alone with `--workers 1`. The tables are
-printed last.
+every frugal net, and `--rows` takes the first training rows and the labels they have: to rehearse, say
+`--set epochs=2 dimension=64 batch=64 --rows 300`. Seconds of runs that share a machine are not comparable: take
+`--part cost` alone with `--workers 1`. The tables are printed last.
 """
 
 from __future__ import annotations
@@ -112,13 +112,26 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
 @cache
 def corpus(data: str, rows: int | None) -> Any:
     import longtail
-    from longtail.data import make_corpus
+    from longtail.data import Dataset, LabelSet, make_corpus
 
     whole = longtail.load(data)
     if rows is None:
         return whole
-    parts = {name: getattr(whole, name) for name in ("train", "valid", "test")}
-    return make_corpus(name="cut", **{name: part.take(np.arange(min(rows, len(part)))) for name, part in parts.items()})
+    train, known = whole.train.take(np.arange(min(rows, len(whole.train)))), whole.labels
+    seen = np.unique(train.targets.indices)
+    labels = LabelSet(
+        ids=tuple(known.ids[label] for label in seen),
+        texts=tuple(known.texts[label] for label in seen),
+        propensity=known.propensity,
+    )
+
+    def cut(part: Dataset) -> Dataset:
+        targets = part.targets[:, seen]
+        some = np.flatnonzero(np.diff(targets.indptr))
+        ids, texts = ([values[row] for row in some] for values in (part.ids, part.texts))
+        return Dataset(labels=labels, targets=targets[some], ids=tuple(ids), texts=tuple(texts))
+
+    return make_corpus(name=whole.name, train=cut(train), valid=cut(whole.valid), test=cut(whole.test))
 
 
 @contextmanager
@@ -309,7 +322,8 @@ def main() -> None:
               for some in recipes(part, options).values() for recipe in some]  # fmt: skip
     todo = [job for job in dict.fromkeys(wanted) if (Path(job[0]).name, job[1]) not in done]
     threads = str(max((os.cpu_count() or 2) // options.workers, 1))
-    os.environ.update(OMP_NUM_THREADS=threads, LONGTAIL_THREADS=threads)  # workers inherit them
+    for name in ("OMP_NUM_THREADS", "LONGTAIL_THREADS"):
+        os.environ.setdefault(name, threads)  # workers inherit them
     import longtail.nn.frugal.fit  # noqa: F401  before the workers part, so that none of them reads it again
 
     for data in {job[0] for job in todo}:
