@@ -278,6 +278,7 @@ def pools(options: argparse.Namespace) -> str:
     import torch
 
     from longtail.learners.depsl import Depsl
+    from longtail.nn.batches import clustered_order
     from longtail.nn.clusters import balanced_clusters
     from longtail.nn.pool.fit import PoolTowers
     from longtail.nn.pool.picks import Picker
@@ -287,17 +288,19 @@ def pools(options: argparse.Namespace) -> str:
     towers = PoolTowers.begin(Depsl(encoder=options.encoder), train, valid, ())
     some = np.flatnonzero(np.diff(train.targets.indptr))
     size = min(options.queries, len(some))
-    clusters = balanced_clusters(towers.document_vectors()[some], size=size, device=str(towers.device))
+    near = balanced_clusters(
+        towers.document_vectors()[some], size=min(options.cluster, len(some)), device=str(towers.device)
+    )
     mined = towers.mine(30)
     out = ["| beta | eta | labels of a pool | positives of a row | all its labels | ms a pool |", "|" + " --: |" * 6]
     chance = np.random.default_rng(0)
-    chosen = chance.permutation(int(clusters.max()) + 1)[:20]
+    order = clustered_order(some, near, chance)
+    chosen = np.split(order, range(size, len(order), size))[:20]
     for positives in (1, 2, 3, 5):
         for negatives in (0, 1, 2, 6):
             picker = Picker(train.targets, towers.device, positives, negatives)
             sizes, known, whole, times = [], [], [], []
-            for number in chosen:
-                rows = some[clusters == number]
+            for rows in chosen:
                 begun = time.perf_counter()
                 batch = picker.batch(rows, mined, chance)
                 dense = batch.targets()
@@ -328,7 +331,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int)
     parser.add_argument("--limit", type=float, default=540.0)
     parser.add_argument("--out", type=Path, default=Path("unidec"))
-    parser.add_argument("--queries", type=int, default=1024)
+    parser.add_argument("--queries", type=int, default=1024, help="rows of a batch, for pools")
+    parser.add_argument("--cluster", type=int, default=64, help="rows of a cluster, for pools")
     options = parser.parse_args()
     print(trained(options))
     if "pools" in options.part:

@@ -13,7 +13,7 @@ from longtail.data import Corpus, Rows  # noqa: E402
 from longtail.learners.depsl import Depsl  # noqa: E402
 from longtail.learners.dexml import Dexml  # noqa: E402
 from longtail.learners.unidec import Unidec  # noqa: E402
-from longtail.nn.pool.scorer import PoolScorer, beside, relation  # noqa: E402
+from longtail.nn.pool.scorer import PoolScorer, beside, joined, lengthened, relation  # noqa: E402
 from longtail.nn.towers import TowerScorer, unit  # noqa: E402
 from longtail.plan import Facts  # noqa: E402
 from longtail.seams import HasVectors, State, TakesLabels  # noqa: E402
@@ -65,6 +65,10 @@ def test_every_loss_learns(loss: str, tiny: Corpus) -> None:
 
 
 def test_other_ways_to_train(tiny: Corpus) -> None:
+    unlike = Unidec(**SMALL, classifier_lengths=False, lengths=0.0, cluster=None)  # type: ignore[arg-type]
+    found = unlike.fit(tiny.train, tiny.valid, ())
+    assert hits(found, tiny) > 0.9 and found.classifiers is not None
+    assert np.allclose(np.linalg.norm(found.classifiers, axis=1), 1, atol=1e-5)
     ways = {"refresh": 0, "negatives": 0, "both": False, "classifier_precision": "bf16", "classifiers_on_host": True}
     scorer = Unidec(**SMALL, **ways).fit(tiny.train, tiny.valid, ())  # type: ignore[arg-type]
     assert hits(scorer, tiny) > 0.9
@@ -85,7 +89,7 @@ def test_a_label_joins_by_its_text(unseen: str, trained: PoolScorer, tiny: Corpu
     else:
         assert trained.classifiers is not None
         plain = trained.heads[0].of(trained.reader.lengthy(tiny.labels.texts))
-        expected = unit(more.texts[10:] @ relation(plain, trained.classifiers))
+        expected = unit(more.texts[10:] @ relation(plain, unit(trained.classifiers)))
         assert np.allclose(more.classifiers[10:], expected, atol=1e-5)
     rows = Rows(texts=("castle apple",))
     assert 10 in more.top(rows, 3)[0][0]
@@ -102,8 +106,29 @@ def test_the_relation_is_least_squares() -> None:
 
 def test_a_half_of_zeros_leaves_the_other_whole() -> None:
     halves = [unit(np.ones((2, 4))), np.zeros((2, 4), dtype=np.float32)]
-    joined = beside(halves)
-    assert np.allclose(np.linalg.norm(joined, axis=1), 1) and np.allclose(joined[:, :4], halves[0])
+    whole = beside(halves)
+    assert np.allclose(np.linalg.norm(whole, axis=1), 1) and np.allclose(whole[:, :4], halves[0])
+
+
+def test_as_much_of_their_lengths_counts_as_asked() -> None:
+    rows = np.array([[3.0, 4.0], [0.0, 1.0]], dtype=np.float32)  # of lengths 5 and 1, in the mean 3
+    assert np.allclose(lengthened(rows, 0), unit(rows)) and np.allclose(lengthened(rows, 1), rows / 3)
+    assert np.allclose(np.linalg.norm(lengthened(rows, 0.5), axis=1), np.sqrt([5 / 3, 1 / 3]))
+    texts = unit(np.array([[1.0, 0.0], [1.0, 1.0]]))
+    assert np.allclose(joined(texts, unit(rows)), beside([texts, unit(rows)]), atol=1e-6)
+    assert np.allclose(joined(texts, rows) @ joined(texts, rows).T, (texts @ texts.T + rows @ rows.T) / 2, atol=1e-5)
+    empty = np.zeros_like(rows)
+    assert np.allclose(joined(texts, empty), np.concatenate([texts, empty], axis=1)) and joined(None, rows) is rows
+
+
+def test_longer_classifiers_are_for_the_head(tiny: Corpus) -> None:
+    found = {}
+    for lengths in (0.0, 1.0):
+        scorer = Unidec(**SMALL, lengths=lengths, by="classifiers").fit(tiny.train, tiny.valid, ())  # type: ignore[arg-type]
+        assert scorer.classifiers is not None
+        found[lengths] = np.linalg.norm(scorer.classifiers, axis=1)
+    assert np.allclose(found[0.0], 1, atol=1e-5) and found[1.0].mean() == pytest.approx(1, abs=1e-4)
+    assert np.ptp(found[1.0]) > 0.01
 
 
 def test_label_towers_move_the_texts_half(tiny: Corpus) -> None:

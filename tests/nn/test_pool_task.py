@@ -82,9 +82,28 @@ def test_a_step_is_the_papers_loss(tiny: Corpus, monkeypatch: pytest.MonkeyPatch
     assert own.grad is not None
     moved = task.classifying.table.rows() - before
     firm = own.grad.abs() > 1e-4
-    assert np.allclose(moved[batch.pool][firm], -0.5e-3 * own.grad.sign()[firm], rtol=1e-2)
+    assert np.allclose(moved[batch.pool][firm], -1.5e-3 * own.grad.sign()[firm], rtol=1e-2)
     others = np.setdiff1d(np.arange(10), batch.pool)
     assert (moved[others] == 0).all()
+
+
+def test_trained_by_cosines_lengths_do_not_count(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = {}
+    for counts in (True, False):
+        _, task = begun(tiny, monkeypatch)
+        assert task.classifying is not None
+        task.classifying.lengths = counts
+        task.begin_epoch(0)
+        batch = next(task.batches(0, 0))
+        table = task.classifying.table
+        for factor in (1.0, 3.0):
+            with torch.no_grad():
+                table.weight.mul_(factor)
+            task.begin_step(0.0)
+            losses[counts, factor] = task.backward(batch, 1.0).item()
+    assert losses[False, 1.0] == pytest.approx(losses[True, 1.0], rel=1e-5)  # both begin at length 1
+    assert losses[False, 3.0] == pytest.approx(losses[False, 1.0], rel=1e-5)
+    assert losses[True, 3.0] != pytest.approx(losses[True, 1.0], rel=1e-2)
 
 
 def test_chunks_change_memory_and_not_gradients(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +183,7 @@ def test_a_killed_run_ends_with_the_same_bits(precision: str, tiny: Corpus, tmp_
         ({"positives": 0}, "at least 1 of positives"),
         ({"refresh": 0}, "mines negatives when it refreshes"),
         ({"weight": 1.0}, "between 0 and 1"),
+        ({"lengths": 1.5}, r"'lengths' of unidec lies in \[0, 1\]"),
         ({"classifier_rate": 0.0}, "above 0"),
         ({"rows": "labels"}, "both sides"),
         ({"head_dropout": 1.0}, "head_dropout"),

@@ -35,9 +35,9 @@ class Depsl(TowerSettings):
     decay: Literal["linear", "cosine", "none"] = "cosine"
     loss: str = "decoupled"  # supcon, decoupled, infonce, bce, or a sum of them
     positives: int = 3  # of a row in the pool, at most (beta)
-    negatives: int = 6  # mined ones of a row in the pool (eta)
+    negatives: int = 2  # mined ones of a row in the pool (eta)
     refresh: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined
-    cluster: int | None = None  # rows of a cluster; none: those of a batch
+    cluster: int | None = 64  # rows of a cluster, of which several make a batch; none: as many as a batch has
     both: bool = True  # from labels to documents too
     head_rate: float | None = None  # none: twice the encoder's
     head_dropout: float = 0.1

@@ -24,7 +24,8 @@ class Unidec(TowerSettings):
 
     One encoder ends in two heads: one is compared with the labels' texts, one with their classifiers. A step moves the
     classifiers of its pool and no others, so it costs the same for any number of labels. A label is found by the mean
-    of the two cosines, as one vector of twice the length; `by` takes one of them alone.
+    of the two cosines, as one vector of twice the length; `by` takes one of them alone. A frequent label's classifier
+    grows long, and `lengths` says how much of that counts when labels are searched.
 
     Paper: Kharbanda et al., UniDEC: unified dual encoder and classifier training for extreme multi-label
     classification (WWW 2025).
@@ -38,17 +39,18 @@ class Unidec(TowerSettings):
     loss: str = "decoupled"  # of the dual encoder: supcon, decoupled, infonce, bce, or a sum of them
     classifier_loss: str = "decoupled+bce"  # likewise
     by: Literal["both", "encoder", "classifiers"] = "both"  # what labels are found by
+    lengths: float = 0.5  # of classifiers when searched: 0 none, as in the paper, for the tail; 1 all, for the head
     weight: float = 0.5  # of the dual encoder's loss (lambda); the rest is the classifiers'
     positives: int = 3  # of a row in the pool, at most (beta)
-    negatives: int = 6  # mined ones of a row in the pool (eta)
+    negatives: int = 2  # mined ones of a row in the pool (eta)
     refresh: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined
-    cluster: int | None = None  # rows of a cluster; none: those of a batch
+    cluster: int | None = 64  # rows of a cluster, of which several make a batch; none: as many as a batch has
     both: bool = True  # from labels to documents too
     head_rate: float | None = None  # none: twice the encoder's
     head_dropout: float = 0.1
-    classifier_rate: float = 1e-3
+    classifier_rate: float = 3e-3
     classifier_scale: float = 20.0  # of their scores, which are no cosines: it says how they begin
-    classifier_lengths: bool = True  # classifiers have lengths while they are trained
+    classifier_lengths: bool = True  # their scores are products while they are trained; else cosines x scale
     classifier_precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is rounded by chance
     classifiers_on_host: bool = False  # in the host's memory, where the GPU's is too small
     unseen: Literal["mapped", "zero"] = "mapped"  # what stands for the classifier of a label that joins later
@@ -65,6 +67,8 @@ class Unidec(TowerSettings):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise RecipeError(f"setting '{name}' of unidec is above 0, got {value:g}")
+        if not 0 <= self.lengths <= 1:
+            raise RecipeError(f"setting 'lengths' of unidec lies in [0, 1], got {self.lengths:g}")
         if not 0 < self.weight < 1:
             raise RecipeError(f"setting 'weight' of unidec lies between 0 and 1, got {self.weight:g}")
 
@@ -92,7 +96,7 @@ class Unidec(TowerSettings):
         from longtail.nn.pool.fit import PoolTowers
 
         towers = PoolTowers.begin(self, train, valid, parts)
-        towers.add_heads(self.head_dropout, classifiers=True, by=self.by)
+        towers.add_heads(self.head_dropout, classifiers=True, by=self.by, lengths=self.lengths)
         table = TableSettings(
             self.classifier_loss,
             self.classifier_scale,

@@ -20,7 +20,7 @@ from longtail.nn.loop import train
 from longtail.nn.pool.heads import Heads
 from longtail.nn.pool.losses import level_of, loss_of
 from longtail.nn.pool.picks import Picker
-from longtail.nn.pool.scorer import Head, PoolScorer, Unseen, beside
+from longtail.nn.pool.scorer import Head, PoolScorer, Unseen, beside, joined, lengthened
 from longtail.nn.pool.settings import Picks, TableSettings
 from longtail.nn.pool.table import ClassifierTable
 from longtail.nn.pool.task import Classifying, PoolTask
@@ -43,6 +43,7 @@ class PoolTowers(Towers):
     heads: Heads | None = None
     table: ClassifierTable | None = None
     by: By = "encoder"  # what labels are found by
+    lengths: float = 0.0  # how much of their lengths classifiers keep when they are searched
     _documents: Floats | None = field(default=None, repr=False)  # held while clusters and negatives are made of them
 
     @classmethod
@@ -53,9 +54,9 @@ class PoolTowers(Towers):
         assert isinstance(towers, PoolTowers)
         return towers
 
-    def add_heads(self, dropout: float, classifiers: bool, by: By) -> None:
+    def add_heads(self, dropout: float, classifiers: bool, by: By, lengths: float = 0.0) -> None:
         self.heads = Heads(self.encoder.dimension, dropout, classifiers).to(self.device)
-        self.by = by
+        self.by, self.lengths = by, lengths
 
     def text_vectors(self) -> Floats:
         return self._by_texts(self.labels, "labels")
@@ -86,7 +87,7 @@ class PoolTowers(Towers):
             if not picks.refresh or epoch % picks.refresh:
                 return None
             self._documents = self.document_vectors()
-            size = min(picks.cluster or own.batch, len(learned))
+            size = min(picks.cluster or own.batch, own.batch, len(learned))
             clusters = balanced_clusters(
                 self._documents[learned], size=size, seed=own.seed + epoch, device=str(self.device)
             )
@@ -140,12 +141,13 @@ class PoolTowers(Towers):
         encoded = encode(self.encoder, tokens, longest=self.longest, what="valid rows")
         sides = {"both": ("encoder", "classifiers")}.get(self.by, (self.by,))
         queries = beside([self.heads.applied(encoded, side) for side in sides])
-        return self._look(queries, beside([half for half in self._halves() if half is not None]), rows)
+        return self._look(queries, joined(*self._halves()), rows)
 
     def _halves(self) -> tuple[Floats | None, Floats | None]:
-        """The labels' texts and classifiers, of length 1, as far as labels are found by them."""
+        """The labels' texts, of length 1, and classifiers, as far as labels are found by them."""
         texts = None if self.by == "classifiers" else self.label_vectors()
-        return texts, None if self.table is None or self.by == "encoder" else unit(self.table.rows())
+        own = None if self.table is None or self.by == "encoder" else lengthened(self.table.rows(), self.lengths)
+        return texts, own
 
     def pool_scorer(self, unseen: Unseen = "mapped") -> PoolScorer:
         """What was learned, with chances learned on valid."""

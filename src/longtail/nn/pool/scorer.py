@@ -53,7 +53,7 @@ class PoolScorer:
     reader: Reader  # the encoder alone
     heads: tuple[Head, Head | None]  # of texts, and of classifiers
     texts: Floats | None  # (labels, dimension) of length 1; none: they are not searched
-    classifiers: Floats | None  # likewise, of length 1
+    classifiers: Floats | None  # likewise, of length 1 or as much of their own as counts
     odds: Odds
     unseen: Unseen = "mapped"  # what stands for the classifier of a label without one
     moved: bool = False  # a label tower moved the texts' vectors
@@ -73,7 +73,7 @@ class PoolScorer:
 
     @property
     def label_vectors(self) -> Floats:
-        return self.tower.labels
+        return self.tower.label_vectors
 
     def row_vectors(self, rows: Rows) -> Floats:
         return self.tower.row_vectors(rows)
@@ -85,7 +85,6 @@ class PoolScorer:
     @cached_property
     def tower(self) -> TowerScorer:
         """One vector a label, and a reader that ends in the heads."""
-        halves = [half for half in (self.texts, self.classifiers) if half is not None]
         used = [
             head
             for head, half in zip(self.heads, (self.texts, self.classifiers), strict=True)
@@ -93,7 +92,7 @@ class PoolScorer:
         ]
         own = self.reader
         reader = HeadedReader(own.settings, own.weights, own.definition, own.longest, own.cut, tuple(used))
-        return TowerScorer(reader, beside(halves), self.odds, search=self.search)
+        return TowerScorer(reader, joined(self.texts, self.classifiers), self.odds, search=self.search)
 
     def with_labels(self, texts: Sequence[str], known: Sequence[str]) -> PoolScorer:
         """The same model with more labels, told from their texts; `known` are the texts of those it has.
@@ -106,7 +105,9 @@ class PoolScorer:
         plain = self.heads[0].of(self.reader.lengthy(known, "labels")) if mapped or self.moved else None
         classifiers = self.classifiers
         if classifiers is not None:
-            found = np.zeros_like(new) if plain is None or not mapped else unit(new @ relation(plain, classifiers))
+            found = (
+                np.zeros_like(new) if plain is None or not mapped else unit(new @ relation(plain, unit(classifiers)))
+            )
             classifiers = np.concatenate([classifiers, found])
         if self.moved and plain is not None and self.texts is not None:
             from longtail.search.exact import top_k
@@ -171,6 +172,26 @@ def beside(halves: Sequence[Floats]) -> Floats:
     """Side by side, of length 1: a product of two such is the mean of the halves' cosines. A half of zeros counts for
     nothing, and the other one is as long as both."""
     return halves[0] if len(halves) == 1 else unit(np.concatenate(halves, axis=1))
+
+
+def joined(texts: Floats | None, classifiers: Floats | None) -> Floats:
+    """What stands for each label: `beside`, where classifiers need not be of length 1."""
+    halves = [half for half in (texts, classifiers) if half is not None]
+    if len(halves) == 1:
+        return halves[0]
+    empty = ~halves[1].any(axis=1, keepdims=True)
+    found: Floats = np.concatenate(halves, axis=1) * np.where(empty, np.float32(1), np.float32(0.5**0.5))
+    return found
+
+
+def lengthened(rows: Floats, power: float) -> Floats:
+    """Classifiers with as much of their lengths as the power says, the mean being 1: none at 0, all at 1."""
+    if power == 0:
+        return unit(rows)
+    lengths = np.sqrt(np.einsum("ld,ld->l", rows, rows))
+    longer = (lengths / max(float(lengths.mean()), 1e-12)) ** np.float32(power)
+    found: Floats = unit(rows) * longer.astype(np.float32)[:, None]
+    return found
 
 
 def relation(texts: Floats, classifiers: Floats) -> Floats:
