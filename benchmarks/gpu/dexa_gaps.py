@@ -1,14 +1,15 @@
 """Claim: DEXA's shared vectors close the gap between a label's text and its documents where labels of a cluster have
 like gaps, and classifiers close it by themselves.
 
-    python benchmarks/gpu/dexa_gaps.py DATA --encoder FOLDER [--epochs 30] [--seed 0] [--rows N] [--kept gaps.jsonl]
+    python benchmarks/gpu/dexa_gaps.py DATA "ngame(encoder='FOLDER')" [--rows N] [--kept gaps.jsonl]
 
-Trains `ngame` without and with `dexa`, each in a process of its own, and looks at every stage. The gap of a label is
-the mean direction of its documents less its text's vector. How much of it (of the sum of squares, as in the paper's
-lemma) one vector for all labels would close, and one for each cluster, is told with the label itself left out of the
-mean, so that like gaps count and chance does not; by frequency, labels with a vector of their own apart. Then what
-each stage finds, as points of P@1 by frequency: the texts alone, the texts moved by the shared vectors, classifiers
-begun at the one and at the other, and the whole of `ngame`, where text and classifier are weighed on valid.
+Trains a recipe of `ngame` without and with `dexa`, each in a process of its own, and looks at every stage. The gap of
+a label is the mean direction of its documents less its text's vector. The paper's lemma asks for like gaps inside a
+cluster: how alike they are is the mean product of the gaps of two labels over the mean square of a gap, 1 where all are
+the same and 0 where they have nothing in common, for labels of one cluster and for any two; by frequency, labels with a
+vector of their own apart. Then what each stage finds, as points of P@1 by frequency: the texts alone, the texts moved
+by the shared vectors, classifiers begun at the one and at the other, and the whole of `ngame`, where text and
+classifier are weighed on valid.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ BINS = 5
 def train(data: str, options: argparse.Namespace, dexa: bool) -> dict[str, Any]:
     """One encoder and all that is built on it; runs in a process of its own."""
     import longtail
-    from longtail.learners.ngame import Ngame
     from longtail.nn.batches import Curriculum
     from longtail.nn.fit import Towers
     from longtail.nn.losses import softmax
@@ -40,7 +40,7 @@ def train(data: str, options: argparse.Namespace, dexa: bool) -> dict[str, Any]:
     if options.rows is not None:
         parts = [part.take(range(min(options.rows, len(part)))) for part in parts]
     learn, valid, test = parts
-    own = Ngame(encoder=options.encoder, epochs=options.epochs, seed=options.seed)
+    own: Any = longtail.Recipe.parse(options.recipe).learner
     towers = Towers.begin(own, learn, valid, (Dexa(),) if dexa else ())
     groups: Any = towers.tower or Dexa().label_tower(
         learn.labels, towers.text_vectors(), towers.label_means, own.seed
@@ -70,7 +70,7 @@ def train(data: str, options: argparse.Namespace, dexa: bool) -> dict[str, Any]:
         for line, members in zip(table, members_of(learn.labels, head), strict=True):
             line["same classifier"] = mean(nearness[members])
     return {
-        "data": Path(data).name, "encoder": options.encoder, "seed": options.seed, "dexa": dexa, "gaps": table,
+        "data": Path(data).name, "recipe": options.recipe, "dexa": dexa, "gaps": table,
         "stages": stages, "weights of text and classifier": (weights / weights.sum()).tolist(),
     }  # fmt: skip
 
@@ -90,22 +90,19 @@ def mean(values: Any) -> float | None:
 def gaps(
     texts: Any, means: Any, moved: Any, learned: Any, clusters: Any, head: Any, labels: Any
 ) -> list[dict[str, Any]]:
-    """Of each bin: the labels, the mean square of their gap, the share of it that the others' mean closes (of all
-    labels without a vector of their own, and of those in the cluster), and cosines."""
+    """Of each bin: the labels, the mean square of their gap, how alike gaps are, and cosines."""
     gap = (means - texts).astype(np.float64)
     seen = (labels.counts > 0) & ~head
     size = np.sum(gap**2, axis=1)
 
-    def left(group: Any) -> Any:
-        """The square of what remains of each gap after the mean of the others of its group; all of it where there is
-        no other."""
+    def with_others(group: Any) -> Any:
+        """The product of each gap with the mean of the others of its group; 0 where there is no other."""
         sums = np.zeros((int(group.max()) + 1, gap.shape[1]))
         np.add.at(sums, group[seen], gap[seen])
         others = np.bincount(group[seen], minlength=len(sums))[group] - 1
-        rest = sums[group] - gap
-        return np.sum((gap - rest / np.maximum(others, 1)[:, None] * (others > 0)[:, None]) ** 2, axis=1)
+        return np.where(others > 0, np.sum(gap * (sums[group] - gap), axis=1) / np.maximum(others, 1), 0)
 
-    after_all, after_own = left(np.zeros(len(gap), dtype=np.int64)), left(clusters)
+    any_two, same_cluster = with_others(np.zeros(len(gap), dtype=np.int64)), with_others(clusters)
     lines = []
     for name, members in zip(["own vector", *map(str, range(1, BINS + 1)), "zero-shot"], members_of(labels, head),
                              strict=True):  # fmt: skip
@@ -115,8 +112,8 @@ def gaps(
         if len(counts) and counts.max() > 0:
             line["gap"] = mean(size[members])
             if not head[members].any():
-                line["one for all"] = float(1 - after_all[members].sum() / size[members].sum())
-                line["clusters"] = float(1 - after_own[members].sum() / size[members].sum())
+                line["alike, any two"] = float(any_two[members].sum() / size[members].sum())
+                line["alike, one cluster"] = float(same_cluster[members].sum() / size[members].sum())
             for told, vectors in (("text", texts), ("moved", moved), ("classifier", learned)):
                 line[f"{told} to documents"] = mean(np.einsum("ld,ld->l", vectors, means)[members])
         line["classifier to its begin"] = mean(np.einsum("ld,ld->l", learned, moved)[members])
@@ -141,11 +138,11 @@ def found(documents: Any, vectors: Any, test: Any) -> dict[str, Any]:
 
 
 def show(lines: list[dict[str, Any]]) -> str:
-    columns = ["one for all", "clusters", "text to documents", "moved to documents", "classifier to documents",
-               "classifier to its begin", "same classifier"]  # fmt: skip
+    columns = ["alike, any two", "alike, one cluster", "text to documents", "moved to documents",
+               "classifier to documents", "classifier to its begin", "same classifier"]  # fmt: skip
     text = []
     for line in lines:
-        name = f"{line['data']}, {line['encoder']}, seed {line['seed']}, {'with' if line['dexa'] else 'without'} dexa"
+        name = f"{line['data']}, {line['recipe']}, {'with' if line['dexa'] else 'without'} dexa"
         text += ["", f"{name}; text and classifier weigh {line['weights of text and classifier']}", ""]
         text += [f"| labels | number | rows | gap | {' | '.join(columns)} |", "| --- |" + " --: |" * (len(columns) + 3)]
         for row in line["gaps"]:
@@ -169,9 +166,7 @@ def show(lines: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
-    parser.add_argument("--encoder", default="bag")
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("recipe")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--kept", type=Path, default=Path("gaps.jsonl"))
     parser.add_argument("--one", choices=("without", "with"), help=argparse.SUPPRESS)
