@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from scipy import sparse
 
+import browsing
 from longtail.data import Corpus, Dataset, LabelSet, make_corpus
 
 WORDS = ("apple", "bridge", "castle", "dragon", "engine", "forest", "guitar", "harbour", "island", "jungle")
@@ -60,6 +63,11 @@ def make_tiny(seed: int = 0) -> Corpus:
         valid=rows(labels, "valid", draw(60), seed + 1),
         test=rows(labels, "test", draw(60), seed + 2),
     )
+
+
+@pytest.fixture(scope="module")  # while it runs, the process has an event loop, which other tests may not want
+def browser() -> Iterator[Any]:
+    yield from browsing.launched()
 
 
 @pytest.fixture(scope="session")

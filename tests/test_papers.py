@@ -25,7 +25,8 @@ def test_entries_are_whole() -> None:
     for key, entry in papers._ENTRIES.items():
         assert re.match(rf"@(inproceedings|article|incollection|misc)\{{{key},\n", entry)
         assert entry.count("{") == entry.count("}"), key
-        for field in ("author", "title", "year"):
+        named = () if entry.startswith("@misc") else ("author",)  # a blind submission has no authors
+        for field in (*named, "title", "year"):
             assert f"  {field} = {{" in entry, (key, field)
         year = re.search(r"year = \{(\d{4})\}", entry)
         assert year is not None and year[1] in key
@@ -35,7 +36,7 @@ def test_entries_are_whole() -> None:
     ("recipe", "expected"),
     [
         ("parabel", ["prabhu2018parabel"]),
-        ("parabel + rerank + ranknet", ["prabhu2018parabel", "wei2020improving"]),
+        ("parabel + rerank + ranknet", ["prabhu2018parabel", "submission2020improving"]),
         ("pfastrexml + centroid", ["jain2016extreme"]),
         ("centroid + calibrate", ["rocchio1971relevance", "zadrozny2002transforming"]),
         ('centroid + calibrate(curve="platt")', ["rocchio1971relevance", "platt1999probabilistic"]),
@@ -53,5 +54,5 @@ def test_a_teacher_is_cited_too() -> None:
         "buvanesh2024enhancing",
         "karpukhin2020dense",
     ]
-    assert keys("parabel + lever")[2:] == ["dahiya2023ngame"]
+    assert keys("parabel + lever")[2:] == keys(catalogue.tail_class("lever")().teacher)
     assert keys("parabel + lever(teacher='some/folder')") == ["prabhu2018parabel", "buvanesh2024enhancing"]

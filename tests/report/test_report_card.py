@@ -42,7 +42,7 @@ def test_a_saved_model_has_a_card_of_what_it_knows(model: Model, tmp_path: Path)
         "Not recorded.",
         'longtail.load_model("path/of/this/folder")',
         "](card.svg)",
-        "@misc{wei2020improving,",
+        "@misc{submission2020improving,",
         "@incollection{rocchio1971relevance,",
     ):
         assert said in text, said
