@@ -22,7 +22,7 @@ from longtail.progress import note, stage, tell
 from longtail.seams import Learner, Scorer, TailMethod, Teacher
 from longtail.threads import thread_count
 
-TAUS = (1, 4, 15, 40)  # tried by tau="auto": 1 is plain label rows, which soft labels have to beat
+TAUS = (1, 4, 15, 40)  # tried by tau="auto": 1 is the label alone, which its neighbours have to beat
 BLENDS = (0.0, 0.5, 0.75)  # tried by blend="auto"
 HELD_OUT = 0.05  # of the training rows, where there is no valid split to choose on
 LOOKED_AT = 4000  # valid rows that a try is measured on
@@ -47,9 +47,9 @@ class Lever:
     Paper: Buvanesh et al., Enhancing tail performance in extreme classifiers by label variance reduction (ICLR 2024).
     Needs: texts of rows and labels, torch for the teacher. The teacher is a recipe whose model puts rows and labels
     into one space (dpr, ngame, ...), or the folder of a saved one, which then serves many students.
-    Costs: the teacher's training, a search over the labels, and label rows to train on. Predicting costs what it did.
-    Prefer instead: `rows` (or tau=1) where labels say little about each other; the teacher alone if only the tail
-    counts.
+    Costs: the teacher's training, its pass over the documents, a search over labels, and label rows to train on.
+    Predicting costs what it did.
+    Prefer instead: `rows` where the teacher finds little; `ensemble` or the teacher alone if mostly the tail counts.
     Example: longtail compare wordnet "parabel" "parabel + lever(teacher='dpr(encoder=\\"bag\\", epochs=3)')"
     """
 
