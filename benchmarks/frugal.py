@@ -3,8 +3,10 @@ labels, `BCEWithLogitsLoss` on dense targets, AdamW; the dense targets made on t
 the device. Same rows, same batches, same words, same device, one run.
 
     python benchmarks/frugal.py DATA [--dimension 512] [--batch 512] [--steps 20] [--threads 2]
+    python benchmarks/frugal.py DATA --nets astec decaf eclare inceptionxml inceptionxml-lf [--steps 5]
 
 Both sides do `--steps` steps, the better of two rounds counts, and an epoch is as many steps as the rows make batches.
+With `--nets` no plain loop runs: the seconds of an epoch of each net as its settings are, and of all its epochs.
 """
 
 from __future__ import annotations
@@ -12,17 +14,20 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from itertools import islice
 
 import numpy as np
 import torch
 from torch import nn
 
 import longtail
+from longtail.data import Corpus
 from longtail.data.dataset import Dataset
 from longtail.learners.astec import Astec
 from longtail.nn.frugal.fit import FrugalFit
 from longtail.nn.frugal.task import FrugalTask
 from longtail.nn.heads.entries import Targets
+from longtail.nn.loop import Course
 
 
 def wait(device: torch.device) -> None:
@@ -88,6 +93,38 @@ def our_step(fit: FrugalFit, train: Dataset, batch: int) -> Callable[[np.ndarray
     return step
 
 
+class Timed(Exception):
+    """Ends a training that was only to be timed."""
+
+
+def net_seconds(recipe: str, corpus: Corpus, train: Dataset, steps: int) -> tuple[float, int, int]:
+    """Of one step of this net in its own training, how many of them make an epoch, and how many epochs it takes."""
+    from longtail.nn.frugal import fit
+
+    def only_steps(task: FrugalTask, course: Course, identity: object) -> None:
+        optimiser = torch.optim.AdamW(task.groups(), fused=True)
+        for module in task.modules.values():
+            module.train()
+
+        def step(batch: np.ndarray) -> None:
+            task.begin_step(0.1)
+            optimiser.zero_grad(set_to_none=True)
+            task.backward(batch, 1.0)
+            optimiser.step()
+
+        found = seconds(step, list(islice(task.batches(course.epochs, 0), steps)), task.device)
+        raise Timed(found, task.steps, course.epochs)
+
+    whole, fit.train = fit.train, only_steps
+    try:
+        longtail.Recipe.parse(recipe).fit(train, corpus.valid)
+    except Timed as timed:
+        return timed.args
+    finally:
+        fit.train = whole
+    raise AssertionError(f"{recipe} was not trained as a frugal net")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
@@ -95,11 +132,20 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--nets", nargs="+", help="recipes whose epochs are timed")
     parser.add_argument("--rows", type=int, help="only the first so many, to try the script")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     corpus = longtail.load(options.data)
     train = corpus.train if options.rows is None else corpus.train.take(np.arange(options.rows))
+    if options.nets:
+        print(f"{len(train):,} rows, {len(train.labels):,} labels, {options.threads} threads\n")
+        print("| net | milliseconds a step | seconds an epoch | epochs | minutes |\n| --- | --: | --: | --: | --: |")
+        for recipe in options.nets:
+            each, steps, epochs = net_seconds(recipe, corpus, train, options.steps)
+            cells = f"{1000 * each:.0f} | {each * steps:.1f} | {epochs} | {each * steps * epochs / 60:.1f}"
+            print(f"| `{recipe}` | {cells} |", flush=True)
+        return
     settings = Astec(dimension=options.dimension, batch=options.batch)
     fit = FrugalFit.begin(settings, train, corpus.valid, (), settings.body)
     order = np.random.default_rng(0).permutation(len(train))
