@@ -8,7 +8,8 @@ from numba import njit
 from scipy import sparse
 from scipy.optimize import minimize
 
-from longtail.linear.solve import _chance, fit_chances, fit_children, gather, node_targets
+from longtail.linear.ahead import fetch
+from longtail.linear.solve import _chance, _passes, fit_chances, fit_children, gather, node_targets
 
 
 def problem(seed: int, rows: int = 120, features: int = 30, children: int = 7) -> tuple[sparse.csr_array, np.ndarray]:
@@ -115,3 +116,37 @@ def test_rows_and_targets_of_a_node() -> None:
     assert own[0].tolist() == [0, 1, 2, 4]
     assert own[1].tolist() == [0, 1, 0, 1]
     assert own[2] == pytest.approx([0.5, 1, 0.3, 1])
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_children_that_no_longer_move_are_done(soft: bool) -> None:
+    """A yes is not a no: what a child would do as a no must not keep it from being done."""
+    inputs, targets = problem(5)
+    if not soft:
+        targets = (targets == 1).astype(np.float32)
+    starts, lanes, rows = inputs.indptr.astype(np.int64), 8, inputs.shape[0]
+    lengths = 1 + (inputs.toarray() ** 2).sum(axis=1)
+    yes = np.zeros(np.count_nonzero(targets), dtype=np.float32)
+    weights, no = np.zeros((31, lanes), dtype=np.float32), np.zeros((rows, lanes), dtype=np.float32)
+    done = np.zeros(lanes, dtype=np.bool_)
+    given = (starts[:-1], starts[1:], inputs.indices, inputs.data, lengths, *told(targets), weights, no, yes)
+    made = _passes(*given, np.float32(0.5), np.float32(1e-3), 1000, np.arange(rows), done)
+    assert 3 < made < 200
+    assert done.sum() >= lanes // 2
+    before = weights.copy()
+    _passes(*given, np.float32(0.5), np.float32(0.0), 1, np.arange(rows), done)
+    assert np.abs(weights - before).max() < 0.05  # and they were right to stop
+    assert np.abs(before).max() > 0.5
+
+
+def test_asking_for_memory_ahead_changes_nothing_and_may_miss() -> None:
+    @njit
+    def ask(array):  # type: ignore[no-untyped-def]
+        fetch(array, 0)
+        fetch(array, 7)
+        fetch(array, 10**12)
+        return array.sum()
+
+    table = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert ask(table) == 66
+    assert ask(np.zeros(0, dtype=np.float32)) == 0

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import Floats, Ints, Longs
+from longtail.linear.ahead import look_ahead
 
 NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep them inside their bounds
 LANES = 8  # children are padded to a multiple of this many float32
@@ -99,6 +100,9 @@ def _passes(  # type: ignore[no-untyped-def]
             order[position], order[other] = order[other], order[position]
         for position in range(rows):
             row = order[position]
+            look_ahead(
+                order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, yes, no, weights
+            )
             for lane in range(lanes):
                 score[lane] = weights[bias, lane]
             here, there = np.uintp(begins[row]), np.uintp(ends[row])
@@ -115,10 +119,8 @@ def _passes(  # type: ignore[no-untyped-def]
             for lane in range(lanes):  # every child as a plain no
                 slope = -score[lane] - np.float32(1.0) + penalty * line[lane]
                 moved = max(line[lane] - slope * scale, np.float32(0.0))
-                change = moved - line[lane]
-                step[lane] = -change
+                step[lane] = line[lane] - moved
                 line[lane] = moved
-                worst[lane] = max(worst[lane], abs(change))
             for entry in range(begin, end):  # then those that are a yes, wholly or in part
                 lane = t_child[entry]
                 share = t_value[entry]
@@ -133,13 +135,13 @@ def _passes(  # type: ignore[no-untyped-def]
                 own = penalty / share
                 slope = score[lane] + step[lane] * length - np.float32(1.0) + own * yes[entry]
                 moved = max(yes[entry] - slope / (length + own), np.float32(0.0))
+                worst[lane] = max(worst[lane], abs(moved - yes[entry]))
                 step[lane] += moved - yes[entry]
                 yes[entry] = moved
-                worst[lane] = max(worst[lane], abs(step[lane]))
             moving = 0
             for lane in range(lanes):
-                if step[lane] != 0:
-                    moving += 1
+                worst[lane] = max(worst[lane], abs(step[lane]))
+                moving += step[lane] != 0
             if moving == 0:
                 continue
             for lane in range(lanes):
@@ -158,7 +160,7 @@ def _passes(  # type: ignore[no-untyped-def]
         for lane in range(lanes):
             done[lane] = worst[lane] <= limit
             finished += done[lane]
-        if finished * 2 >= lanes:
+        if finished == lanes or (finished * 2 >= lanes and made + 1 < most):  # the last pass is not worth the move
             break
     return made
 
@@ -211,6 +213,10 @@ def _chance_passes(  # type: ignore[no-untyped-def]
             order[position], order[other] = order[other], order[position]
         for position in range(rows):
             row = order[position]
+            look_ahead(
+                order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, t_value, pull,
+                weights,
+            )  # fmt: skip
             for lane in range(lanes):
                 score[lane] = weights[features, lane]
             here, there = np.uintp(begins[row]), np.uintp(ends[row])
