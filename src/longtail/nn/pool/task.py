@@ -119,7 +119,11 @@ class PoolTask:
 
     def backward(self, batch: PoolBatch, share: float) -> Tensor:
         pieces, joined = self._texts.pieces(batch.rows, batch.pool)
-        own = None if self.classifying is None else self.classifying.table.take(batch.pool_tensor)
+        table = None if self.classifying is None else self.classifying.table
+        # A table in the host's memory is asked there: to ask the device for the labels would be to wait for it.
+        there = table is not None and table.home == self.device
+        pool = batch.pool_tensor if there else torch.from_numpy(batch.pool)
+        own = None if table is None else table.take(pool)
 
         def loss_of(encoded: list[Tensor]) -> Tensor:
             return self._loss(joined(encoded), batch, own)
@@ -130,7 +134,7 @@ class PoolTask:
             loss = loss_of([piece() for piece in pieces])
             torch.autograd.backward(loss * share)
         if self.classifying is not None and own is not None and own.grad is not None:
-            self.classifying.table.move(batch.pool_tensor, own.grad, self.classifying.rate * self._factor)
+            self.classifying.table.move(pool, own.grad, self.classifying.rate * self._factor)
         return loss.detach()
 
     def _loss(self, encoded: Tensor, batch: PoolBatch, own: Tensor | None) -> Tensor:

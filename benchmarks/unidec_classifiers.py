@@ -1,0 +1,135 @@
+"""Claim: how classifiers over pools are trained and searched decides between head and tail, and cosines serve both.
+
+    PYTHONPATH=src python benchmarks/unidec_classifiers.py gutenberg --encoder FOLDER --keep DIR [--every 2]
+        [--epochs 8] [--try "loss='decoupled', rate=0.003, lengths=true" ...]
+
+The classifiers' half of `unidec` alone, on a processor: the encoder stays as it is given, and only the head and the
+classifiers learn, over pools as `unidec` makes them (batches of 1,024 rows from clusters of 64, three positives and one
+mined label a row). Every `--every`th training row is read. Measured on valid: classifiers at length 1, with the root of
+their lengths, and with all of them. Vectors of texts are kept in `--keep`, for they take longest.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WAYS = ["loss='decoupled+bce', rate=0.001, lengths=true", "loss='decoupled+bce', rate=0.003, lengths=true",
+        "loss='decoupled+bce', rate=0.003, lengths=false", "loss='decoupled', rate=0.003, lengths=true",
+        "loss='decoupled', rate=0.003, lengths=false"]  # fmt: skip
+SCALE, HEAD_RATE, BATCH, CLUSTER, MINED = 20.0, 2e-3, 1024, 64, 5
+
+
+def vectors(options: argparse.Namespace, corpus: Any, rows: Any) -> list[Any]:
+    """Of training rows, valid rows and labels, of length 1."""
+    from longtail.nn.encode import encode
+    from longtail.nn.encoders import load_encoder
+    from longtail.nn.tokens import tokenise
+    from longtail.nn.towers import unit
+
+    options.keep.mkdir(parents=True, exist_ok=True)
+    encoder, tokenizer = load_encoder(options.encoder)
+    found = []
+    texts = {f"train{options.every}": rows.texts, "valid": corpus.valid.texts, "labels": corpus.labels.texts}
+    for name, some in texts.items():
+        path = options.keep / f"{name}.npy"
+        if not path.exists():
+            np.save(path, unit(encode(encoder, tokenise(some, tokenizer, 64))))
+        found.append(np.load(path))
+    return found
+
+
+def wrong_ones(documents: Any, labels: Any, targets: Any) -> Any:
+    """The nearest labels of each row that it does not have, -1 = none."""
+    from longtail.search.exact import top_k
+
+    found = top_k(documents, labels, 4 * MINED)[0].astype(np.int64)
+    keys = np.arange(len(documents))[:, None] * np.int64(len(labels)) + found
+    own = np.repeat(np.arange(len(documents)), np.diff(targets.indptr)) * np.int64(len(labels)) + targets.indices
+    found[np.isin(keys, own)] = -1
+    return found
+
+
+def learned(
+    way: dict[str, Any], epochs: int, documents: Any, labels: Any, targets: Any, clusters: Any, mined: Any
+) -> Any:
+    """The head and the classifiers after some epochs."""
+    import torch
+    from torch.nn.functional import normalize
+
+    from longtail.nn.batches import clustered_order
+    from longtail.nn.loop import Course
+    from longtail.nn.pool.heads import Heads
+    from longtail.nn.pool.losses import level_of, loss_of
+    from longtail.nn.pool.picks import Picker
+    from longtail.nn.pool.table import ClassifierTable
+
+    torch.manual_seed(0)
+    here = torch.device("cpu")
+    heads, table = Heads(documents.shape[1], 0.1), ClassifierTable(labels, here)
+    level = level_of(torch.from_numpy(SCALE * documents[:512] @ labels[:8192].T))
+    loss, read = loss_of(way["loss"], 0.5, level), torch.from_numpy(documents)
+    rule = torch.optim.AdamW(heads.parameters(), lr=HEAD_RATE)
+    rows = np.flatnonzero(np.diff(targets.indptr))
+    picker, course = Picker(targets, here, 3, 1), Course(epochs, warmup=0, decay="cosine")
+    steps, step = epochs * -(-len(rows) // BATCH), 0
+    for epoch in range(epochs):
+        order = clustered_order(rows, clusters, np.random.default_rng([0, epoch]))
+        for batch in picker.batches(order, BATCH, 0, mined, (0, epoch)):
+            own = table.take(batch.pool_tensor)
+            asked, used = heads.classifier_side(read[batch.rows]), own
+            if not way["lengths"]:
+                asked, used = normalize(asked, dim=1), normalize(own, dim=1)
+            rule.zero_grad()
+            loss((asked * SCALE) @ used.T, batch.targets()).backward()
+            factor, step = course.rate(step, steps), step + 1
+            rule.param_groups[0]["lr"] = HEAD_RATE * factor
+            rule.step()
+            assert own.grad is not None
+            table.move(batch.pool_tensor, own.grad, way["rate"] * factor)
+    return heads, table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("--encoder", required=True)
+    parser.add_argument("--keep", type=Path, required=True)
+    parser.add_argument("--every", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--try", dest="tried", nargs="+", default=WAYS)
+    options = parser.parse_args()
+
+    import longtail
+    from longtail.grammar import parse
+    from longtail.metrics import evaluate
+    from longtail.nn.clusters import balanced_clusters
+    from longtail.nn.pool.scorer import lengthened
+    from longtail.search.exact import top_k
+
+    corpus = longtail.load(options.data)
+    rows = corpus.train.take(range(0, len(corpus.train), options.every))
+    documents, valid, labels = vectors(options, corpus, rows)
+    some = np.flatnonzero(np.diff(rows.targets.indptr))
+    clusters = balanced_clusters(documents[some], size=CLUSTER)
+    mined = wrong_ones(documents, labels, rows.targets)
+    names = ("P@1", "P@5", "PSP@1", "PSP@5", "C@5")
+    print(f"| loss | rate | trained by | lengths that count | {' | '.join(names)} |")
+    print("| --- | --: | --- | --: |" + " --: |" * len(names))
+    for text in options.tried:
+        way = {setting.name: setting.value for setting in parse(f"way({text})")[0].settings}
+        heads, table = learned(way, options.epochs, documents, labels, rows.targets, clusters, mined)
+        asked = heads.applied(valid, "classifiers")
+        for power in (0, 0.5, 1):
+            near = top_k(asked, lengthened(table.rows(), power), 5)
+            found = evaluate(longtail.Predictions(corpus.labels, *near), corpus.valid)
+            cells = " | ".join(f"{found[name]:.1f}" for name in names)
+            by = "products" if way["lengths"] else "cosines"
+            print(f"| {way['loss']} | {way['rate']} | {by} | {power} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
