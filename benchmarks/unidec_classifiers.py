@@ -1,4 +1,4 @@
-"""Claim: how classifiers over pools are trained and searched decides between head and tail, and cosines serve both.
+"""Claim: how classifiers over pools are trained, and how much of their lengths counts, decides between head and tail.
 
     PYTHONPATH=src python benchmarks/unidec_classifiers.py gutenberg --encoder FOLDER --keep DIR [--every 2]
         [--epochs 8] [--try "loss='decoupled', rate=0.003, lengths=true" ...]
