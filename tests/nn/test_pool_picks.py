@@ -131,14 +131,15 @@ def test_batches_made_ahead_are_the_same_and_errors_arrive() -> None:
     targets = sparse.csr_array((luck.random((50, 20)) < 0.2).astype(np.float32))
     mined = luck.integers(-1, 20, (50, 6))
     picker, order = Picker(targets, CPU, 2, 2), luck.permutation(50)
-    plain, ahead = (list(make(order, 8, 1, mined, (3, 4))) for make in (picker.batches, picker.ahead))
+    plain, ahead = (list(picker.batches(order, 8, 1, mined, (3, 4), way)) for way in (False, True))
     assert len(plain) == len(ahead) == 6
     for one, other in zip(plain, ahead, strict=True):
         assert (one.rows == other.rows).all() and (one.pool == other.pool).all()
         assert torch.equal(one.targets(), other.targets())
-    next(picker.ahead(order, 8, 0, mined, (3, 4)))  # left alone after the first
+    assert list(picker.batches(order, 8, 7, mined, (3, 4), True)) == []
+    next(picker.batches(order, 8, 0, mined, (3, 4), True))  # left alone after the first
     with pytest.raises(IndexError):
-        list(picker.ahead(order + 50, 8, 0, mined, (3, 4)))
+        list(picker.batches(order + 50, 8, 0, mined, (3, 4), True))
 
 
 def test_entries_of_rows() -> None:

@@ -18,6 +18,8 @@ from torch import Tensor
 from longtail.arrays import Floats, Longs, Matrix
 from longtail.nn.resident import sent
 
+_Plan = tuple[Longs, Longs, Longs, Floats]  # rows, pool, places and weights of a batch, on the host
+
 
 @dataclass(frozen=True, eq=False)
 class PoolBatch:
@@ -50,6 +52,15 @@ class Picker:
 
     def batch(self, rows: Longs, mined: Longs | None, chance: np.random.Generator) -> PoolBatch:
         """`mined` (all rows, some) are wrong labels of each row, -1 = none."""
+        return self._sent(self._planned(rows, mined, chance))
+
+    def _sent(self, plan: _Plan) -> PoolBatch:
+        rows, pool, places, weights = plan
+        return PoolBatch(
+            rows, pool, sent(pool, self.device), sent(places, self.device), _sent_floats(weights, self.device)
+        )
+
+    def _planned(self, rows: Longs, mined: Longs | None, chance: np.random.Generator) -> _Plan:
         entries, row_of = entries_of(self.targets, rows)
         labels, weights = self.targets.indices[entries].astype(np.int64), self.targets.data[entries]
         if self.everything:
@@ -61,30 +72,30 @@ class Picker:
             pool = np.unique(np.concatenate(parts))
         columns = np.minimum(np.searchsorted(pool, labels), max(len(pool) - 1, 0))
         kept = pool[columns] == labels
-        places = row_of[kept] * len(pool) + columns[kept]
-        return PoolBatch(
-            rows, pool, sent(pool, self.device), sent(places, self.device), _sent_floats(weights[kept], self.device)
-        )
+        return rows, pool, row_of[kept] * len(pool) + columns[kept], weights[kept]
 
     def batches(
-        self, order: Longs, size: int, begin: int, mined: Longs | None, seed: tuple[int, int]
+        self, order: Longs, size: int, begin: int, mined: Longs | None, seed: tuple[int, int], ahead: bool = False
     ) -> Iterator[PoolBatch]:
         """Batches of `size` rows from number `begin` on. Each has chance of its own, so that it is the same wherever
-        one begins."""
-        for number in range(begin, -(-len(order) // size)):
-            chance = np.random.default_rng((*seed, number))
-            yield self.batch(order[number * size : (number + 1) * size], mined, chance)
+        one begins. `ahead` plans each by a thread while the one before is used."""
 
-    def ahead(
-        self, order: Longs, size: int, begin: int, mined: Longs | None, seed: tuple[int, int]
-    ) -> Iterator[PoolBatch]:
-        """The same batches, each made by a thread while the one before is used: sorting leaves the interpreter free."""
-        waiting = self.batches(order, size, begin, mined, seed)
+        def plan(number: int) -> _Plan:
+            chance = np.random.default_rng((*seed, number))
+            return self._planned(order[number * size : (number + 1) * size], mined, chance)
+
+        numbers = range(begin, -(-len(order) // size))
+        if not ahead:
+            yield from (self._sent(plan(number)) for number in numbers)
+            return
         with ThreadPoolExecutor(1) as worker:
-            coming = worker.submit(next, waiting, None)
-            while (batch := coming.result()) is not None:
-                coming = worker.submit(next, waiting, None)
-                yield batch
+            coming = [worker.submit(plan, number) for number in numbers[:1]]
+            for number in numbers:
+                ready = coming.pop().result()
+                if number + 1 < numbers.stop:
+                    coming.append(worker.submit(plan, number + 1))
+                # Only here is the device spoken to: another thread must not while kernels are recorded.
+                yield self._sent(ready)
 
     def _drawn(self, row_of: Longs, weights: Floats, chance: np.random.Generator) -> Longs:
         """Which entries are drawn: at most so many of a row, without repeats, likelier where the target is larger."""

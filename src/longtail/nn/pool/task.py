@@ -106,8 +106,8 @@ class PoolTask:
     def batches(self, epoch: int, begin: int) -> Iterator[PoolBatch]:
         chance, rows = np.random.default_rng([self.seed, epoch]), self._learned
         order = clustered_order(rows, self._clusters, chance) if len(self._clusters) else random_order(rows, chance)
-        made = self.picker.batches if self.device.type == "cpu" else self.picker.ahead  # a CPU has no time to spare
-        return made(order, self.batch, begin, self._mined, (self.seed, epoch))
+        ahead = self.device.type != "cpu"  # which has no time to spare
+        return self.picker.batches(order, self.batch, begin, self._mined, (self.seed, epoch), ahead)
 
     def begin_step(self, factor: float) -> None:
         self._factor = factor
