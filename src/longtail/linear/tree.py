@@ -20,7 +20,7 @@ from longtail.threads import in_threads, thread_count
 BLOCK = 72  # children trained side by side
 CHUNK = 128  # children kept side by side; a byte counts them
 COPIED = 2  # nodes with less than this part of all rows train on a copy of theirs
-HEAP = 30_000_000  # bytes that short-lived arrays leave behind, two threads
+HEAP = 20_000_000  # bytes that short-lived arrays leave behind, two threads
 SURE = 30.0  # a score whose log chance is 0
 
 
