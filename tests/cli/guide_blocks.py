@@ -61,8 +61,13 @@ def lines(page: str) -> list[Line]:
     """The lines of all indented blocks."""
     text = re.sub(r"^```.*?^```", "", PAGES[page].read_text(), flags=re.DOTALL | re.MULTILINE)
     blocks = re.findall(r"(?:\A|(?<=\n\n))((?: {4}.*\n?)+)", text)
-    joined = [re.sub(r" *\\\n\s+", " ", block) for block in blocks]
-    return [Line(page, line.strip()) for block in joined for line in block.splitlines() if line.strip()]
+    found: list[str] = []
+    for line in (line.strip() for block in blocks for line in block.splitlines() if line.strip()):
+        if found and (found[-1].endswith("\\") or found[-1].count('"') % 2):  # it goes on, or its quotes are open
+            found[-1] = f"{found[-1].removesuffix(chr(92)).rstrip()} {line}"
+        else:
+            found.append(line)
+    return [Line(page, line) for line in found]
 
 
 def borrowed(path: str) -> ModuleType:
