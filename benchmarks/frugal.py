@@ -6,7 +6,7 @@ the device. Same rows, same batches, same words, same device, one run.
     python benchmarks/frugal.py DATA --nets astec decaf eclare inceptionxml inceptionxml-lf [--steps 5]
 
 All sides do `--steps` steps by turns, the best of three rounds counts, and an epoch is as many steps as the rows make
-batches. With `--nets` no plain loop runs: the seconds of an epoch of each net as its settings are, and of all its epochs.
+batches. With `--nets` no plain loop runs: seconds of an epoch of each net as its settings are, and of all its epochs.
 """
 
 from __future__ import annotations
