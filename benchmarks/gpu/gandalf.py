@@ -50,9 +50,9 @@ TABLE6 = {
 }  # fmt: skip
 SHARES = (0.25, 0.5, 0.75)
 SEARCH = (
-    " + rows", " + gandalf", " + gandalf(threshold=0.05)", " + gandalf(threshold=0.2)", " + gandalf(threshold=0.3)",
-    " + gandalf(threshold=0.5)", " + gandalf(most=3)", " + gandalf(most=1)", " + gandalf(least=2)",
-    " + gandalf(least=3)", " + gandalf(least=3, most=3)",
+    " + rows", " + gandalf", " + gandalf(least=3)", " + gandalf(threshold=0.3)", " + gandalf(most=3)",
+    " + gandalf(least=2)", " + gandalf(least=3, most=3)", " + gandalf(threshold=0.05)", " + gandalf(threshold=0.2)",
+    " + gandalf(threshold=0.5)", " + gandalf(most=1)",
 )  # fmt: skip
 WHEN = {  # label rows from one share of the epochs to another, and the chance of each in an epoch
     "in the first half of the epochs": (0.0, 0.5, 1.0),
@@ -101,7 +101,7 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
         }
         found |= lines(main, {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", **shares})
     elif part == "search":
-        for name in ("astec", "inceptionxml"):
+        for name in ("astec", "inceptionxml") if len(options.nets) > 1 else options.nets:
             found |= lines(name, {"plain": "", **{way.removeprefix(" + "): way for way in SEARCH}})
     elif part == "when":
         ways = {f"{way}, {when}": f" + {way} @{when}" for way in ("rows", "gandalf") for when in WHEN}
