@@ -204,11 +204,14 @@ TOOLS: dict[str, type[Tool]] = {
     "parabel": Longtail,
     "parabel(trees=1)": Longtail,  # as many trees as napkinXC and PECOS grow
     "bonsai": Longtail,
+    "dismec": Longtail,
+    "proxml": Longtail,
     "omikuji Parabel": Omikuji,
     "omikuji Bonsai": Omikuji,
     "napkinXC": NapkinXC,
     "PECOS": Pecos,
 }
+SLOW = ("dismec", "proxml")  # one classifier a label against all rows; no bar, and run only where asked for
 
 
 def main(name: str, folder: Path, threads: int, k: int) -> dict[str, Any]:
