@@ -14,18 +14,21 @@ refused. Loads torch only to write and to read one.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from longtail.arrays import AnyArray, Matrix
 from longtail.errors import ModelError
 
 if TYPE_CHECKING:
@@ -53,6 +56,17 @@ def keeping(folder: str | Path, every_seconds: float = 60.0) -> Iterator[None]:
         yield
     finally:
         _keeping.reset(token)
+
+
+def belonging(
+    name: str, settings: Any, parts: Iterable[Any], tokenizer: str, tokens: Iterable[AnyArray], targets: Matrix
+) -> dict[str, Any]:
+    """What a checkpoint of a training belongs to: the recipe with its settings, and the data."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (*tokens, targets.indptr, targets.indices, targets.data):
+        digest.update(np.ascontiguousarray(array).data)
+    recipe = " + ".join([name, *map(repr, parts)])
+    return {"recipe": recipe, **asdict(settings), "tokenizer": tokenizer, "data": digest.hexdigest()}
 
 
 @dataclass(frozen=True)

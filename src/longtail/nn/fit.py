@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -18,7 +17,7 @@ from longtail.errors import DataError, MissingExtra, RecipeError
 from longtail.metrics.evaluate import evaluate
 from longtail.nn.batches import Pairs
 from longtail.nn.blend import Blend, Odds
-from longtail.nn.checkpoint import kept_folder
+from longtail.nn.checkpoint import belonging, kept_folder
 from longtail.nn.classifiers import Classifiers
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, load_encoder
@@ -106,17 +105,9 @@ class Towers:
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint of this training belongs to."""
-        targets = self.train.targets
-        digest = hashlib.blake2b(digest_size=16)
-        for array in (self.documents.ids, self.documents.offsets, self.labels.ids, self.labels.offsets,
-                      targets.indptr, targets.indices, targets.data):  # fmt: skip
-            digest.update(np.ascontiguousarray(array).data)
-        return {
-            "recipe": " + ".join([self.settings.name, *map(repr, self.parts)]),
-            **asdict(self.settings),
-            "tokenizer": self.tokenizer.hash,
-            "data": digest.hexdigest(),
-        }
+        tokens = (self.documents.ids, self.documents.offsets, self.labels.ids, self.labels.offsets)
+        own, words = self.settings, self.tokenizer.hash
+        return belonging(own.name, own, self.parts, words, tokens, self.train.targets)
 
     def course(self, **changed: Any) -> Course:
         own = self.settings

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +18,7 @@ from longtail.errors import DataError
 from longtail.linear.cluster import halve, label_vectors
 from longtail.metrics.evaluate import evaluate
 from longtail.nn.blend import Odds
-from longtail.nn.checkpoint import kept_folder
+from longtail.nn.checkpoint import belonging, kept_folder
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, build_encoder
 from longtail.nn.fit import MEASURED_ROWS, SCALE_ROWS, judged, spread
@@ -229,16 +228,9 @@ class FrugalFit:
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint of this training belongs to."""
-        targets = self.train.targets
-        digest = hashlib.blake2b(digest_size=16)
-        for array in (self.texts.words, self.texts.offsets, targets.indptr, targets.indices, targets.data):
-            digest.update(np.ascontiguousarray(array).data)
-        return {
-            "recipe": " + ".join([self.settings.name, *map(repr, self.parts)]),
-            **asdict(self.settings),
-            "tokenizer": self.tokenizer.hash,
-            "data": digest.hexdigest(),
-        }
+        tokens = (self.texts.words, self.texts.offsets)
+        own, words = self.settings, self.tokenizer.hash
+        return belonging(own.name, own, self.parts, words, tokens, self.train.targets)
 
     @cached_property
     def held_out(self) -> tuple[Dataset, Tokens]:

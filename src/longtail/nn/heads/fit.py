@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +16,7 @@ from longtail.errors import DataError
 from longtail.metrics.evaluate import evaluate
 from longtail.metrics.propensity import inverse_propensity
 from longtail.nn.blend import Odds
-from longtail.nn.checkpoint import kept_folder
+from longtail.nn.checkpoint import belonging, kept_folder
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, load_encoder
 from longtail.nn.fit import BEGIN_AT_RANDOM, MEASURED_ROWS, SCALE_ROWS, judged, spread
@@ -147,16 +146,9 @@ class OneVsAllFit:
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint of this training belongs to; any number of processes may go on with it."""
-        targets = self.train.targets
-        digest = hashlib.blake2b(digest_size=16)
-        for array in (self.documents.ids, self.documents.offsets, targets.indptr, targets.indices, targets.data):
-            digest.update(np.ascontiguousarray(array).data)
-        return {
-            "recipe": " + ".join([self.settings.name, *map(repr, self.parts)]),
-            **asdict(self.settings),
-            "tokenizer": self.tokenizer.hash,
-            "data": digest.hexdigest(),
-        }
+        tokens = (self.documents.ids, self.documents.offsets)
+        own, words = self.settings, self.tokenizer.hash
+        return belonging(own.name, own, self.parts, words, tokens, self.train.targets)
 
     def learn(self) -> None:
         own = self.settings
