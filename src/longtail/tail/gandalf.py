@@ -45,7 +45,7 @@ class Gandalf:
 
     threshold: float = 0.1  # delta: shares up to it are dropped
     most: int | None = None  # soft targets of a label beside itself; none: all above the threshold
-    least: int = 1  # rows that must have both labels; 1: soft targets may also add up to less. 3 where most are rare
+    least: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
     graph: Graph = "cooccurrence"
     self_only: bool = False  # Z^1: every label row has only itself
     rows_only: bool = False  # Z: without the rows given
