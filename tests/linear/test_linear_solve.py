@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Barrier
+
 import numpy as np
 import pytest
 from numba import njit
@@ -9,7 +11,9 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from longtail.linear.ahead import fetch
-from longtail.linear.solve import _chance, _passes, fit_chances, fit_children, gather, node_targets
+from longtail.linear.node_rows import Scratch, gather, node_targets
+from longtail.linear.solve import _chance, _passes, fit_chances, fit_children
+from longtail.threads import in_threads
 
 
 def problem(seed: int, rows: int = 120, features: int = 30, children: int = 7) -> tuple[sparse.csr_array, np.ndarray]:
@@ -150,3 +154,19 @@ def test_asking_for_memory_ahead_changes_nothing_and_may_miss() -> None:
     table = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert ask(table) == 66
     assert ask(np.zeros(0, dtype=np.float32)) == 0
+
+
+def test_each_thread_has_a_scratch_of_its_own_that_stays_clean() -> None:
+    inputs, _ = problem(2)
+    plain = (inputs.indptr.astype(np.int64), inputs.indices, inputs.data)
+    scratch, seen = Scratch(30), []
+
+    def work(number: int) -> None:
+        gather(np.arange(number, 100), *plain, scratch.place)
+        seen.append(scratch.place)
+        both.wait(10)
+
+    both = Barrier(2)
+    in_threads(work, range(2), threads=2)
+    assert seen[0] is not seen[1]
+    assert all((place == -1).all() for place in seen)

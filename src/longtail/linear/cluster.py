@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import Floats, Ints, Longs, Matrix
-from longtail.linear.solve import gather
+from longtail.linear.node_rows import Scratch, gather
 from longtail.linear.text import unit_rows
 from longtail.linear.top import hold
 from longtail.threads import in_threads
@@ -37,7 +37,7 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
     labels = vectors.shape[0]
     order: Ints = np.arange(labels, dtype=np.int32)
     levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
-    plain = hold(vectors)
+    plain, scratch = hold(vectors), Scratch(vectors.shape[1])
     while np.diff(levels[-1]).max() > leaf:
         bounds = levels[-1]
 
@@ -47,8 +47,7 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
                 return
             rows, features = plain, vectors.shape[1]
             if len(members) < labels:  # their own rows over their own columns; all of them need no copy
-                place = np.full(vectors.shape[1], -1, dtype=np.int32)
-                *rows, names = gather(members.astype(np.int64), *plain, place)
+                *rows, names = gather(members.astype(np.int64), *plain, scratch.place)
                 features = len(names)
             members[:] = members[_halve(*rows, features, seed + 7919 * depth + node)]
 
@@ -70,7 +69,7 @@ def spread(vectors: Matrix, branches: int, depth: int, seed: int) -> tuple[Ints,
     labels = vectors.shape[0]
     order: Ints = np.arange(labels, dtype=np.int32)
     levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
-    plain = hold(vectors)
+    plain, scratch = hold(vectors), Scratch(vectors.shape[1])
     for level in range(depth):
         bounds = levels[-1]
         sizes: list[Longs] = [np.zeros(0, dtype=np.int64)] * (len(bounds) - 1)
@@ -81,8 +80,7 @@ def spread(vectors: Matrix, branches: int, depth: int, seed: int) -> tuple[Ints,
             if clusters < 2:
                 sizes[node] = np.array([len(members)], dtype=np.int64)
                 return
-            place = np.full(vectors.shape[1], -1, dtype=np.int32)
-            starts, columns, values, names = gather(members.astype(np.int64), *plain, place)
+            starts, columns, values, names = gather(members.astype(np.int64), *plain, scratch.place)
             seeds = _seeds(len(members), clusters, seed + 7919 * level + node)
             side = _spread(starts, columns, values, len(names), seeds)
             order[bounds[node] : bounds[node + 1]] = members[np.argsort(side, kind="stable")]

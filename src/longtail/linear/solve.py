@@ -17,60 +17,7 @@ from longtail.linear.ahead import look_ahead
 
 NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep them inside their bounds
 LANES = 8  # children are padded to a multiple of this many float32
-
-
-@njit(nogil=True, cache=True)
-def gather(rows, starts, columns, values, place):  # type: ignore[no-untyped-def]
-    """The rows of a node over the features they hold: own starts, own columns, values, and the features' names.
-
-    `place` (features,) is scratch, -1 on entry and on return.
-    """
-    total = 0
-    for row in rows:
-        total += starts[row + 1] - starts[row]
-    own_starts = np.empty(len(rows) + 1, dtype=np.int64)
-    own_columns = np.empty(total, dtype=np.int32)
-    own_values = np.empty(total, dtype=np.float32)
-    names = np.empty(min(total, len(place)), dtype=np.int32)
-    found = 0
-    at = 0
-    own_starts[0] = 0
-    for number in range(len(rows)):
-        row = rows[number]
-        for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
-            feature = np.uintp(columns[entry])
-            if place[feature] < 0:
-                place[feature] = found
-                names[found] = feature
-                found += 1
-            own_columns[at] = place[feature]
-            own_values[at] = values[entry]
-            at += 1
-        own_starts[number + 1] = at
-    for number in range(found):
-        place[names[number]] = -1
-    return own_starts, own_columns, own_values, names[:found].copy()
-
-
-@njit(nogil=True, cache=True)
-def node_targets(rows, starts, columns, values, first, last):  # type: ignore[no-untyped-def]
-    """Targets of these rows among the columns first..last-1: starts, children counted from first, and values."""
-    own_starts = np.empty(len(rows) + 1, dtype=np.int64)
-    kept = 0
-    for number in range(len(rows)):
-        own_starts[number] = kept
-        for entry in range(starts[rows[number]], starts[rows[number] + 1]):
-            kept += first <= columns[entry] < last
-    own_starts[len(rows)] = kept
-    children = np.empty(kept, dtype=np.int32)
-    own = np.empty(kept, dtype=np.float32)
-    kept = 0
-    for number in range(len(rows)):
-        for entry in range(starts[rows[number]], starts[rows[number] + 1]):
-            if first <= columns[entry] < last:
-                children[kept], own[kept] = columns[entry] - first, values[entry]
-                kept += 1
-    return own_starts, children, own
+NEAR = 1 << 18  # float32 that a core's own cache holds; what is larger is asked for ahead
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
@@ -91,6 +38,7 @@ def _passes(  # type: ignore[no-untyped-def]
     worst = np.empty(lanes, dtype=np.float32)
     made = 0
     rows = len(lengths)
+    far = weights.size + no.size > NEAR
     while made < most:
         made += 1
         for lane in range(lanes):
@@ -100,9 +48,22 @@ def _passes(  # type: ignore[no-untyped-def]
             order[position], order[other] = order[other], order[position]
         for position in range(rows):
             row = order[position]
-            look_ahead(
-                order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, yes, no, weights
-            )
+            if far:
+                look_ahead(
+                    order,
+                    position,
+                    begins,
+                    ends,
+                    columns,
+                    values,
+                    lengths,
+                    t_starts,
+                    t_child,
+                    t_value,
+                    yes,
+                    no,
+                    weights,
+                )
             for lane in range(lanes):
                 score[lane] = weights[bias, lane]
             here, there = np.uintp(begins[row]), np.uintp(ends[row])
@@ -203,6 +164,7 @@ def _chance_passes(  # type: ignore[no-untyped-def]
     """Pass over the rows until no pull moves by more than `limit`; weights and pull as in `_passes`."""
     lanes = weights.shape[1]
     features, rows = weights.shape[0] - 1, len(lengths)
+    far = weights.size + pull.size > NEAR
     target = np.zeros(lanes, dtype=np.float32)
     score = np.empty(lanes, dtype=np.float32)
     step = np.empty(lanes, dtype=np.float32)
@@ -213,10 +175,11 @@ def _chance_passes(  # type: ignore[no-untyped-def]
             order[position], order[other] = order[other], order[position]
         for position in range(rows):
             row = order[position]
-            look_ahead(
-                order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, t_value, pull,
-                weights,
-            )  # fmt: skip
+            if far:
+                look_ahead(
+                    order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, t_value, pull,
+                    weights,
+                )  # fmt: skip
             for lane in range(lanes):
                 score[lane] = weights[features, lane]
             here, there = np.uintp(begins[row]), np.uintp(ends[row])

@@ -11,7 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
-from longtail.linear.solve import fit_chances, fit_children, gather, node_targets, pruned
+from longtail.linear.node_rows import Scratch, gather, node_targets
+from longtail.linear.solve import fit_chances, fit_children, pruned
 from longtail.linear.top import hold
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
@@ -64,7 +65,7 @@ def fit_tree(
         (targets.data.copy(), place[targets.indices].astype(np.int32), targets.indptr), targets.shape
     )
     leaves.sort_indices()
-    plain = hold(rows)
+    plain, scratch = hold(rows), Scratch(rows.shape[1])
     tasks: list[tuple[int, int, int, int, int]] = []  # cost, level, parent, first child, last child
     held: list[tuple[Matrix, Matrix]] = []  # targets over children (by row) and over parents (by parent)
     bounds = [*levels, np.arange(len(order) + 1)]
@@ -93,9 +94,7 @@ def fit_tree(
             members, importance = over_parents.indices[mine].astype(np.int64), over_parents.data[mine]
             in_turn.put(
                 number,
-                _fit_chunk(
-                    plain, rows.shape[1], members, over_children, level, parent, first, last, training, importance
-                ),
+                _fit_chunk(plain, scratch, members, over_children, level, parent, first, last, training, importance),
             )
             advance(1)
 
@@ -139,7 +138,7 @@ def _raised(leaves: Matrix, bounds: Longs) -> Matrix:
 
 def _fit_chunk(
     plain: tuple[AnyArray, AnyArray, AnyArray],
-    features: int,
+    scratch: Scratch,
     rows: AnyArray,
     targets: Matrix,
     level: int,
@@ -150,7 +149,7 @@ def _fit_chunk(
     importance: Floats,
 ) -> Chunk:
     """Train up to CHUNK children of a node on its rows; `importance` is each row's largest target in the node."""
-    begins, ends, columns, values, names = _node_rows(rows, plain, features)
+    begins, ends, columns, values, names = _node_rows(rows, plain, scratch)
     pieces = -(-(last - first) // BLOCK)
     bounds = [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
     found = []
@@ -172,7 +171,7 @@ def _fit_chunk(
 
 
 def _node_rows(
-    rows: AnyArray, plain: tuple[AnyArray, AnyArray, AnyArray], features: int
+    rows: AnyArray, plain: tuple[AnyArray, AnyArray, AnyArray], scratch: Scratch
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, Ints]:
     """Where each of a node's rows begins and ends, their columns and values, and the names of the columns.
 
@@ -181,8 +180,8 @@ def _node_rows(
     """
     starts = plain[0]
     if COPIED * len(rows) > len(starts) - 1:
-        return starts[rows], starts[rows + 1], plain[1], plain[2], np.arange(features, dtype=np.int32)
-    own, columns, values, names = gather(rows, *plain, np.full(features, -1, dtype=np.int32))
+        return starts[rows], starts[rows + 1], plain[1], plain[2], np.arange(len(scratch.place), dtype=np.int32)
+    own, columns, values, names = gather(rows, *plain, scratch.place)
     return own[:-1], own[1:], columns, values, names
 
 
