@@ -33,7 +33,7 @@ from zipf_data import zipf_data
 
 ROWS = [(rows, 10_000) for rows in (10_000, 30_000, 100_000, 300_000, 1_000_000)]
 LABELS = [(200_000, labels) for labels in (1_000, 3_000, 10_000, 30_000, 100_000, 500_000)]
-GROWTH = 2.0  # over a hundredfold of rows or five hundredfold of labels; a node's arrays leave the cache on the way
+GROWTH = 2.0  # over a hundredfold of rows or five hundredfold of labels: guards against a step
 ASKED = 4_000  # rows to predict
 ENOUGH = 15.0  # CPU seconds after which no further training is tried
 
