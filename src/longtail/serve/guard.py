@@ -8,10 +8,12 @@ import json
 import random
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from longtail.serve.protocol import ASK_WITHIN
 from longtail.serve.refusal import Refused
 from longtail.serve.service import Service
 
@@ -25,6 +27,10 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 POLICY = b"default-src 'none'; frame-ancestors 'none'"
+# Who hangs up on a client that is still sending takes the answer away from it: the rest is read and thrown away first.
+UNREAD = frozenset({"body", "bodies"})  # reasons to refuse a body that is still coming
+MOST_THROWN = 64 << 20  # bytes
+QUIET = 1.0  # seconds without a byte, after which nobody is sending any more
 
 
 class Guard:
@@ -48,7 +54,7 @@ class Guard:
             await self._serve(scope, receive, answer)
         except Refused as refusal:
             self._counters.refused.add(reason=refusal.reason)
-            await answer.refuse(refusal)
+            await answer.refuse(refusal, receive if refusal.reason in UNREAD else None)
         except Exception as error:
             if not answer.status:  # else it was answered and logged further in
                 self._log.failed(error, id=facts["id"])
@@ -169,14 +175,29 @@ class _Answer:
             ]
         await self._send(message)
 
-    async def refuse(self, refusal: Refused) -> None:
+    async def refuse(self, refusal: Refused, rest: Receive | None = None) -> None:
+        """Says why; then listens to the rest of what the client sends, where there is one, before it hangs up."""
         if self.status:
             return
         body = json.dumps({"error": refusal.error, "where": []}).encode()
         headers = [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
         headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self({"type": "http.response.start", "status": refusal.status, "headers": headers})
-        await self({"type": "http.response.body", "body": body})
+        await self({"type": "http.response.body", "body": body, "more_body": rest is not None})
+        if rest is not None:
+            await _throw_away(rest)
+            await self({"type": "http.response.body", "body": b""})
+
+
+async def _throw_away(receive: Receive) -> None:
+    thrown, more = 0, True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ASK_WITHIN):
+            while more and thrown < MOST_THROWN:
+                async with asyncio.timeout(QUIET):
+                    message = await receive()
+                thrown += len(message.get("body", b""))
+                more = message.get("more_body", False)  # not there where the client went away
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 MOST_TEXTS = 1024  # of a request
 LONGEST_TEXT = 100_000  # characters
@@ -14,10 +16,33 @@ LONGEST_LABEL = 2000
 MOST_FOUND = 200  # labels of a search
 MOST_ASKED = 100  # labels whose examples are asked for
 
-Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
+# Control characters that no text holds: those of ASCII but for tabs and the ends of lines and pages.
+CONTROL = r"\x00-\x08\x0e-\x1f\x7f"
+_CONTROL = re.compile(f"[{CONTROL}]")
+
+
+def _plain(text: str) -> str:
+    found = _CONTROL.search(text)
+    if found is not None:
+        said = f"U+{ord(found[0]):04X} at {found.start()}"
+        raise PydanticCustomError("control", "String holds a control character, {said}; take it out", {"said": said})
+    return text
+
+
+def _seen(text: str) -> str:
+    if not any(letter.isprintable() and not letter.isspace() for letter in text):
+        raise PydanticCustomError("unseen", "String should hold a character that can be seen")
+    return text
+
+
+_ALL_PLAIN = Field(json_schema_extra={"pattern": f"^[^{CONTROL}]*$"})
+_SOME_SEEN = Field(json_schema_extra={"pattern": rf"^[^{CONTROL}]*[^\s{CONTROL}][^{CONTROL}]*$"})
+
+Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT), AfterValidator(_plain), _ALL_PLAIN]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 LabelId = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LABEL)]
-LabelText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LABEL, pattern=r"\S")]
+NewId = Annotated[LabelId, AfterValidator(_plain), _ALL_PLAIN]
+LabelText = Annotated[LabelId, AfterValidator(_plain), AfterValidator(_seen), _SOME_SEEN]
 Band = Literal["head", "torso", "tail", "unseen"]
 
 
@@ -61,7 +86,7 @@ class Answers(BaseModel):
 
 class NewLabel(Request):
     text: LabelText
-    id: LabelId | None = Field(None, description="Default: the text.")
+    id: NewId | None = Field(None, description="Default: the text.")
 
 
 class NewLabels(Request):

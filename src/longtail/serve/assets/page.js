@@ -100,6 +100,8 @@ async function learn() {
   sayWhetherLabelsCanJoin();
 }
 
+/** What stands in a field, without the control characters that pasted pages bring and the service refuses. */
+const typed = (name) => find(name).value.replace(/[\x00-\x08\x0e-\x1f\x7f]/g, " ");
 const named = (name) => models.find((model) => model.name === name);
 /** The models that are looked at: one, or two side by side. */
 function looked() {
@@ -126,7 +128,7 @@ async function predictText() {
   asking?.abort();
   asking = new AbortController();
   const { signal } = asking;
-  const text = find("text").value;
+  const text = typed("text");
   if (!text.trim()) {
     find("columns").replaceChildren();
     find("said").textContent = "";
@@ -228,7 +230,7 @@ function marked(text, words) {
 
 async function addLabel(event) {
   event.preventDefault();
-  const text = find("new").value.trim();
+  const text = typed("new").trim();
   const able = takers();
   if (!text || !able.length) return;
   try {
@@ -252,7 +254,7 @@ async function addLabel(event) {
 let table = []; // {line, text, model, labels}
 
 async function predictLines() {
-  const texts = find("lines").value.split(/\r?\n/).map((text) => text.trim()).filter(Boolean);
+  const texts = typed("lines").split(/\r?\n/).map((text) => text.trim()).filter(Boolean);
   const names = looked();
   const k = Number(find("k").value);
   if (!texts.length) { find("done").textContent = "No line holds a text."; return; }
