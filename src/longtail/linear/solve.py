@@ -25,7 +25,7 @@ def _passes(  # type: ignore[no-untyped-def]
     begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, order,
     done,
 ):  # fmt: skip
-    """Pass over the rows until half of the children are done or `most` passes are; returns passes made, fills `done`.
+    """Pass over the rows until children are done, half of them early or all, or `most` passes are; returns passes made.
 
     weights (features + 1, lanes), the last row is the bias; no (rows, lanes) and yes (targets,) are the dual variables.
     `penalty` is 1 / (2 cost): the diagonal that makes the hinge squared.
@@ -121,7 +121,7 @@ def _passes(  # type: ignore[no-untyped-def]
         for lane in range(lanes):
             done[lane] = worst[lane] <= limit
             finished += done[lane]
-        if finished == lanes or (finished * 2 >= lanes and made + 1 < most):  # the last pass is not worth the move
+        if finished == lanes or (finished * 2 >= lanes and made * 2 <= most):  # later, a move costs more than it saves
             break
     return made
 
