@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_every_part_of_the_catalogue_has_its_papers() -> None:
     assert set(catalogue.LEARNERS) <= set(papers.LEARNERS)
     assert set(catalogue.TAIL_METHODS) <= set(papers.TAIL_METHODS)
     named = {key for found in (*papers.LEARNERS.values(), *papers.TAIL_METHODS.values()) for key in found}
-    assert named | {"platt1999probabilistic"} == set(papers._ENTRIES)
+    assert named | {"platt1999probabilistic", *papers.MINILM} == set(papers._ENTRIES)
 
 
 def test_entries_are_whole() -> None:
@@ -38,6 +39,9 @@ def test_entries_are_whole() -> None:
         ("parabel", ["prabhu2018parabel"]),
         ("parabel + rerank + ranknet", ["prabhu2018parabel", "submission2020improving"]),
         ("pfastrexml + centroid", ["jain2016extreme"]),
+        ("dpr(encoder='minilm')", ["karpukhin2020dense", "reimers2019sentence", "wang2020minilm"]),
+        ("parabel + ensemble(encoder='bm25')", ["prabhu2018parabel", "buvanesh2024enhancing", "robertson2009bm25"]),
+        ("renee(encoder='bag', warm='dpr(encoder=\"bag\")')", ["jain2023renee", "karpukhin2020dense"]),
         ("centroid + calibrate", ["rocchio1971relevance", "zadrozny2002transforming"]),
         ('centroid + calibrate(curve="platt")', ["rocchio1971relevance", "platt1999probabilistic"]),
     ],
@@ -49,10 +53,16 @@ def test_exactly_the_papers_of_the_parts(recipe: str, expected: list[str]) -> No
 def test_a_teacher_is_cited_too() -> None:
     if "lever" not in catalogue.TAIL_METHODS:
         pytest.skip("no tail method with a teacher in this release")
-    assert keys("parabel + lever(teacher='dpr')") == [
+    assert keys("parabel + lever(teacher='dpr(encoder=\"bag\")')") == [
         "prabhu2018parabel",
         "buvanesh2024enhancing",
         "karpukhin2020dense",
     ]
     assert keys("parabel + lever")[2:] == keys(catalogue.tail_class("lever")().teacher)
     assert keys("parabel + lever(teacher='some/folder')") == ["prabhu2018parabel", "buvanesh2024enhancing"]
+
+
+@pytest.mark.parametrize("folder", [None, Path("weights")])
+def test_the_encoder_that_auto_finds_is_cited(folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(papers, "minilm_folder", lambda: folder)
+    assert keys("dpr") == ["karpukhin2020dense", *(papers.MINILM if folder else ())]

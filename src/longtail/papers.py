@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from longtail.catalogue import build, tail_class
+from contextlib import suppress
+
+from longtail.catalogue import build, learner_class, tail_class
 from longtail.errors import RecipeError
 from longtail.grammar import parse
+from longtail.nn.extra import minilm_folder
 
 # By part: the papers that describe what it does.
 LEARNERS: dict[str, tuple[str, ...]] = {
@@ -50,6 +53,8 @@ TAIL_METHODS: dict[str, tuple[str, ...]] = {
     "synonyms": ("kharbanda2024gandalf",),
     "taug": ("submission2020improving",),
 }
+MINILM = ("reimers2019sentence", "wang2020minilm")  # the encoder whose weights a package carries
+WITHIN = ("encoder", "teacher", "warm")  # settings that may hold another recipe
 
 _ENTRIES = {
     "babbar2017dismec": """@inproceedings{babbar2017dismec,
@@ -203,6 +208,12 @@ _ENTRIES = {
   booktitle = {WSDM},
   year = {2020}
 }""",
+    "reimers2019sentence": """@inproceedings{reimers2019sentence,
+  author = {Reimers, Nils and Gurevych, Iryna},
+  title = {{Sentence-BERT}: Sentence Embeddings using {Siamese BERT}-Networks},
+  booktitle = {EMNLP-IJCNLP},
+  year = {2019}
+}""",
     "robertson2009bm25": """@article{robertson2009bm25,
   author = {Robertson, Stephen and Zaragoza, Hugo},
   title = {The Probabilistic Relevance Framework: {BM25} and Beyond},
@@ -220,6 +231,12 @@ _ENTRIES = {
     "submission2020improving": """@misc{submission2020improving,
   title = {Improving Tail Label Prediction for Extreme Multi-label Learning},
   howpublished = {Blind submission to ICLR 2021, https://openreview.net/forum?id=hUAmiQCeUGm},
+  year = {2020}
+}""",
+    "wang2020minilm": """@inproceedings{wang2020minilm,
+  author = {Wang, Wenhui and Wei, Furu and Dong, Li and Bao, Hangbo and Yang, Nan and Zhou, Ming},
+  title = {{MiniLM}: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers},
+  booktitle = {NeurIPS},
   year = {2020}
 }""",
     "xiong2021ance": """@inproceedings{xiong2021ance,
@@ -251,17 +268,20 @@ def bibtex(recipe: str) -> list[str]:
 
 def _keys(recipe: str) -> list[str]:
     learner, *tail = parse(recipe)
-    found = list(LEARNERS.get(learner.name, ()))
-    for part in tail:
-        method = build(part, tail_class(part.name))
+    found: list[str] = []
+    for part in (learner, *tail):
+        method = build(part, learner_class(part.name) if part is learner else tail_class(part.name))
         if getattr(method, "curve", None) == "platt":
             found.append("platt1999probabilistic")
-            continue
-        found += TAIL_METHODS.get(part.name, ())
-        teacher = getattr(method, "teacher", None)
-        if isinstance(teacher, str):
-            try:
-                found += _keys(teacher)
-            except RecipeError:
-                continue  # the folder of a saved model, whose own card names its papers
+        else:
+            found += (LEARNERS if part is learner else TAIL_METHODS).get(part.name, ())
+        encoder = getattr(method, "encoder", None)
+        if encoder == "minilm" or (encoder == "auto" and minilm_folder() is not None):
+            found += MINILM
+        for name in WITHIN:
+            inner = getattr(method, name, None)
+            if isinstance(inner, str):
+                # What is no recipe is the folder of a saved model, whose own card names its papers.
+                with suppress(RecipeError):
+                    found += _keys(inner)
     return found

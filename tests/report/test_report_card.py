@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,21 @@ def test_odd_label_sets_have_a_card_too(model: Model) -> None:
         ElementTree.fromstring(files["card.svg"])
         assert "are found by their texts alone" in files["README.md"]
         json.loads(files["card.json"])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"), [("centroid", "; `+ calibrate` lowers"), ("centroid + calibrate", ", with `")]
+)
+def test_calibrate_is_not_advised_to_those_who_have_it(tiny: Corpus, recipe: str, said: str) -> None:
+    model = Recipe.parse(recipe).fit(tiny.train, tiny.valid)
+    text = (
+        Card().with_measures("valid", evaluate(model.predict(tiny.valid.rows, 5), tiny.valid)).files(model)["README.md"]
+    )
+    assert "points as chances (ECE@5 on valid)" + said in text
+
+
+def test_labels_that_stand_in_no_row_have_no_recall(model: Model, card: Card) -> None:
+    measures = card.facts.measured["valid"]
+    none = replace(measures.bins[-1], positives=0, contribution=0.0, recall=0.0, coverage=0.0)
+    text = Card().with_measures("valid", replace(measures, bins=(none,))).files(model)["README.md"]
+    assert f"| {none.labels} | 0.0 | – | – |" in text

@@ -125,7 +125,8 @@ def _measures(facts: Facts) -> str:
     by_bin = [("training rows of the label", "labels", "points of P", "recall", "labels found"), ("---:",) * 5]
     for one in measures.bins:
         span = words.count(one.low) if one.low == one.high else f"{words.count(one.low)}–{words.count(one.high)}"
-        found = (words.percent(one.contribution), words.percent(one.recall), words.percent(one.coverage))
+        recall, coverage = (one.recall, one.coverage) if one.positives else (None, None)  # nothing there to be found
+        found = (words.percent(one.contribution), words.percent(recall), words.percent(coverage))
         by_bin.append((span, words.count(one.labels), *found))
     rows = f"{words.count(measures.rows)} rows of the {split} split"
     on = f"Percent of {rows}; PSP with {measures.propensity}; C: labels hit at least once, of those of these rows"
@@ -171,23 +172,27 @@ def _limits(model: Model, facts: Facts) -> str:
     if unseen:
         how = "are found by their texts alone" if reads else "cannot be found: the recipe does not read label texts"
         items.append(f"{words.count(unseen)} labels have no training row and {how}.")
-    items.append(_about_scores(facts))
+    items.append(_about_scores(model.recipe, facts))
     items.append(
         "It was measured on rows like those it was trained on. Other kinds of text, and other languages, were not."
     )
     return "\n".join(f"- {item}" for item in items)
 
 
-def _about_scores(facts: Facts) -> str:
+def _about_scores(recipe: str, facts: Facts) -> str:
     split = shown_split(facts.measured)
     if split is None:
         return "Whether its scores are chances was not measured."
+    calibrated = any(part.name == "calibrate" for part in parse(recipe)[1:])
     values = facts.measured[split].values
     errors = {int(name.partition("@")[2]): value for name, value in values.items() if name.startswith("ECE@")}
     if not errors:
-        return "Its scores rank labels and are no chances; `+ calibrate` makes chances of them."
+        return "Its scores rank labels and are no chances" + (
+            "." if calibrated else "; `+ calibrate` makes chances of them."
+        )
     k = max(errors)
-    return f"Its scores are off by {errors[k]:.1f} points as chances (ECE@{k} on {split}); `+ calibrate` lowers that."
+    said = f"Its scores are off by {errors[k]:.1f} points as chances (ECE@{k} on {split})"
+    return said + (", with `calibrate`." if calibrated else "; `+ calibrate` lowers that.")
 
 
 def _cite(recipe: str) -> str:
