@@ -91,6 +91,17 @@ def test_labels_appear_as_one_types(show: Callable[..., Any], running: Running, 
     page.locator("#columns .word").first.wait_for(state="detached")
 
 
+def test_what_is_pasted_from_a_page_with_control_characters_is_read(show: Callable[..., Any], running: Running) -> None:
+    page = show(running)
+    ask(page)
+    plain = words(page, "towers")
+    ask(page, "apple")
+    page.get_by_role("textbox", name="Text", exact=True).fill(TEXT.replace(" ", "\x02 \x1f"))
+    page.locator("#said", has_text=f"towers says “{plain[0]}” first").wait_for()
+    page.locator("#columns .why").first.wait_for()
+    assert words(page, "towers") == plain
+
+
 def test_two_models_side_by_side_say_what_only_one_found(
     show: Callable[..., Any], running: Running, trained: Path
 ) -> None:
