@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from longtail.data.corpus import Corpus
@@ -21,6 +22,7 @@ from longtail.progress import hearing, stage
 from longtail.recipe import Recipe
 from longtail.report.result import Result
 from longtail.store import size_on_disk
+from longtail.tail.calibrate import Chances
 from longtail.warmup import warm_up
 
 
@@ -57,6 +59,10 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str
         predicted = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         model_bytes = size_on_disk(model.save(Path(folder) / "model"))
+    uncalibrated = None
+    if model.rerankers and isinstance(model.rerankers[-1], Chances):
+        before = replace(model, rerankers=model.rerankers[:-1]).predict(test.rows, max(*ks, 5), test.excluded)
+        uncalibrated = evaluate(before, test, ks=tuple(ks))
     return Result(
         recipe=str(recipe),
         measures=evaluate(predictions, test, ks=tuple(ks)),
@@ -66,6 +72,7 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str
         peak_bytes=peak.bytes,
         model_bytes=model_bytes,
         row_norms=model.row_norms(),
+        uncalibrated=uncalibrated,
         teaching=next((fact for fact in told if isinstance(fact, Teaching)), None),  # re-rankers may fit it again
     )
 

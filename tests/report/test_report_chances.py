@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from report_sample import sample_corpus, sample_result
 
+from longtail.comparison import run
 from longtail.data import Corpus
 from longtail.metrics import evaluate
 from longtail.predictions import Predictions
@@ -35,6 +36,18 @@ def test_errors_before_and_after_stand_side_by_side(tiny: Corpus) -> None:
     assert f"<td>{before:.1f}</td>" in html and f"<td>{after:.1f}</td>" in html
     page = render(results, tiny, command="x", versions={})
     assert 'href="#chances"' in page and 'id="chances"' in page
+
+
+def test_a_calibrated_recipe_alone_shows_what_it_was_before(tiny: Corpus) -> None:
+    result = run(Recipe.parse("knn(neighbours=5) + calibrate"), tiny)
+    before = run(Recipe.parse("knn(neighbours=5)"), tiny)
+    assert result.uncalibrated is not None and before.uncalibrated is None
+    assert result.uncalibrated["ECE@5"] == before.measures["ECE@5"]
+    assert result.as_json()["uncalibrated"]["ECE@1"] == before.measures["ECE@1"]
+    html = chances_section([result], tiny) or ""
+    rows = re.findall(r"<tr>.*?</tr>", html)
+    assert f"<td>{result.measures['ECE@5']:.1f}</td>" in rows[1] and "before calibrate" in rows[2]
+    assert f"<td>{before.measures['ECE@5']:.1f}</td>" in rows[2]
 
 
 def test_scores_that_are_no_chances_are_named_and_not_drawn() -> None:

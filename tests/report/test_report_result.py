@@ -21,6 +21,7 @@ def test_json_has_the_promised_keys_and_values() -> None:
         "bins",
         "row_norms",
         "teaching",
+        "uncalibrated",
     }
     assert {"P@1", "PSP@1", "C@1", "nDCG@5"} <= set(data)
     assert data["propensity"] == {"a": 0.55, "b": 1.5}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from longtail.data.corpus import Corpus
 from longtail.metrics.curves import ScoreBin, calibration_curve
+from longtail.metrics.measures import Measures
 from longtail.report import words
 from longtail.report.axes import Box, Scale
 from longtail.report.facts import table_box
@@ -87,12 +88,16 @@ def _errors(results: Sequence[Result], shown: Sequence[int]) -> Safe:
         "thead",
         tag("tr", tag("th", "Recipe", scope="col", class_="stick"), *(tag("th", name, scope="col") for name in names)),
     )
-    rows = (
-        tag(
-            "tr",
-            tag("th", tag("bdi", results[number].recipe), scope="row", class_="stick"),
-            *(tag("td", words.percent(results[number].measures.values[name])) for name in names),
-        )
-        for number in shown
-    )
+    rows = []
+    for number in shown:
+        result = results[number]
+        rows.append(_row(tag("bdi", result.recipe), result.measures, names))
+        if result.uncalibrated is not None:
+            rows.append(_row(tag("span", "the same before calibrate", class_="note"), result.uncalibrated, names))
     return table_box("Calibration error by recipe", head, tag("tbody", join(rows)), class_="plain")
+
+
+def _row(name: Safe, measures: Measures, names: Sequence[str]) -> Safe:
+    """Errors of one recipe; a dash where scores were no chances."""
+    cells = (words.percent(measures.values[one]) if one in measures.values else "–" for one in names)
+    return tag("tr", tag("th", name, scope="row", class_="stick"), *(tag("td", cell) for cell in cells))

@@ -26,6 +26,7 @@ class Result:
     model_bytes: int
     row_norms: Floats | None = None  # (labels,) lengths of the classifier rows, where the recipe has them
     teaching: Teaching | None = None  # what its teacher was worth, where it has one
+    uncalibrated: Measures | None = None  # of the same model before `calibrate`, where the recipe ends with it
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for `--json`: measures in percent, null where a measure has no value."""
@@ -38,6 +39,7 @@ class Result:
             "model_bytes": int(self.model_bytes),
             "propensity": {"a": self.measures.propensity.a, "b": self.measures.propensity.b},
             "bins": [{key: _finite(value) for key, value in asdict(bin).items()} for bin in self.measures.bins],
+            "uncalibrated": None if self.uncalibrated is None else _errors(self.uncalibrated),
             "teaching": None if self.teaching is None else asdict(self.teaching),
             "row_norms": None if self.row_norms is None else [asdict(one) for one in self.norm_bins()],
         }
@@ -45,6 +47,10 @@ class Result:
     def norm_bins(self) -> tuple[NormBin, ...]:
         """How long the classifier rows are, by label frequency; none where the recipe has no such rows."""
         return () if self.row_norms is None else norm_bins(self.row_norms, self.predictions.labels.counts)
+
+
+def _errors(measures: Measures) -> dict[str, Any]:
+    return {name: _finite(value) for name, value in measures.values.items() if name.startswith("ECE@")}
 
 
 def _finite(value: Any) -> Any:
