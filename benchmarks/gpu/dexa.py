@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from splits import splits
 
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 CLUSTERS = (256, 1024, 4096, 8192)
@@ -63,15 +64,6 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str, str]]:
         if "0" in options.tables:
             found += [("0", data, recipe) for recipe in options.recipes]
     return found
-
-
-def splits(data: str, rows: int | None) -> list[Any]:
-    """train, valid and test, or the first rows of each."""
-    import longtail
-
-    corpus = longtail.load(data)
-    parts = [corpus.train, corpus.valid, corpus.test]
-    return parts if rows is None else [part.take(range(min(rows, len(part)))) for part in parts]
 
 
 def one(data: str, recipe: str, rows: int | None, examples: int) -> dict[str, Any]:

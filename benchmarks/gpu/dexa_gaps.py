@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from splits import splits
 
 BINS = 5
 
@@ -35,11 +36,7 @@ def train(data: str, options: argparse.Namespace, dexa: bool) -> dict[str, Any]:
     from longtail.nn.losses import softmax
     from longtail.tail.dexa import Dexa
 
-    corpus = longtail.load(data)
-    parts = [corpus.train, corpus.valid, corpus.test]
-    if options.rows is not None:
-        parts = [part.take(range(min(options.rows, len(part)))) for part in parts]
-    learn, valid, test = parts
+    learn, valid, test = splits(data, options.rows)
     own: Any = longtail.Recipe.parse(options.recipe).learner
     towers = Towers.begin(own, learn, valid, (Dexa(),) if dexa else ())
     groups: Any = towers.tower or Dexa().label_tower(

@@ -40,9 +40,10 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from splits import reranked, splits
 
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 MACRO = [f"macro{name}@5" for name in ("F1", "P", "R")]
@@ -181,15 +182,6 @@ def unusual(settings: str) -> str:
     return ", ".join(f"{name}={value}" for name, value in pairs if str(getattr(usual, name)) != value.strip("'"))
 
 
-@cache
-def corpus(data: str, rows: int | None) -> tuple[Any, Any, Any]:
-    import longtail
-
-    whole = longtail.load(data)
-    parts = whole.train, whole.valid, whole.test
-    return parts if rows is None else tuple(part.take(range(min(rows, len(part)))) for part in parts)  # type: ignore
-
-
 def one(data: str, recipe: str, rows: int | None, save: Path | None = None) -> dict[str, Any]:
     """Train (or load) and measure; runs in a worker."""
     import torch
@@ -197,11 +189,10 @@ def one(data: str, recipe: str, rows: int | None, save: Path | None = None) -> d
     import longtail
     from longtail.metrics.calibration import Teaching
     from longtail.progress import hearing
-    from longtail.tail.rerank import Rerank
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     try:
-        train, valid, test = corpus(data, rows)
+        train, valid, test = splits(data, rows)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -215,7 +206,7 @@ def one(data: str, recipe: str, rows: int | None, save: Path | None = None) -> d
         begin = time.perf_counter()
         found = model.predict(test.rows, 5, test.excluded)
         predicting = time.perf_counter() - begin
-        again = model.with_reranker(Rerank().fit_reranker(model))  # type: ignore[arg-type]  # looks at labels alone
+        again = reranked(model)
         teaching = next((fact for fact in told if isinstance(fact, Teaching)), None)
         return {
             "seconds": seconds,

@@ -25,6 +25,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from splits import reranked, splits
+
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 AROUND: dict[str, list[Any]] = {  # what the sweep tries, one setting at a time
     "head_rate": [0.002, 0.005, 0.01, 0.05, 0.1],
@@ -102,25 +104,18 @@ def begin(data: str, rows: int | None, threads: int) -> None:
     os.environ["LONGTAIL_THREADS"] = str(threads)
     import torch
 
-    import longtail
-
     torch.set_num_threads(threads)
     global _corpus
-    corpus = longtail.load(data)
-    parts = (corpus.train, corpus.valid, corpus.test)
-    _corpus = [part if rows is None else part.take(range(min(rows, len(part)))) for part in parts]
+    _corpus = splits(data, rows)
 
 
 def one(recipe: str, on_test: bool, folder: str | None = None) -> list[dict[str, Any]]:
     """Train one recipe, save it where a folder is named, and measure it as it is and re-ranked."""
-    import numpy as np
     import torch
 
     import longtail
     from longtail.memory import measure_peak
     from longtail.metrics import evaluate
-    from longtail.metrics.propensity import inverse_propensity
-    from longtail.tail.rerank import RerankWeights
 
     train, valid, test = _corpus
     if torch.cuda.is_available():
@@ -138,7 +133,7 @@ def one(recipe: str, on_test: bool, folder: str | None = None) -> list[dict[str,
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     norms = model.row_norms()
     rows = test if on_test else valid
-    again = model.with_reranker(RerankWeights(inverse_propensity(train.labels).astype(np.float32), 100))
+    again = reranked(model)
     lines = []
     for name, measured in ((recipe, model), (f"{recipe} + rerank", again)):
         found = evaluate(measured.predict(rows.rows, 5, rows.excluded), rows)

@@ -30,6 +30,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from splits import splits
+
 MEASURES = [*(f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5)), "C@5"]
 PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), ("decoupled", "decoupled"),
          ("decoupled", "decoupled+bce")]  # fmt: skip
@@ -72,13 +74,9 @@ def begin(data: str, rows: int | None, threads: int) -> None:
     os.environ["LONGTAIL_THREADS"] = str(threads)
     import torch
 
-    import longtail
-
     torch.set_num_threads(threads)
     global _corpus
-    corpus = longtail.load(data)
-    parts = (corpus.train, corpus.valid, corpus.test)
-    _corpus = [part if rows is None else part.take(range(min(rows, len(part)))) for part in parts]
+    _corpus = splits(data, rows)
 
 
 def one(recipe: str) -> list[dict[str, Any]]:
