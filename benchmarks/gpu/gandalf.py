@@ -7,8 +7,9 @@
 The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Parts: table2 (what rows are trained on),
 table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
 (other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
-fewer labels), search (settings of gandalf, by the valid split), when (label rows in some epochs only, by the valid
-split), cost (seconds and peak memory without and with it). Parts of one net take `astec`, or the only one of --nets.
+fewer labels), search (settings of gandalf, by the valid split), weight (label rows more often, in some epochs only, or
+with smaller targets, by the valid split), cost (seconds and peak memory without and with it). Parts of one net take
+`astec`, or the only one of --nets.
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
@@ -25,9 +26,10 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,12 @@ WHEN = {  # label rows from one share of the epochs to another, and the chance o
     "in the first half of the epochs": (0.0, 0.5, 1.0),
     "in the last half of the epochs": (0.5, 1.0, 1.0),
     "each in half of the epochs": (0.0, 1.0, 0.5),
+}
+TIMES = {"twice": 2, "four times": 4}  # how often every label row stands in the training rows
+TRUST: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # what soft targets of a label with so many rows count
+    "soft targets x 0.5": lambda counts: np.full(len(counts), 0.5),
+    "soft targets x 0.25": lambda counts: np.full(len(counts), 0.25),
+    "soft targets x n / (n + 2)": lambda counts: counts / (counts + 2),
 }
 
 
@@ -103,8 +111,9 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
     elif part == "search":
         for name in ("astec", "inceptionxml") if len(options.nets) > 1 else options.nets:
             found |= lines(name, {"plain": "", **{way.removeprefix(" + "): way for way in SEARCH}})
-    elif part == "when":
-        ways = {f"{way}, {when}": f" + {way} @{when}" for way in ("rows", "gandalf") for when in WHEN}
+    elif part == "weight":
+        ways = {f"{way}, {how}": f" + {way} @{how}" for how in (*TIMES, *WHEN) for way in ("rows", "gandalf")}
+        ways |= {f"gandalf, {how}": f" + gandalf @{how}" for how in TRUST}
         found |= lines(main, {"plain": "", "rows": " + rows", "gandalf": " + gandalf", **ways})
     return found
 
@@ -174,6 +183,18 @@ def label_rows(given: int, epochs: int, when: str) -> Iterator[None]:
         FrugalTask.batches = batches
 
 
+def weighed(given: Any, method: Any, how: str) -> Any:
+    """The rows given and those that a method adds, one a label, with another weight."""
+    train, first = method.augment(given), len(given)
+    if how in TIMES:
+        return train.take(np.r_[:first, np.tile(np.arange(first, len(train)), TIMES[how])])
+    labels = np.repeat(np.arange(len(train)), np.diff(train.targets.indptr)) - first  # whose row; below 0: given
+    soft = (labels >= 0) & (labels != train.targets.indices)
+    targets = train.targets.copy()
+    targets.data[soft] *= TRUST[how](given.labels.counts[labels[soft]])
+    return replace(train, targets=targets)
+
+
 def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
     """Train, measure on valid and test."""
     import torch
@@ -181,14 +202,18 @@ def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
     import longtail
 
     given, cuda = corpus(data, rows), torch.cuda.is_available()
-    written, _, when = recipe.partition(" @")
-    parsed = longtail.Recipe.parse(written)
+    written, _, how = recipe.partition(" @")
+    parsed, train, only = longtail.Recipe.parse(written), given.train, nullcontext()
+    if how in WHEN:
+        only = label_rows(len(given.train), parsed.learner.epochs, how)
+    elif how:
+        train = weighed(given.train, parsed.tail[0], how)
+        parsed = longtail.Recipe.parse(written.rpartition(" + ")[0])
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    only = label_rows(len(given.train), parsed.learner.epochs, when) if when else nullcontext()
     with histories() as seen, only:
         begin = time.perf_counter()
-        model = parsed.fit(given.train, given.valid)
+        model = parsed.fit(train, given.valid)
         seconds = time.perf_counter() - begin
     kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "rows": rows, "seconds": seconds}
     kept |= {"history": seen, "peak": torch.cuda.max_memory_allocated() if cuda else 0}
@@ -264,7 +289,7 @@ def report(part: str, data: str, options: argparse.Namespace) -> str:
         return title + table(head, rows)
     names = [f"C@{k}" for k in KS] if part == "table4" else [f"{name}@{k}" for name in ("P", "PSP") for k in KS]
     names += [] if part == "table4" else ["C@5"]
-    split = "valid" if part in ("search", "when") else "test"
+    split = "valid" if part in ("search", "weight") else "test"
     text = title + f"{split} split\n\n" + table(["", *names], [[line, *row_of(runs, split, names)] for line, runs in kept.items()])  # fmt: skip  # noqa: E501
     if part == "figure3":
         text += "\n\nvalid, by epoch:\n" + "\n".join(_over_epochs(line, runs[0]) for line, runs in kept.items())
