@@ -20,6 +20,7 @@ not done again. Tables come last. How fast a step is: `unidec_speed.py`.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -80,7 +81,7 @@ def begin(data: str, rows: int | None, threads: int) -> None:
 
 
 def one(recipe: str) -> list[dict[str, Any]]:
-    """Train one recipe and measure it on test; unidec in several ways, and on valid too, by which they are chosen."""
+    """Train one recipe and measure it on test, and on valid too, by which settings are chosen; unidec in many ways."""
     import torch
 
     import longtail
@@ -102,8 +103,11 @@ def one(recipe: str) -> list[dict[str, Any]]:
         found = [{"kind": kind, "by": how, **spent, **figures} for kind, rows in (("test", test), ("valid", valid))
                  for how, figures in ways(towers, rows).items()]  # fmt: skip
         return found
-    figures = evaluate(model.predict(test.rows, 5, test.excluded), test)
-    return [{"by": "", **spent, **{name: figures[name] for name in MEASURES}}]
+    found = []
+    for kind, rows in (("test", test), ("valid", valid)):
+        figures = evaluate(model.predict(rows.rows, 5, rows.excluded), rows)
+        found.append({"kind": kind, "by": "", **spent, **{name: figures[name] for name in MEASURES}})
+    return found
 
 
 def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
@@ -220,6 +224,7 @@ def work(job: tuple[str, str]) -> list[dict[str, Any]]:
     kind, recipe = job
     import torch
 
+    gc.collect()  # recorded kernels keep their memory until then
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

@@ -2,18 +2,22 @@
 time or more.
 
     PYTHONPATH=src python benchmarks/gpu/unidec_speed.py [--labels 10000 100000 1000000 10000000] [--on-host 1000000]
-        [--queries 1024] [--pool 3000] [--steps 24] [--replay] [--profile]
+        [--queries 1024] [--pool 3000] [--steps 24] [--one-by-one 100000] [--profile 100000]
+        [--renee 1000000] [--dexml 100000]
 
 Made-up texts of 16 tokens; the encoder has all-MiniLM-L6-v2's shape and random weights; dropout, two heads, decoupled
 softmax both ways for texts, the same and BCE for classifiers, clipping, AdamW. What is timed is the training loop
 itself, with the pools it makes on the way. The share is the multiplications of the encoder and of the scores against
 one large bf16 product in the same run. On a processor the encoder is smaller, and only what grows can be seen.
-`--profile` shows what the device and the host spent a step on.
+`--one-by-one` launches an encoder's kernels without recording them. `--profile` shows what the device and the host
+spent a step on, and what steps take whose batches are ready. `--renee` and `--dexml` take the same rows and encoder
+with all labels in every step, which is what pools are to spare: a classifier a label in bf16, or all label texts.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from dataclasses import asdict
 from typing import Any
@@ -45,13 +49,24 @@ def texts(number: int, chance: np.random.Generator) -> Any:
     return Tokens(ids=np.resize(ids, 16 * number), offsets=np.arange(number + 1, dtype=np.int64) * 16, pad=0)
 
 
-def task_of(options: argparse.Namespace, labels: int, on_host: bool, replay: bool) -> tuple[Any, Any]:
-    """The task, and its table."""
+def encoder_of(device: Any) -> Any:
+    from longtail.nn.encoders import build_encoder
+    from longtail.nn.transformer import Shape
+
+    fast = device.type == "cuda"
+    width = 384 if fast else 64
+    shape = Shape(30522, width, 6 if fast else 2, heads=12 if fast else 2, inner=4 * width, places=64)
+    return build_encoder({"kind": "transformer", **asdict(shape)}).to(device)
+
+
+def task_of(options: argparse.Namespace, way: str, labels: int) -> Any:
+    """What the loop trains: pools, their table on the device or in the host's memory, or all labels."""
     import torch
     from scipy import sparse
 
-    from longtail.nn.encoders import build_encoder
-    from longtail.nn.heads.task import TextReading
+    from longtail.nn.heads.entries import Targets
+    from longtail.nn.heads.head import Head, HeadSettings
+    from longtail.nn.heads.task import OneVsAll, TextReading
     from longtail.nn.pool.heads import Heads
     from longtail.nn.pool.losses import loss_of
     from longtail.nn.pool.picks import Picker
@@ -59,72 +74,91 @@ def task_of(options: argparse.Namespace, labels: int, on_host: bool, replay: boo
     from longtail.nn.pool.task import Classifying, PoolTask
     from longtail.nn.precision import best_device
     from longtail.nn.resident import ResidentTokens
-    from longtail.nn.transformer import Shape
 
     device, chance = best_device(), np.random.default_rng(0)
-    fast = device.type == "cuda"
-    width = 384 if fast else 64
-    shape = Shape(30522, width, 6 if fast else 2, heads=12 if fast else 2, inner=4 * width, places=64)
-    encoder = build_encoder({"kind": "transformer", **asdict(shape)}).to(device)
-    rows = options.queries * options.steps
+    encoder = encoder_of(device)
+    width, rows = encoder.dimension, options.queries * (1 if way == "dexml" else options.steps)
     # One positive a row and as many mined as fill the pool; of few labels, a wider draw meets the same ones again.
     targets = sparse.csr_array(
         (np.ones(rows, np.float32), chance.integers(0, labels, rows), np.arange(rows + 1)), (rows, labels)
     )
+    documents = TextReading(encoder, ResidentTokens(texts(rows, chance), device, 16))
+    if way == "renee":
+        head = Head(labels, width, HeadSettings(), device)
+        return OneVsAll(encoder, documents, head, Targets(targets), options.queries, 1e-4, 0.1, device, dropout=0.5)
+    items = TextReading(encoder, ResidentTokens(texts(labels, chance), device, 16))
+    shared = {
+        "encoder": encoder, "documents": documents, "labels": items, "temperature": 0.05, "batch": options.queries,
+        "rate": 1e-4, "device": device,
+    }  # fmt: skip
+    if way == "dexml":
+        every = Picker(targets, device, None, 0, everything=True)
+        return PoolTask(picker=every, loss=loss_of("decoupled", 1.0), chunk=options.chunk, **shared)
     pool = min(options.pool, labels // 2)
     wanted = -labels * np.log1p(-pool / labels)  # draws after which so many different ones were met
     each = max(round(wanted / options.queries) - 1, 1)
     mined = chance.integers(0, labels, (rows, 2 * each))
     table = ClassifierTable(
-        np.zeros((labels, width), dtype=np.float32), device, torch.device("cpu") if on_host else device,
+        np.zeros((labels, width), dtype=np.float32), device, torch.device("cpu") if way == "host" else device,
         "bf16" if labels > 5_000_000 else "fp32",
     )  # fmt: skip
-    documents, items = (
-        TextReading(encoder, ResidentTokens(texts(number, chance), device, 16)) for number in (rows, labels)
-    )
-    task = PoolTask(
-        encoder=encoder, documents=documents, labels=items, picker=Picker(targets, device, 3, each),
-        loss=loss_of("decoupled"), temperature=0.05, batch=options.queries, rate=1e-4, device=device,
-        heads=Heads(width).to(device), head_rate=2e-4,
-        classifying=Classifying(table, loss_of("decoupled+bce"), 20.0, 1e-3, 0.5),
-        renew=lambda epoch: (np.zeros(0, dtype=np.int64), mined), replay=replay,
+    return PoolTask(
+        picker=Picker(targets, device, 3, each), loss=loss_of("decoupled"), heads=Heads(width).to(device),
+        head_rate=2e-4, classifying=Classifying(table, loss_of("decoupled+bce"), 20.0, 1e-3, 0.5),
+        renew=lambda epoch: (np.zeros(0, dtype=np.int64), mined), replay=way != "one by one", **shared,
     )  # fmt: skip
-    return task, table
 
 
-def measured(options: argparse.Namespace, labels: int, on_host: bool, replay: bool, ceiling: float) -> str:
+def measured(options: argparse.Namespace, way: str, labels: int, ceiling: float) -> str:
     """A line: the best epoch of the training loop."""
     import torch
 
     from longtail.nn.loop import Course, train
 
     fast = torch.cuda.is_available()
+    gc.collect()  # recorded kernels keep their memory until then
     if fast:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    task, table = task_of(options, labels, on_host, replay)
-    history = train(task, Course(epochs=options.epochs, measure_every=0), {})
+    task = task_of(options, way, labels)
+    history = train(task, Course(epochs=2 if way == "dexml" else options.epochs, measure_every=0), {})
     seconds = options.queries / max(line["rows_per_second"] for line in history.lines)
     peak = torch.cuda.max_memory_allocated() / 2**30 if fast else float("nan")
-    begun, sizes = time.perf_counter(), []
-    for batch in task.batches(0, 0):
-        batch.targets()
-        sizes.append(len(batch.pool))
-    if fast:
-        torch.cuda.synchronize()
-    making = (time.perf_counter() - begun) / len(sizes)
+    if way in ("renee", "dexml"):
+        held = task.head.weight if way == "renee" else torch.zeros(0, dtype=torch.float32)
+        kept = f"{held.nbytes / 2**30:.2f}"
+        return f"| {labels:,} | {way} | {labels} | | {1000 * seconds:.2f} | | {peak:.2f} | {kept} | {kept} |"
+    table = task.classifying.table
+    making, size = pools(task)
     shape = task.encoder.body.shape
-    texts_read, size = options.queries + float(np.mean(sizes)), float(np.mean(sizes))
+    texts_read = options.queries + size
     work = 6 * 16 * texts_read * 12 * shape.layers * shape.width**2 + 12 * options.queries * size * shape.width
     weights, held = (part / 2**30 for part in (table.weight.nbytes, 3 * table.weight.nbytes))
-    if options.profile:
+    if labels in options.profile and way == "device":
         profile(task)
-    where = f"{'host' if on_host else 'device'}, {str(table.weight.dtype).removeprefix('torch.')}"
+    where = f"unidec, {way}, {str(table.weight.dtype).removeprefix('torch.')}"
     return (
-        f"| {labels:,} | {where}{', replayed' if replay else ''} | {size:.0f} | {1000 * making:.2f} | "
-        f"{1000 * seconds:.2f} | {100 * work / seconds / ceiling:.1f}% | {peak:.2f} | {weights:.2f} | "
-        f"{held:.2f} |"
+        f"| {labels:,} | {where} | {size:.0f} | {1000 * making:.2f} | {1000 * seconds:.2f} | "
+        f"{100 * work / seconds / ceiling:.1f}% | {peak:.2f} | {weights:.2f} | {held:.2f} |"
     )
+
+
+def pools(task: Any) -> tuple[float, float]:
+    """Seconds to make a pool with its targets, nothing beside it, and its labels."""
+    import torch
+
+    fast = task.device.type == "cuda"
+    order, sizes = np.arange(task.rows), []
+    times = []
+    for _ in range(2):
+        begun = time.perf_counter()
+        for batch in task.picker.batches(order, task.batch, 0, task._mined, (0, 0)):
+            batch.targets()
+            sizes.append(len(batch.pool))
+        if fast:
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() - begun) / task.steps)
+    return min(times), float(np.mean(sizes))
 
 
 def profile(task: Any) -> None:
@@ -142,22 +176,27 @@ def profile(task: Any) -> None:
             torch.nn.utils.clip_grad_norm_([each for group in optimiser.param_groups for each in group["params"]], 1.0)
             optimiser.step()
 
+    def wait() -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
     steps(batches[:3])
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    wait()
     begun = time.perf_counter()
     steps(batches)
     host = (time.perf_counter() - begun) / len(batches)
+    wait()
+    ready = (time.perf_counter() - begun) / len(batches)
     kinds = [ProfilerActivity.CUDA] if torch.cuda.is_available() else [ProfilerActivity.CPU]
     with torch.profiler.profile(activities=kinds, acc_events=True) as seen:
         steps(batches[:5])
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        wait()
     events = seen.key_averages()
     total = sum(event.self_device_time_total for event in events) / 5000
     launches = sum(event.count for event in events) / 5
     print(
-        f"the host asks for {1000 * host:.2f} ms, the device works for {total:.2f} ms in {launches:.0f} kernels a step"
+        f"batches ready: {1000 * ready:.2f} ms a step; the host asks for {1000 * host:.2f} ms, the device works for "
+        f"{total:.2f} ms in {launches:.0f} kernels"
     )
     for event in sorted(events, key=lambda event: -event.self_device_time_total)[:40]:
         print(f"{event.self_device_time_total / 5000:8.3f} ms {event.count / 5:7.1f} x  {event.key[:110]}")
@@ -173,17 +212,21 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=24, help="of an epoch")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--replay", action="store_true")
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--one-by-one", type=int, nargs="*", default=[], help="labels, without recorded kernels")
+    parser.add_argument("--renee", type=int, nargs="*", default=[], help="labels, all of them by classifiers")
+    parser.add_argument("--dexml", type=int, nargs="*", default=[], help="labels, all of them by texts")
+    parser.add_argument("--chunk", type=int, default=4096, help="texts of dexml that are in memory at once")
+    parser.add_argument("--profile", type=int, nargs="*", default=[], help="labels, of those on the device")
     options = parser.parse_args()
     ceiling = product_speed(best_device())
     print(f"one bf16 product: {ceiling / 1e12:.0f} TFLOP/s")
-    print(
-        "| labels | table | pool | ms a pool | ms a step | of the product | peak GiB | weights GiB | with means GiB |"
-    )
+    print("| labels | by | pool | ms a pool | ms a step | of the product | peak GiB | weights GiB | with means GiB |")
     print("| --: | --- |" + " --: |" * 7)
-    for labels, on_host in [*((some, False) for some in options.labels), *((some, True) for some in options.on_host)]:
-        print(measured(options, labels, on_host, options.replay, ceiling), flush=True)
+    ways = {"device": options.labels, "host": options.on_host, "one by one": options.one_by_one,
+            "renee": options.renee, "dexml": options.dexml}  # fmt: skip
+    for way, sizes in ways.items():
+        for labels in sizes:
+            print(measured(options, way, labels, ceiling), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from longtail.arrays import Floats
+from longtail.nn.pool.product import product
 
 
 class Heads(nn.Module):
@@ -26,15 +27,14 @@ class Heads(nn.Module):
                 nn.init.eye_(layer.weight)
                 nn.init.zeros_(layer.bias)
 
-    def encoder_side(self, encoded: Tensor) -> Tensor:
-        """Of length 1: what documents and label texts are compared by."""
-        read = normalize(encoded.float(), dim=1)
-        return normalize(self.dropout(torch.tanh(self.texts(read))), dim=1)
+    def encoder_side(self, encoded: Tensor, lower: bool = False) -> Tensor:
+        """Of length 1: what documents and label texts are compared by. `lower` multiplies in bf16."""
+        return normalize(self.dropout(torch.tanh(_read(self.texts, encoded, lower))), dim=1)
 
-    def classifier_side(self, encoded: Tensor) -> Tensor:
+    def classifier_side(self, encoded: Tensor, lower: bool = False) -> Tensor:
         """Of any length: what classifiers score."""
         assert self.rows is not None
-        found: Tensor = self.dropout(self.rows(normalize(encoded.float(), dim=1)))
+        found: Tensor = self.dropout(_read(self.rows, encoded, lower))
         return found
 
     @torch.no_grad()
@@ -49,3 +49,7 @@ class Heads(nn.Module):
         self.train(training)
         found: Floats = torch.cat(pieces).numpy() if pieces else encoded
         return found
+
+
+def _read(layer: nn.Linear, encoded: Tensor, lower: bool) -> Tensor:
+    return product(normalize(encoded.float(), dim=1), layer.weight, lower) + layer.bias

@@ -21,9 +21,10 @@ from longtail.nn.heads.task import TextReading
 from longtail.nn.pool.heads import Heads
 from longtail.nn.pool.losses import PoolLoss, Weighed
 from longtail.nn.pool.picks import Picker, PoolBatch
+from longtail.nn.pool.product import product
 from longtail.nn.pool.reading import BothSides
 from longtail.nn.pool.table import ClassifierTable
-from longtail.nn.precision import decay_groups
+from longtail.nn.precision import decay_groups, is_lower
 from longtail.nn.siamese import LabelTower
 
 Renew = Callable[
@@ -75,6 +76,7 @@ class PoolTask:
         self.steps = math.ceil(self.rows / self.batch)
         self._factor = 1.0
         self._texts = BothSides(self.documents, self.labels, self.chunk, self.replay)
+        self._lower = is_lower(self.documents.precision, self.device, self.encoder.settings["kind"])
         self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of these rows; empty = random order
         self._mined: Longs | None = None  # (all rows, some), -1 = none
 
@@ -139,19 +141,19 @@ class PoolTask:
 
     def _loss(self, encoded: Tensor, batch: PoolBatch, own: Tensor | None) -> Tensor:
         """Of the vectors of documents and, behind them, of the pool's texts; `own` are the pool's classifiers."""
-        targets, sizes = Weighed(batch.targets()), [len(batch.rows), len(batch.pool)]
-        vectors = normalize(encoded.float(), dim=1) if self.heads is None else self.heads.encoder_side(encoded)
+        targets, sizes, lower = Weighed(batch.targets()), [len(batch.rows), len(batch.pool)], self._lower
+        vectors = normalize(encoded.float(), dim=1) if self.heads is None else self.heads.encoder_side(encoded, lower)
         rows, items = vectors.split(sizes)
         if self.tower is not None:
             items = self.tower.vectors(batch.pool_tensor, items)
-        loss = self.loss((rows / self.temperature) @ items.T, targets)
+        loss = self.loss(product(rows / self.temperature, items, lower), targets)
         if self.classifying is None or own is None:
             return loss
         assert self.heads is not None
-        asked = self.heads.classifier_side(encoded[: sizes[0]])
+        asked = self.heads.classifier_side(encoded[: sizes[0]], lower)
         if not self.classifying.lengths:
             asked, own = normalize(asked, dim=1), normalize(own, dim=1)
-        scores = (asked * self.classifying.scale) @ own.T
+        scores = product(asked * self.classifying.scale, own, lower)
         weight = self.classifying.weight
         return weight * loss + (1 - weight) * self.classifying.loss(scores, targets)
 
