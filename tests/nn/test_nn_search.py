@@ -171,3 +171,13 @@ def test_a_model_with_other_words_is_refused(tiny: Corpus) -> None:
         TowerScorer.restore(replace(state, settings=state.settings | {"search": "fast"}))
     with pytest.raises(ValueError, match="label vectors of 24 numbers where 20 are kept"):
         TowerScorer.restore(replace(state, settings=state.settings | {"cut": 20}))
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_vectors_are_cut_to_length_1(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGTAIL_THREADS", threads)
+    vectors = np.random.default_rng(0).standard_normal((3000, 5)).astype(np.float32) * np.float32(1e3)
+    vectors[7] = 0  # stays as it is
+    wide = vectors.astype(np.float64)
+    wanted = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
+    assert np.array_equal(unit(vectors), wanted.astype(np.float32)) and unit(vectors[:0]).shape == (0, 5)

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from longtail.errors import DataError, ModelError
 from longtail.nn import tokens as room
+from longtail.nn.read_once import reading_once
 from longtail.nn.tokenizers import TextTokenizer, learn_words
 from longtail.nn.tokens import Tokens, tokenise
 from longtail.progress import listening
@@ -212,3 +213,27 @@ def test_every_text_gets_its_tokens(texts: list[str], longest: int) -> None:
     if texts:
         ids, mask = tokens.batch(np.arange(len(texts)), longest)
         assert mask.sum(1).tolist() == tokens.lengths.tolist() and ids.shape[1] % 8 == 0
+
+
+def test_texts_that_were_read_are_not_read_again_in_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, read = wordpiece(), []
+    plain = TextTokenizer.encode
+    monkeypatch.setattr(room, "CHUNK", 2)
+    monkeypatch.setattr(
+        TextTokenizer, "encode", lambda self, texts, longest: read.append(len(texts)) or plain(self, texts, longest)
+    )
+    documents, more = ("red ants", "big hill", "ant", "hill"), ("red ants", "big hill", "ant", "hill", "big ants")
+    alone = tokenise(more, tokenizer, 9)
+    read.clear()
+    with reading_once():
+        tokenise(documents, tokenizer, 9)
+        again = tokenise(more, TextTokenizer(tokenizer.definition), 9)  # another object, the same tokenizer
+        assert read == [2, 2, 1]  # only what is new
+        shorter = tokenise(documents, tokenizer, 3)
+        tokenise(documents, learn_words(documents), 9)
+        assert read == [2, 2, 1, 2, 2, 2, 2]  # another limit, another tokenizer
+    assert np.array_equal(again.ids, alone.ids) and np.array_equal(again.offsets, alone.offsets)
+    assert shorter.lengths.max() == 3
+    read.clear()
+    tokenise(documents, tokenizer, 9)
+    assert read == [2, 2]  # nothing is kept behind the block

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from longtail.search.exact import Exact
 from longtail.search.soft import (
+    _stands,
     document_targets,
     index_of,
     label_targets,
@@ -109,3 +110,14 @@ def test_a_graph_finds_the_same_where_it_is_thorough() -> None:
     exact = other_labels(index_of(LABELS, 40, "exact", "cpu", "fp32"), LABELS, 5)
     graph = other_labels(index_of(LABELS, 40, "approximate", "cpu", "fp32"), LABELS, 5)
     assert (exact.rows == graph.rows).mean() > 0.9
+
+
+@pytest.mark.parametrize("nothing", [False, True])
+def test_pairs_are_found_as_the_dense_matrix_has_them(nothing: bool) -> None:
+    chance = np.random.default_rng(3)
+    matrix = sparse.csr_array((1, 40)) if nothing else TARGETS
+    rows = chance.integers(-1, 1 if nothing else 70, (40, 30)).astype(np.int32)
+    found = _stands(matrix, rows, np.arange(40))
+    dense = matrix.toarray() > 0
+    wanted = [[row >= 0 and dense[row, label] for row in some] for label, some in enumerate(rows)]
+    assert np.array_equal(found, wanted) and found.any() != nothing

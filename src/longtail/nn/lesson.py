@@ -18,6 +18,7 @@ from longtail.nn.checkpoint import Checkpoint, next_place
 from longtail.nn.relevance import ESTIMATORS, Asked, Estimator, Halfway, Relevance, estimate, settled
 from longtail.nn.settings import Search
 from longtail.predictions import CANDIDATES, Predictions
+from longtail.progress import stage
 from longtail.seams import HasVectors, Taught
 from longtail.search.soft import Near, document_targets, index_of, label_targets, new_documents, other_labels
 
@@ -54,12 +55,13 @@ class Lesson:
 
     def softened(self, train: Dataset, tau: int, blend: float) -> Dataset:
         """The rows with soft labels, and behind them the texts of the labels as rows."""
-        rows = label_targets(self.labels, tau, self.floor, self.relevance.of, 1 - blend)
-        if self.documents.rows.shape[1]:
-            entries = document_targets(self.documents, len(train), self.floor, self.relevance.of, 1 - blend)
-            train = train.with_entries(entries)
-        told = labels_with_input(train, "lever")
-        return with_label_rows(train, told, rows[told], origin="lever")
+        with stage("joining soft labels"):
+            rows = label_targets(self.labels, tau, self.floor, self.relevance.of, 1 - blend)
+            if self.documents.rows.shape[1]:
+                entries = document_targets(self.documents, len(train), self.floor, self.relevance.of, 1 - blend)
+                train = train.with_entries(entries)
+            told = labels_with_input(train, "lever")
+            return with_label_rows(train, told, rows[told], origin="lever")
 
     def entries(self, tau: int) -> int:
         """Soft targets that this tau adds."""

@@ -19,6 +19,7 @@ from longtail.arrays import AnyArray, Longs
 from longtail.atomic import new_folder
 from longtail.errors import DataError
 from longtail.nn.layouts import Packed
+from longtail.nn.read_once import read_before
 from longtail.nn.tokenizers import TextTokenizer
 from longtail.progress import stage
 
@@ -114,12 +115,20 @@ def _chunks(
     texts: Sequence[str], tokenizer: TextTokenizer, longest: int, what: str
 ) -> Iterator[tuple[AnyArray, Longs]]:
     """Token ids and lengths, a chunk of texts at a time; the tokenizer itself uses all cores."""
+    before = read_before()
     with stage(f"tokenising {what}", total=len(texts)) as advance:
         for begin in range(0, len(texts), CHUNK):
-            runs = tokenizer.encode(texts[begin : begin + CHUNK], longest)
-            lengths = np.fromiter(map(len, runs), np.int64, len(runs))
-            yield np.fromiter(chain.from_iterable(runs), _dtype(tokenizer), int(lengths.sum())), lengths
-            advance(len(runs))
+            some = texts[begin : begin + CHUNK]
+            key = tokenizer.hash, longest, tuple(some)
+            found = None if before is None else before.get(key)
+            if found is None:
+                runs = tokenizer.encode(some, longest)
+                lengths = np.fromiter(map(len, runs), np.int64, len(runs))
+                found = np.fromiter(chain.from_iterable(runs), _dtype(tokenizer), int(lengths.sum())), lengths
+            if before is not None:
+                before[key] = found
+            yield found
+            advance(len(some))
 
 
 def _write(folder: Path, texts: Sequence[str], tokenizer: TextTokenizer, longest: int, what: str) -> None:

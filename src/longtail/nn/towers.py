@@ -18,6 +18,7 @@ from longtail.nn.settings import SEARCHES, Search
 from longtail.predictions import ranked
 from longtail.progress import stage
 from longtail.seams import State
+from longtail.threads import over_rows
 
 if TYPE_CHECKING:
     from longtail.nn.encoders import Encoder
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SINGLE = 16  # rows of a call up to which each waits for its search; more share one matrix product
 NEAR = 8  # known labels that show where a new one moves
+WIDE = 256  # rows made wider at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +227,15 @@ class TowerScorer:
 
 
 def unit(vectors: AnyArray) -> Floats:
-    """Vectors of length 1."""
-    lengths = np.sqrt(np.einsum("rd,rd->r", vectors, vectors, dtype=np.float64))[:, None]
-    shortened: Floats = (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
+    """Vectors of length 1. Reckoned in float64, some rows at a time, so that what is wide stays in the cache."""
+    shortened = np.empty(vectors.shape, dtype=np.float32)
+
+    def work(low: int, high: int) -> None:
+        for begin in range(low, high, WIDE):
+            here = slice(begin, min(begin + WIDE, high))
+            some = vectors[here].astype(np.float64)
+            lengths = np.sqrt(np.einsum("rd,rd->r", some, some))[:, None]
+            shortened[here] = some / np.maximum(lengths, 1e-12)
+
+    over_rows(work, len(vectors), least=WIDE)
     return shortened

@@ -109,7 +109,13 @@ def _entries(near: Near, floor: float, chances: Chances, share: float, width: in
 
 
 def _stands(matrix: Matrix, rows: Ints, columns: AnyArray) -> Bools:
-    """Which of the pairs (rows[i, j], columns[i]) have an entry."""
+    """Which of the pairs (rows[i, j], columns[i]) have an entry. The columns of a row stand in order, as data sets keep
+    them, so pairs are looked up and not sorted."""
+    if matrix.nnz == 0:
+        return np.zeros(rows.shape, dtype=np.bool_)
     width = np.int64(matrix.shape[1])
     known = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr)) * width + matrix.indices
-    return np.isin(rows.astype(np.int64) * width + columns[:, None], known)
+    pairs = rows.astype(np.int64) * width + columns[:, None]
+    places = np.searchsorted(known, pairs.ravel()).reshape(pairs.shape)
+    found: Bools = known[np.minimum(places, len(known) - 1)] == pairs
+    return found

@@ -14,6 +14,7 @@ from longtail.data.corpus import held_out
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.nn.lesson import Lesson, Wanted, learn_from
+from longtail.nn.read_once import reading_once
 from longtail.nn.relevance import Asked, enough
 from longtail.nn.settings import Search
 from longtail.plan import Facts, Plan
@@ -134,6 +135,10 @@ class Distilled:
         return self.learner.scorer
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Scorer:
+        with reading_once():  # the teacher to learn and to teach, then the student: mostly the same texts
+            return self._fit(train, valid, parts)
+
+    def _fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Scorer:
         own = self.method
         seen = np.arange(len(train))  # the rows that tries learn from
         if own.tries > 1 and valid.targets.nnz == 0:
