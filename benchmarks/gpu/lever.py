@@ -370,6 +370,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30, help="of students; teachers have twice as many, of labels")
     parser.add_argument("--rows", type=int)
+    parser.add_argument("--skip", metavar="PATTERN", help="recipes that match are left out")
     parser.add_argument("--kept", type=Path, default=Path("lever.jsonl"))
     parser.add_argument("--models", type=Path, help="folder of saved teachers; beside --kept where none is named")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
@@ -381,6 +382,7 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = os.environ["LONGTAIL_THREADS"] = threads
     names, before = jobs(options), done_before(options.kept)
     todo = [job for job in names if (Path(job.data).name, job.seed, str(job)) not in before]
+    todo = [job for job in todo if options.skip is None or not re.search(options.skip, str(job))]
     todo.sort(key=lambda job: not job.models)  # what waits for a model is looked at first, so that models are begun
     Runner(options, names).run(todo)
 

@@ -85,15 +85,16 @@ def learn_from(taught: Taught, train: Dataset, valid: Dataset, wanted: Wanted) -
     places = min(CANDIDATES, len(vectors))
     index = index_of(vectors, len(rows), "exact", _device(), "fp32")
     found = Predictions(rows.labels, *index.top(scorer.row_vectors(rows.rows), places)).without(rows.excluded)
-    pairs = _pairs(found, rows, slice(None))
-    estimator = settled(wanted.estimator, int(pairs[1].sum()))
-    relevance, floor = estimate(estimator, *pairs), wanted.least(estimator)
-    teaching = Teaching(
-        teacher=taught.recipe,
-        used=estimator,
-        calibrations=_calibrations(found, rows),
-        errors=error_bins(_believed(found, relevance, floor), rows),
-    )
+    with stage("learning relevances"):
+        pairs = _pairs(found, rows, slice(None))
+        estimator = settled(wanted.estimator, int(pairs[1].sum()))
+        relevance, floor = estimate(estimator, *pairs), wanted.least(estimator)
+        teaching = Teaching(
+            teacher=taught.recipe,
+            used=estimator,
+            calibrations=_calibrations(found, rows),
+            errors=error_bins(_believed(found, relevance, floor), rows),
+        )
     return Lesson(near, topped, floor, relevance, teaching)
 
 
