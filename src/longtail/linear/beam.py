@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import local
 
 import numpy as np
 
@@ -12,12 +14,13 @@ from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
 from longtail.linear.descent import LANES, MANY, arrange, collect, go_down, score_nodes
 from longtail.linear.top import hold
 from longtail.linear.tree import Chunk
-from longtail.threads import in_threads, thread_count
+from longtail.threads import thread_count
 
 BLOCK_ROWS = 8192  # rows that go down together and share the cost of unpacking a node
 BLOCK_BYTES = 16_000_000  # of their scores in the leaves
 ROOM = 1 << 24  # entries that an array has room for at first; pages that are never written take no memory
 STEPS = 32767  # of a chunk's scale up to its largest weight: a weight is kept to half a step
+PIECES = 2  # that a thread takes one after another
 ALONE = 32  # rows that are too few for a thread of their own
 
 
@@ -132,21 +135,45 @@ def search(forest: Forest, rows: Matrix, k: int, beam: int) -> tuple[Ints, Float
     scores = np.zeros((rows.shape[0], k), dtype=np.float32)
     starts, *words = hold(rows)
     blocks = -(-rows.shape[0] // BLOCK_ROWS)
-    for number in range(blocks):  # of one size
-        first, last = (rows.shape[0] * end // blocks for end in (number, number + 1))
-        block = _Block(forest, (starts[first : last + 1], *words), rows.shape[1], beam)
-        block.search(labels[first:last], scores[first:last])
+    with _Pool(min(thread_count(), max(rows.shape[0] // ALONE, 1))) as pool:
+        for number in range(blocks):  # of one size
+            first, last = (rows.shape[0] * end // blocks for end in (number, number + 1))
+            block = _Block(forest, (starts[first : last + 1], *words), rows.shape[1], beam, pool)
+            block.search(labels[first:last], scores[first:last])
     return labels, scores
+
+
+class _Pool:
+    """Threads that stay for a whole search, and their own arrays with them."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self.own = local()
+
+    def share(self, first: int, last: int, work: Callable[[int, int], None]) -> None:
+        """Call work(low, high) for ranges that cover first..last-1: a few a thread, so that none waits for long."""
+        if self._pool is None:
+            return work(first, last)
+        pieces = PIECES * self._threads
+        bounds = [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
+        list(self._pool.map(work, bounds[:-1], bounds[1:]))
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
 class _Block:
     """Rows that go down the trees together."""
 
-    def __init__(self, forest: Forest, rows: tuple[AnyArray, ...], columns: int, beam: int) -> None:
-        self.forest, self.rows, self.columns, self.beam = forest, rows, columns, beam
+    def __init__(self, forest: Forest, rows: tuple[AnyArray, ...], columns: int, beam: int, pool: _Pool) -> None:
+        self.forest, self.rows, self.columns, self.beam, self.pool = forest, rows, columns, beam, pool
         self.first_child: Longs = forest.chunk_children[forest.node_chunks]
         self.trees, self.number = len(forest.roots), len(rows[0]) - 1
-        self.threads = min(thread_count(), max(self.number // ALONE, 1))
         pairs = self.number * self.trees * beam
         self.node: Ints = np.full(pairs, -1, dtype=np.int32)
         self.node[::beam] = np.tile(forest.roots, self.number)
@@ -160,10 +187,10 @@ class _Block:
         while not self.forest.node_leaf[node]:  # all leaves stand at the same depth
             node = int(self.forest.child[self.first_child[node]])
             self._score(0, self.number, False)
-            self._share(0, self.number * self.trees, self._go_down)
+            self.pool.share(0, self.number * self.trees, self._go_down)
         for first, last in self._leaf_blocks():
             self._score(first, last, True)
-            self._share(first, last, lambda low, high: self._collect(low, high, labels, scores))
+            self.pool.share(first, last, lambda low, high: self._collect(low, high, labels, scores))
 
     def _leaf_blocks(self) -> Iterator[tuple[int, int]]:
         """Rows in as few even parts as keep their scores in the leaves near BLOCK_BYTES."""
@@ -178,24 +205,36 @@ class _Block:
         room = arrange(first * each, last * each, self.node, self.first_child, self.ends, self.order, self.begin)
         if room > len(self.found):
             self.found = np.empty(room, dtype=np.float32)
-        columns = self.columns if last - first >= MANY else 0  # else no node has many rows
-        features = np.diff(forest.chunk_features).max(initial=0)
-        lanes = np.diff(forest.chunk_children).max(initial=0) + LANES
-        longest = np.diff(self.rows[0]).max(initial=0)
         pairs = (self.ends, self.order, self.path, self.begin, each, *self.rows, self.first_child)
         chunks = (forest.node_chunks, forest.chunk_children, forest.chunk_features, forest.bias)
         packed = (forest.features, forest.starts, forest.which, forest.weights, forest.scales, forest.chances, leaf)
 
         def work(low: int, high: int) -> None:
-            seen, place = np.zeros(columns, dtype=np.uint8), np.full(columns, -1, dtype=np.int32)
-            room = (features * lanes if columns else 0, lanes)
-            lines = np.empty(features + longest + 1, dtype=np.int32)
-            shares = np.empty(longest + 1, dtype=np.float32)
-            bits = np.empty(lanes, dtype=np.int32)
-            scratch = (seen, place, *room, lines, shares, bits, bits.view(np.float32))
-            score_nodes(*(low, high, *pairs, *chunks, *packed, *scratch, self.found))
+            score_nodes(*(low, high, *pairs, *chunks, *packed, *self._scratch(), self.found))
 
-        self._share(0, int(self.ends[-1]), work)
+        self.pool.share(0, int(self.ends[-1]), work)
+
+    def _scratch(self) -> tuple[AnyArray, ...]:
+        """This thread's own arrays, made once for all levels: new memory costs more than it looks."""
+        longest = int(np.diff(self.rows[0]).max(initial=0))
+        columns = self.columns if self.number >= MANY else 0  # else no node has many rows
+        held: tuple[int, tuple[AnyArray, ...]] = getattr(self.pool.own, "held", (-1, ()))
+        if held[0] < longest:
+            features = int(np.diff(self.forest.chunk_features).max(initial=0))
+            lanes = int(np.diff(self.forest.chunk_children).max(initial=0)) + LANES
+            bits = np.empty(lanes, dtype=np.int32)
+            held = self.pool.own.held = (
+                longest,
+                (
+                    np.zeros(columns, dtype=np.uint8),
+                    np.full(columns, -1, dtype=np.int32),
+                    np.empty(features * lanes if columns else 0, dtype=np.int16),
+                    np.empty(features + longest + 1, dtype=np.int32),
+                    np.empty(longest + 1, dtype=np.float32),
+                    *(bits, bits.view(np.float32)),
+                ),
+            )
+        return held[1]
 
     def _go_down(self, low: int, high: int) -> None:
         where = (self.node, self.path, self.beam, self.begin, self.first_child, self.forest.child)
@@ -206,10 +245,6 @@ class _Block:
         marked, sums = np.zeros(self.forest.labels, dtype=np.bool_), np.zeros(self.forest.labels, dtype=np.float32)
         candidates = np.empty(self.forest.labels, dtype=np.int32)
         collect(*(low, high, *where, marked, sums, candidates, *_room_for(labels.shape[1]), labels, scores))
-
-    def _share(self, first: int, last: int, work: Callable[[int, int], None]) -> None:
-        bounds = [first + (last - first) * part // self.threads for part in range(self.threads + 1)]
-        in_threads(lambda part: work(bounds[part], bounds[part + 1]), range(self.threads), self.threads)
 
 
 def _room_for(size: int) -> tuple[Ints, Floats]:

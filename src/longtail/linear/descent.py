@@ -17,6 +17,7 @@ from longtail.linear.top import FIRST, _sift, _worse
 
 LANES = 8  # children are padded to a multiple of this many float32
 MANY = 8  # rows at a node from which unpacking its classifiers pays
+EVERY = 4  # words of the rows at a node for each that it knows, from which noting those that are met costs more
 LEAST = np.float32(-87.0)  # exp of it is the smallest normal float32, nearly
 
 
@@ -50,16 +51,16 @@ def arrange(low, high, node, first_child, ends, order, begin):  # type: ignore[n
 @njit(nogil=True, cache=True)
 def score_nodes(  # type: ignore[no-untyped-def]
     low, high, ends, order, path, begin, pairs_of_row, r_starts, r_columns, r_values, first_child, node_chunks,
-    chunk_children, chunk_features, bias, features, starts, which, weights, scales, chances, leaf, seen, place, cells,
-    lanes, lines, shares, bits, power, out,
+    chunk_children, chunk_features, bias, features, starts, which, weights, scales, chances, leaf, seen, place,
+    unpacked, lines, shares, bits, power, out,
 ):  # fmt: skip
     """Score the children of the pairs order[low:high] into `out`: log chances of paths, or in leaves chances.
 
     `seen` (columns,) notes words under the number of a node, modulo 256: an old note costs time and does no harm.
     `place` (columns,) is -1 on entry and on return: then the line of a word's unpacked weights.
     """
-    score = np.empty(lanes, dtype=np.float32)  # made here, so that the compiler knows that they share no memory
-    unpacked = np.empty(cells, dtype=np.float32)
+    score = np.empty(len(bits), dtype=np.float32)  # made here, so that the compiler knows that nobody else has it
+    words = (r_starts[-1] - r_starts[0]) // (len(r_starts) - 1)
     for node in range(len(ends)):
         first, last = low, min(high, ends[node])
         if first >= last:
@@ -67,22 +68,25 @@ def score_nodes(  # type: ignore[no-untyped-def]
         low = last
         many = last - first >= MANY
         stamp = np.uint8(node)
-        if many:
+        held = 0
+        for chunk in range(node_chunks[node], node_chunks[node + 1]):
+            held += chunk_features[chunk, 1] - chunk_features[chunk, 0]
+        every = (last - first) * words > EVERY * held
+        if many and not every:
             for position in range(first, last):
                 row = order[position] // pairs_of_row
                 for entry in range(np.uintp(r_starts[row]), np.uintp(r_starts[row + 1])):
-                    seen[r_columns[entry]] = stamp
+                    seen[np.uintp(r_columns[entry])] = stamp
         for chunk in range(node_chunks[node], node_chunks[node + 1]):
             child = chunk_children[chunk]
             children = chunk_children[chunk + 1] - child
             padded = (children + LANES - 1) // LANES * LANES
             at, stop = chunk_features[chunk, 0], chunk_features[chunk, 1]
-            used = 0
+            used = np.uintp(0)
             if many:
                 used = _unpack(
-                    at, stop, stamp, padded, features, starts, which, weights, scales[chunk], seen, place, unpacked,
-                    lines,
-                )  # fmt: skip
+                    at, stop, every, stamp, padded, features, starts, which, weights, seen, place, unpacked, lines
+                )
             for position in range(first, last):
                 pair = order[position]
                 row = pair // pairs_of_row
@@ -93,7 +97,7 @@ def score_nodes(  # type: ignore[no-untyped-def]
                 if many:
                     _add_unpacked(
                         np.uintp(r_starts[row]), np.uintp(r_starts[row + 1]), r_columns, r_values, place, unpacked,
-                        np.uintp(padded), np.uintp(used), lines, shares, score,
+                        np.uintp(padded), used, scales[chunk], lines, shares, score,
                     )  # fmt: skip
                 else:
                     _add_packed(
@@ -106,40 +110,54 @@ def score_nodes(  # type: ignore[no-untyped-def]
                 else:
                     _log_chances(score, np.uintp(children), path[pair], chances, here, out)
             for line in range(used):
-                place[features[lines[line]]] = -1
+                place[np.uintp(features[np.uintp(lines[line])])] = -1
 
 
 @njit(nogil=True, cache=True)
 def _unpack(  # type: ignore[no-untyped-def]
-    at, stop, stamp, padded, features, starts, which, weights, scale, seen, place, unpacked, lines
+    at, stop, every, stamp, padded, features, starts, which, weights, seen, place, unpacked, lines
 ):
-    """Unpack the weights of the words that were seen; lines[line] is the feature. Returns how many lines there are."""
-    used = 0
-    for feature in range(at, stop):
+    """Unpack the weights of the words that were seen, or of every word; lines[line] is the feature. Returns how many
+    lines there are."""
+    used = np.uintp(0)
+    for feature in range(np.uintp(at), np.uintp(stop)):
         lines[used] = feature
-        used += seen[features[feature]] == stamp
+        used += np.uintp(every or seen[np.uintp(features[feature])] == stamp)
     for line in range(used):
-        feature, cell = lines[line], np.uintp(line * padded)
-        place[features[feature]] = line
+        feature, cell = np.uintp(lines[line]), line * np.uintp(padded)
+        place[np.uintp(features[feature])] = line
         for lane in range(np.uintp(padded)):
             unpacked[cell + lane] = 0
-        for spot in range(np.uintp(starts[feature]), np.uintp(starts[feature + 1])):
-            unpacked[cell + np.uintp(which[spot])] = weights[spot] * scale
+        for spot in range(np.uintp(starts[feature]), np.uintp(starts[feature + np.uintp(1)])):
+            unpacked[cell + np.uintp(which[spot])] = weights[spot]
     return used
 
 
 @njit(nogil=True, cache=True)
-def _add_unpacked(here, there, words, values, place, unpacked, padded, used, lines, shares, score):  # type: ignore[no-untyped-def]
-    """First find the words that the chunk knows, without a branch; then add. The lines from `used` on are free."""
+def _add_unpacked(here, there, words, values, place, unpacked, padded, used, scale, lines, shares, score):  # type: ignore[no-untyped-def]
+    """First find the words that the chunk knows, without a branch; then add them, four at a time, so that memory is
+    asked for four lines at once and a score is not put away after each. The lines from `used` on are free."""
     known = np.uintp(0)
     for entry in range(here, there):
-        line = place[words[entry]]
-        lines[used + known], shares[known] = line, values[entry]
+        line = place[np.uintp(words[entry])]
+        lines[used + known], shares[known] = line, values[entry] * scale
         known += np.uintp(line >= 0)
-    for entry in range(known):
-        cell, value = np.uintp(lines[used + entry]) * padded, shares[entry]
+    fours = known // np.uintp(4) * np.uintp(4)
+    for entry in range(np.uintp(0), fours, np.uintp(4)):
+        at = used + entry
+        a, one = np.uintp(lines[at]) * padded, shares[entry]
+        b, two = np.uintp(lines[at + np.uintp(1)]) * padded, shares[entry + np.uintp(1)]
+        c, three = np.uintp(lines[at + np.uintp(2)]) * padded, shares[entry + np.uintp(2)]
+        d, four = np.uintp(lines[at + np.uintp(3)]) * padded, shares[entry + np.uintp(3)]
         for lane in range(padded):
-            score[lane] += value * unpacked[cell + lane]
+            total = score[lane] + one * np.float32(unpacked[a + lane])
+            total = total + two * np.float32(unpacked[b + lane])
+            total = total + three * np.float32(unpacked[c + lane])
+            score[lane] = total + four * np.float32(unpacked[d + lane])
+    for entry in range(fours, known):
+        cell, share = np.uintp(lines[used + entry]) * padded, shares[entry]
+        for lane in range(padded):
+            score[lane] += share * np.float32(unpacked[cell + lane])
 
 
 @njit(nogil=True, cache=True)
@@ -163,9 +181,9 @@ def _add_packed(here, there, words, values, at, stop, features, starts, which, w
         if at == stop:
             return
         if features[at] == feature:
-            value = values[entry]
+            share = values[entry] * scale
             for spot in range(starts[at], starts[at + 1]):
-                score[which[spot]] += value * (weights[spot] * scale)
+                score[which[spot]] += share * np.float32(weights[spot])
 
 
 @njit(nogil=True, cache=True)
