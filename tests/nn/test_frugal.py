@@ -11,6 +11,7 @@ from torch import Tensor
 from longtail.errors import DataError
 from longtail.nn.frugal.blocks import Added, Gated, Inception, Scaled
 from longtail.nn.frugal.bodies import FrugalBag, FrugalInception, bag
+from longtail.nn.frugal.drop import drop
 from longtail.nn.frugal.fit import cluster_targets
 from longtail.nn.frugal.graph import label_graph
 from longtail.nn.frugal.label_side import TextAndOwn, ThreeWays
@@ -84,7 +85,6 @@ def decaf_reference(side: TextAndOwn, own: Tensor, text: Tensor) -> Tensor:
 
 def test_gradients_through_label_texts_are_those_of_one_large_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunk by chunk, the words, the free vectors and the vectors of the rows get what they would get at once."""
-    monkeypatch.setattr("longtail.nn.frugal.labels.WITH_TEXTS", 256)
     monkeypatch.setitem(SLOPES, "cpu", 1)
     torch.manual_seed(0)
     labels_number, words, width = 600, 30, 6  # three chunks of 256
@@ -107,6 +107,24 @@ def test_gradients_through_label_texts_are_those_of_one_large_graph(monkeypatch:
     assert torch.allclose(read.grad.double(), exact_table.grad, atol=1e-5)
     assert torch.allclose(torch.cat(labels.own.seen).double(), own.grad, atol=1e-6)
     assert torch.allclose(done.gradient.double() / 4, rows.grad, atol=1e-5)
+
+
+def test_classifiers_of_texts_in_half_precision_get_about_the_same_gradients() -> None:
+    torch.manual_seed(0)
+    runs, targets, vectors = some_runs(300, 30), soft(8, 300, share=0.02), torch.randn(8, 16)
+    begin, words, found = torch.randn(300, 16), torch.randn(30, 16), {}
+    for kind in (torch.float32, torch.bfloat16):
+        torch.manual_seed(1)
+        side = ThreeWays(16, dropout=0.0).eval()
+        labels = recorded(Labels(begin.clone(), -2.0, Rule(0.01), side, (runs, runs), kind))
+        table = words.clone().requires_grad_()
+        done = labels.step(vectors, Targets(targets).batch(np.arange(8), CPU), 1.0, table)
+        assert table.grad is not None
+        layers = [layer.grad for layer in side.parameters() if layer.grad is not None]
+        found[kind] = [done.gradient, torch.cat(labels.own.seen), table.grad, *layers]
+    for exact, low in zip(*found.values(), strict=True):
+        assert low.dtype == torch.float32
+        assert (low - exact).norm() < 0.03 * exact.norm() + 1e-6
 
 
 def test_rows_move_as_adam_moves_them() -> None:
@@ -238,6 +256,62 @@ def test_shares_of_the_three_ways_are_a_softmax_over_what_is_seen() -> None:
     shares = torch.softmax(seen @ side.shares.weight.T, dim=1)
     wanted = sum(shares[:, [way]] * ways[way] for way in range(3))
     assert torch.allclose(side(own, [text, around]), wanted, atol=1e-4)
+
+
+def test_two_layers_of_the_three_ways_are_as_one() -> None:
+    """Of any weights: each way seen through its layer, all of them through a second one; gradients too."""
+    torch.manual_seed(0)
+    side = ThreeWays(4, dropout=0.0, out=6)
+    for look in (*side.looks, side.shares):
+        torch.nn.init.normal_(look.parametrizations.weight.original)
+        torch.nn.init.normal_(look.bias)
+    side.eval()  # no step towards the largest singular value
+    own, bags = torch.randn(5, 6, requires_grad=True), [torch.randn(5, 4) for _ in range(2)]
+    texts = [block(side.lift(vectors)) for block, vectors in zip(side.blocks, bags, strict=True)]
+    ways = [*texts, own]
+    seen = torch.cat([look(torch.relu(way)) for look, way in zip(side.looks, ways, strict=True)], dim=1)
+    shares = torch.softmax(side.shares(seen), dim=1)
+    wanted = sum(shares[:, [way]] * ways[way] for way in range(3))
+    found = side(own, bags)
+    assert torch.allclose(found, wanted, atol=1e-5)
+    parts = (own, *side.parameters())
+    for left, right in zip(torch.autograd.grad(found.square().sum(), parts),
+                           torch.autograd.grad(wanted.square().sum(), parts), strict=True):  # fmt: skip
+        assert torch.allclose(left, right, atol=1e-4)
+    low = side(own.bfloat16(), [vectors.bfloat16() for vectors in bags])
+    assert low.dtype == torch.bfloat16 and torch.allclose(low.float(), wanted, atol=0.1)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_dropout_keeps_the_mean_and_drops_its_gradient_where_it_dropped(share: float, kind: torch.dtype) -> None:
+    torch.manual_seed(0)
+    vectors = torch.ones(300, 301, dtype=kind, requires_grad=True)
+    found = drop(vectors, share, True)
+    scale = torch.tensor(1 / (1 - share), dtype=kind)
+    assert torch.allclose(found[found != 0], scale, rtol=1e-2) and found.dtype == kind
+    dropped = (found == 0).float()
+    assert dropped.mean() == pytest.approx(share, abs=0.006)  # four deviations of 90,000 draws
+    assert dropped.mean(0).std() < 0.04 and dropped.mean(1).std() < 0.04  # nowhere more often than elsewhere
+    (found.float() * 3).sum().backward()
+    assert vectors.grad is not None and torch.equal(vectors.grad == 0, found == 0)
+    assert torch.allclose(vectors.grad[found != 0], 3 * scale, rtol=1e-2)
+    torch.manual_seed(0)
+    assert torch.equal(drop(vectors, share, True), found) and not torch.equal(drop(vectors, share, True), found)
+    assert drop(vectors, share, False) is vectors and drop(vectors, 0.0, True) is vectors
+    assert drop(vectors[:0], share, True).shape == (0, 301)
+
+
+def test_turned_texts_give_words_the_same_gradient() -> None:
+    torch.manual_seed(0)
+    runs = some_runs(40, 30)
+    table = torch.randn(33, 5, requires_grad=True)  # three words that no text has
+    steep = torch.randn(40, 5)
+    plain = bag(runs.whole(CPU), table)
+    turned = bag(runs.whole(CPU), table, runs.turned(33).whole(CPU))
+    assert torch.equal(plain, turned)
+    (wanted,), (found,) = (torch.autograd.grad(made, table, steep) for made in (plain, turned))
+    assert torch.allclose(found, wanted, atol=1e-5) and (found[30:] == 0).all()
 
 
 def test_convolutions_slide_along_the_word_vectors() -> None:

@@ -7,14 +7,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from scipy import sparse
 from torch import Tensor
 
 from longtail.data import Corpus
 from longtail.errors import DataError, RecipeError
 from longtail.nn.checkpoint import keeping
+from longtail.nn.encoders import build_encoder
+from longtail.nn.frugal.bodies import bag
+from longtail.nn.frugal.label_side import TextAndOwn
+from longtail.nn.frugal.labels import Labels
+from longtail.nn.frugal.rows import Rule
+from longtail.nn.frugal.runs import Runs
 from longtail.nn.frugal.task import FrugalTask
 from longtail.nn.frugal.vectors import read_vectors
+from longtail.nn.heads.entries import Targets
+from longtail.nn.tokens import Tokens
 from longtail.recipe import Recipe
+
+CPU = torch.device("cpu")
 
 
 def test_word_vectors_come_from_text_and_from_arrays(tmp_path: Path) -> None:
@@ -91,6 +104,31 @@ def test_a_training_that_was_stopped_ends_as_if_it_had_not_been(
         again = Recipe.parse(recipe).fit(tiny.train, tiny.valid).scorer.state()
     assert done[0] < 2 * 12  # it went on, and did not begin anew
     assert all(np.array_equal(whole.tensors[name], again.tensors[name]) for name in whole.tensors)
+
+
+def test_words_of_rows_and_labels_move_together() -> None:
+    """All labels are read in each step, so every word moves by what its rows and its labels say of it."""
+    chance = np.random.default_rng(0)
+    torch.manual_seed(0)
+    texts, names = (
+        Runs.of(Tokens(chance.integers(0, 20, 3 * number).astype(np.uint16), np.arange(0, 3 * number + 1, 3)),
+                np.ones(20, np.float32))
+        for number in (8, 30)
+    )  # fmt: skip
+    encoder = build_encoder({"kind": "frugal bag", "width": 6, "block": "gated", "dropout": 0.0, "vocabulary": 20}, 0)
+    side = TextAndOwn(6, 0.0).eval()
+    labels = Labels(torch.randn(30, 6), -1.0, Rule(0.01), side, (names,))
+    targets = sparse.csr_array((chance.random((8, 30)) < 0.2).astype(np.float32))
+    encoder.eval()
+    table = encoder.body.table.detach().clone().requires_grad_()
+    rows = encoder.body.read(texts.take(np.arange(5), CPU), table)
+    scores = rows @ side(labels.own.weight.clone(), [bag(names.whole(CPU), table)]).T - 1.0
+    known = torch.from_numpy(targets.toarray()[:5])
+    F.binary_cross_entropy_with_logits(scores, known, reduction="sum").div(5).backward()
+    task = FrugalTask(encoder, texts, labels, Targets(targets), batch=5, rate=0.01, device=CPU)
+    task.backward(np.arange(5), 1.0)
+    assert table.grad is not None
+    assert torch.allclose(task.words.first, 0.1 * table.grad, atol=1e-6)
 
 
 def test_more_labels_than_fit_make_a_pool() -> None:

@@ -7,14 +7,23 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
+from longtail.nn.frugal.drop import drop
 
-def steady_linear(width: int, out: int | None = None) -> nn.Module:
+
+def steady_linear(width: int, out: int | None = None) -> nn.Linear:
     """A linear layer that lengthens nothing (its largest singular value is 1), begun at the identity."""
     layer = nn.Linear(width, out or width)
     if out in (None, width):
         nn.init.eye_(layer.weight)
     nn.init.zeros_(layer.bias)
-    return spectral_norm(layer)
+    steady = spectral_norm(layer)
+    assert isinstance(steady, nn.Linear)
+    return steady
+
+
+def through(layer: nn.Linear, vectors: Tensor) -> Tensor:
+    """A linear layer in the precision of the vectors."""
+    return F.linear(vectors, layer.weight.to(vectors.dtype), layer.bias.to(vectors.dtype))
 
 
 class Added(nn.Module):
@@ -25,7 +34,7 @@ class Added(nn.Module):
         self.layer, self.dropout = steady_linear(width), dropout
 
     def forward(self, vectors: Tensor) -> Tensor:
-        return vectors + F.dropout(F.relu(self.layer(vectors)), self.dropout, self.training)
+        return vectors + drop(F.relu(through(self.layer, vectors)), self.dropout, self.training)
 
 
 class Gated(nn.Module):
@@ -37,9 +46,9 @@ class Gated(nn.Module):
         self.moved, self.kept = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width))
 
     def forward(self, vectors: Tensor) -> Tensor:
-        moved = self.layer(F.dropout(F.relu(vectors), self.dropout, self.training))
-        found: Tensor = torch.sigmoid(self.moved) * moved + torch.sigmoid(self.kept) * vectors
-        return found
+        moved = through(self.layer, drop(F.relu(vectors), self.dropout, self.training))
+        shares = [torch.sigmoid(share).to(vectors.dtype) for share in (self.moved, self.kept)]
+        return shares[0] * moved + shares[1] * vectors
 
 
 class Scaled(nn.Module):
@@ -51,8 +60,8 @@ class Scaled(nn.Module):
         self.share = nn.Parameter(torch.ones(()))
 
     def forward(self, vectors: Tensor) -> Tensor:
-        moved: Tensor = self.layer(F.dropout(F.relu(vectors), self.dropout, self.training))
-        return vectors + self.share * moved
+        moved = through(self.layer, drop(F.relu(vectors), self.dropout, self.training))
+        return vectors + self.share.to(vectors.dtype) * moved
 
 
 class Attention(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -10,15 +10,31 @@ from torch import Tensor, nn
 
 from longtail.errors import DataError
 from longtail.nn.frugal.blocks import Added, Gated, Inception, Scaled
+from longtail.nn.frugal.drop import drop
 from longtail.nn.frugal.runs import Run
 
 Block = Literal["none", "added", "gated", "scaled"]
 NARROWEST = 64  # word vectors that the convolutions can slide along
 
 
-def bag(run: Run, table: Tensor) -> Tensor:
-    """The weighted sum of each text's word vectors: (texts, width)."""
+def bag(run: Run, table: Tensor, turned: Run | None = None) -> Tensor:
+    """The weighted sum of each text's word vectors: (texts, width). `turned` are the texts of each word, where somebody
+    has them: the gradient of the words is then a sum of the same kind, and nothing is sorted."""
+    if turned is not None:
+        found: Tensor = _Bagged.apply(table, run, turned)  # type: ignore[no-untyped-call]
+        return found
     return F.embedding_bag(run.words, table, run.begins, mode="sum", per_sample_weights=run.weights)
+
+
+class _Bagged(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, run: Run, turned: Run) -> Tensor:
+        ctx.turned = turned
+        return bag(run, table)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return bag(ctx.turned, gradients[0].contiguous()), None, None
 
 
 class Words(nn.Module):
@@ -65,10 +81,10 @@ class FrugalBag(Words):
 
     def _blocked(self, summed: Tensor) -> Tensor:
         if self.early:
-            vectors = F.dropout(F.relu(summed), self.dropout, self.training)
+            vectors = drop(F.relu(summed), self.dropout, self.training)
             return vectors if self.block is None else self.block(vectors)
         assert self.block is not None
-        return F.dropout(F.relu(self.block(summed)), self.dropout, self.training)
+        return drop(F.relu(self.block(summed)), self.dropout, self.training)
 
 
 class FrugalInception(Words):
@@ -100,4 +116,4 @@ class FrugalInception(Words):
     def _read(self, ids: Tensor, mask: Tensor, table: Tensor) -> Tensor:
         """A place that holds no word is known by the mask, whatever number stands there."""
         vectors = F.embedding(ids, table) * mask[:, :, None].to(table.dtype)
-        return F.dropout(self.network(vectors), self.last, self.training)
+        return drop(self.network(vectors), self.last, self.training)

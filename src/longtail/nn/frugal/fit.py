@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from longtail.arrays import Floats, Ints, Matrix
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.linear.cluster import halve, label_vectors
+from longtail.memory import keeping_large_blocks
 from longtail.metrics.evaluate import evaluate
 from longtail.nn.blend import Odds
 from longtail.nn.checkpoint import belonging, kept_folder
@@ -201,7 +203,7 @@ class FrugalFit:
             **{"meta": self.meta, "look": self.look if len(self.valid) else None, "name": self.settings.name, **more},
             seed=self.settings.seed,
         )
-        self.histories.append(train(task, self.course(), self.identity()))
+        self._train(task)
 
     def learn_surrogate(self) -> None:
         """Train the encoder on clusters instead of labels."""
@@ -217,7 +219,11 @@ class FrugalFit:
             seed=self.settings.seed,
             name=f"{self.settings.name} on clusters",
         )
-        self.histories.append(train(task, self.course(), self.identity()))
+        self._train(task)
+
+    def _train(self, task: FrugalTask) -> None:
+        with keeping_large_blocks() if self.device.type == "cpu" else nullcontext():
+            self.histories.append(train(task, self.course(), self.identity()))
 
     def course(self) -> Course:
         own = self.settings

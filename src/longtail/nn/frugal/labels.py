@@ -14,12 +14,11 @@ from longtail.arrays import Floats, Longs
 from longtail.nn.encode import bf16_pays
 from longtail.nn.frugal.bodies import bag
 from longtail.nn.frugal.rows import MovingRows, Places, Rule
-from longtail.nn.frugal.runs import Runs
+from longtail.nn.frugal.runs import Run, Runs
 from longtail.nn.heads.entries import Entries, Part
 
 SLOPES = {"cpu": 8 << 20, "cuda": 256 << 20}  # bytes of the slopes of one chunk
 MOST = 1 << 16  # labels of a chunk
-WITH_TEXTS = 1 << 13  # labels of a chunk at least, where texts are read for each
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +44,10 @@ class Labels(nn.Module):
         self.own = MovingRows(begin, rule)
         self.bias = MovingRows(torch.full((len(begin),), bias, device=begin.device), Rule(rule.rate))
         self.side, self.texts = side, tuple(texts)
-
         self.kind = kind  # of the numbers that are multiplied
+        # What makes the classifiers is lowered where that is what a step would wait for.
+        self.side_kind = kind if begin.device.type == "cpu" else torch.float32
+        self._all: list[tuple[Run, Run | None]] = []
 
     def __len__(self) -> int:
         return len(self.own)
@@ -64,55 +65,69 @@ class Labels(nn.Module):
         shared = (vectors / rows).to(self.kind)  # the gradient is that of the mean over the rows
         total = torch.zeros(vectors.shape, device=vectors.device)
         loss, weight = torch.zeros((), device=vectors.device), torch.zeros((), device=vectors.device)
+        read = self._bags(table, place, pool)
+        bags = [each.detach().to(self.side_kind) for each in read]
+        gradients = [torch.empty_like(each) for each in read]
         for begin, end in self._chunks(len(self) if pool is None else len(pool), rows):
-            numbers, places = self._numbered(begin, end, pool)
+            places = self._places(begin, end, pool)
             own = self.own.take(places)
-            with torch.set_grad_enabled(self.side is not None):
-                made = self._made(own, numbers, table, place)
+            made, texts = own, [each[begin:end].requires_grad_() for each in bags]
+            if self.side is not None:
+                made = self.side(own.to(self.side_kind), texts)
             weights, part = made.detach().to(self.kind), entries.between(begin, end)
             found, right = slopes(weights, self.bias.weight[places], ready, part, begin)
             total += product(found.T, weights)
             loss, weight = loss + right, weight + part.pull.sum()
-            gradient = product(found, shared)
-            if self.side is not None:
-                made.backward(gradient)
-                assert own.grad is not None
-                gradient = own.grad
+            if self.side is None:
+                gradient = product(found, shared)
+            else:
+                made.backward(torch.mm(found, shared) if made.dtype == found.dtype else product(found, shared))
+                gradient = steep(own)
+                for whole, each in zip(gradients, texts, strict=True):
+                    whole[begin:end] = steep(each)
             self.own.move(places, gradient, factor)
             self.bias.move(places, found.sum(dim=1, dtype=torch.float32) / rows, factor)
+        if read:
+            torch.autograd.backward(read, gradients)
         return Step(total, loss / weight.clamp_min(1e-9))
 
     def _chunks(self, labels: int, rows: int) -> Iterator[tuple[int, int]]:
         size = SLOPES.get(self.own.weight.device.type, 64 << 20) // (4 * max(rows, 1))
-        # Each chunk that reads texts fills a gradient of all words, so there are few of them.
-        size = min(max(size // 256 * 256, 256 if self.side is None else WITH_TEXTS), MOST)
+        size = min(max(size // 256 * 256, 256), MOST)
         return ((begin, min(begin + size, labels)) for begin in range(0, labels, size))
 
-    def _numbered(self, begin: int, end: int, pool: Longs | None) -> tuple[Longs, Places]:
+    def _places(self, begin: int, end: int, pool: Longs | None) -> Places:
         if pool is None:
-            return np.arange(begin, end), slice(begin, end)
-        return pool[begin:end], torch.from_numpy(pool[begin:end]).to(self.own.weight.device)
+            return slice(begin, end)
+        return torch.from_numpy(pool[begin:end]).to(self.own.weight.device)
 
-    def _made(self, own: Tensor, numbers: Longs, table: Tensor | None, place: Longs | None) -> Tensor:
-        if self.side is None:
-            return own
-        assert table is not None
-        bags = [bag(texts.take(numbers, table.device, place), table) for texts in self.texts]
-        made: Tensor = self.side(own, bags)
-        return made
+    def _bags(self, table: Tensor | None, place: Longs | None, pool: Longs | None) -> list[Tensor]:
+        """Of the texts of these labels, once for all chunks: each (labels, dimension of the words)."""
+        if table is None or not self.texts:
+            return []
+        if pool is not None:
+            return [bag(texts.take(pool, table.device, place), table) for texts in self.texts]
+        if not self._all:
+            turn = table.device.type == "cpu"
+            self._all = [
+                (texts.whole(table.device), texts.turned(len(table)).whole(table.device) if turn else None)
+                for texts in self.texts
+            ]
+        return [bag(run, table, turned) for run, turned in self._all]
 
-    def words(self, pool: Longs | None) -> list[Longs]:
+    def words(self, pool: Longs) -> list[Longs]:
         """The words that these labels are read by, with repetitions."""
-        if pool is None:
-            return [texts.words for texts in self.texts]
         return [texts.words[texts.places(pool)[0]] for texts in self.texts]
 
     @torch.no_grad()
     def folded(self, table: Tensor | None) -> tuple[Floats, Floats]:
         """The classifiers as they are now: weights (labels, dimension) and numbers (labels,)."""
         weights = np.empty(tuple(self.own.weight.shape), dtype=np.float32)
+        bags = self._bags(table, None, None)
         for begin, end in self._chunks(len(self), 1024):
-            made = self._made(self.own.weight[begin:end], np.arange(begin, end), table, None)
+            made = self.own.weight[begin:end]
+            if self.side is not None:
+                made = self.side(made, [each[begin:end] for each in bags])
             weights[begin:end] = made.float().cpu().numpy()
         return weights, self.bias.weight.cpu().numpy().copy()
 
@@ -144,6 +159,11 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     if left.dtype == torch.bfloat16 and left.is_cuda:
         return torch.mm(left, right, out_dtype=torch.float32)
     return torch.mm(left, right).float() if left.dtype == torch.bfloat16 else torch.mm(left, right)
+
+
+def steep(leaf: Tensor) -> Tensor:
+    assert leaf.grad is not None
+    return leaf.grad
 
 
 def multiplied_in(precision: str, device: torch.device) -> torch.dtype:

@@ -61,6 +61,14 @@ class Runs:
         sent = (words if place is None else place[words], self.weights[where], begins, lengths)
         return Run(*(_sent(array, device) for array in sent))
 
+    def whole(self, device: torch.device) -> Run:
+        """All texts, each word at its number."""
+        return self.take(np.arange(len(self)), device)
+
+    def turned(self, words: int) -> Runs:
+        """For each word the texts that it stands in."""
+        return Runs.of_matrix(self.matrix(words).T.tocsr())
+
     def matrix(self, words: int) -> Matrix:
         """The same as a sparse matrix (texts, words); a word that comes twice counts twice."""
         from scipy import sparse

@@ -95,7 +95,10 @@ class FrugalTask:
         table = self.words.take(touched)
         vectors = self.encoder.body.read(self.texts.take(batch, self.device, place), table)  # type: ignore[operator]
         fixed = vectors.detach()
-        done = self.labels.step(fixed, entries, self._factor, table, place, pool)
+        whole = self.words.take(slice(None)) if self._whole else None
+        done = self.labels.step(
+            fixed, entries, self._factor, table if whole is None else whole, place if whole is None else None, pool
+        )
         gradient, loss = done.gradient, done.loss
         if self.meta is not None:
             known = self.meta.targets.batch(batch, self.device)
@@ -105,16 +108,18 @@ class FrugalTask:
         vectors.backward(gradient * (share / len(batch)))
         if table.grad is not None and not self.frozen:
             self.words.begin_step()
-            self.words.move(touched, table.grad, self._factor)
+            if whole is not None and whole.grad is not None:
+                self.words.move(slice(None), whole.grad.index_add_(0, touched, table.grad), self._factor)
+            else:
+                self.words.move(touched, table.grad, self._factor)
         return loss
 
-    def _touched(self, batch: Longs, pool: Longs | None) -> tuple[Tensor | slice, Longs | None]:
-        """The words that this step reads, and where each stands among them."""
-        if self._whole:
-            return slice(None), None
+    def _touched(self, batch: Longs, pool: Longs | None) -> tuple[Tensor, Longs]:
+        """The words that this step reads, and where each stands among them; those of labels only where there is a
+        pool of them."""
         used = np.zeros(len(self.words), dtype=bool)
         used[self.texts.words[self.texts.places(batch)[0]]] = True
-        for words in self.labels.words(pool) if self.labels.texts else ():
+        for words in self.labels.words(pool) if pool is not None else ():
             used[words] = True
         touched = np.flatnonzero(used)
         self._place[touched] = np.arange(len(touched))
