@@ -17,6 +17,7 @@ from longtail.nn.frugal.graph import label_graph
 from longtail.nn.frugal.label_side import TextAndOwn, ThreeWays
 from longtail.nn.frugal.labels import SLOPES, Labels
 from longtail.nn.frugal.near import shortlists
+from longtail.nn.frugal.products import multiplied
 from longtail.nn.frugal.rows import MovingRows, Rule
 from longtail.nn.frugal.runs import Runs
 from longtail.nn.frugal.scorer import along
@@ -334,6 +335,27 @@ def test_convolutions_slide_along_the_word_vectors() -> None:
     assert torch.allclose(net.over_width(net.over_places(rows).transpose(1, 2)).transpose(1, 2), rows)  # shares of 0
     assert net.features == 2
     assert Inception(32, 300, 32, 0.0).features == 480
+
+
+@pytest.mark.parametrize(("places", "width", "channels"), [(3, 64, 2), (5, 84, 16)])
+def test_convolutions_as_products_are_the_convolutions(places: int, width: int, channels: int) -> None:
+    """Every number and every gradient, as much as is normalised, and with shares that are not 0."""
+    torch.manual_seed(0)
+    net = Inception(places, width, channels, dropout=0.0).double()
+    for attention in (net.over_places, net.over_width):
+        torch.nn.init.constant_(attention.share, 0.7)
+    words = torch.randn(6, places, width, dtype=torch.float64, requires_grad=True)
+    wanted, found = net(words), multiplied(net, words)
+    assert torch.allclose(found, wanted, atol=1e-9)
+    steep = torch.randn_like(wanted)
+    parts = (words, *net.parameters())
+    for left, right in zip(torch.autograd.grad(found, parts, steep), torch.autograd.grad(wanted, parts, steep),
+                           strict=True):  # fmt: skip
+        assert torch.allclose(left, right, atol=1e-9)
+    net.eval()
+    assert torch.allclose(multiplied(net, words), net(words), atol=1e-9)
+    low = multiplied(net.float().train(), words.detach().bfloat16())
+    assert low.dtype == torch.bfloat16 and (low - wanted).norm() < 0.05 * wanted.norm()
 
 
 def test_padding_is_known_by_the_mask() -> None:

@@ -85,7 +85,8 @@ class Attention(nn.Module):
 
 class Inception(nn.Module):
     """Word vectors (rows, places, width) to vectors (rows, features): the places are channels, and convolutions slide
-    along the word vectors, since short texts have few places and each dimension says something of its own."""
+    along the word vectors, since short texts have few places and each dimension says something of its own. Dropout on
+    the word vectors is the caller's."""
 
     def __init__(self, places: int, width: int, channels: int, dropout: float) -> None:
         super().__init__()
@@ -102,13 +103,12 @@ class Inception(nn.Module):
         self.layer = nn.Linear(self.features, self.features)
 
     def forward(self, words: Tensor) -> Tensor:
-        rows = F.dropout(words, self.dropout, self.training)
-        rows = self.over_width(self.over_places(rows).transpose(1, 2)).transpose(1, 2)
+        rows = self.over_width(self.over_places(words).transpose(1, 2)).transpose(1, 2)
         found = self._convolved(rows).flatten(1)
         return found + F.gelu(self.layer(found))
 
     def _convolved(self, rows: Tensor) -> Tensor:
         mixed = self.mixed(rows)
         wide = torch.cat([layer(mixed) for layer in self.wide], dim=1)
-        wide = F.dropout(self.norm(F.gelu(wide)), self.dropout, self.training)
+        wide = drop(self.norm(F.gelu(wide)), self.dropout, self.training)
         return F.gelu(self.last(wide))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from longtail.errors import DataError
 from longtail.nn.frugal.blocks import Added, Gated, Inception, Scaled
 from longtail.nn.frugal.drop import drop
+from longtail.nn.frugal.products import multiplied
 from longtail.nn.frugal.runs import Run
 
 Block = Literal["none", "added", "gated", "scaled"]
@@ -96,7 +97,7 @@ class FrugalInception(Words):
                 f"convolutions slide along word vectors of at least {NARROWEST} numbers in steps of 4, got {vectors}"
             )
         super().__init__(vocabulary, vectors)
-        self.places, self.last = places, last
+        self.places, self.last, self.kind = places, last, torch.float32  # the numbers that are multiplied in training
         self.network = Inception(places, vectors, channels, dropout)
         self.width = self.network.features
 
@@ -111,9 +112,21 @@ class FrugalInception(Words):
         places = torch.arange(self.places, device=run.words.device)
         mask = places < run.lengths[:, None]
         where = torch.where(mask, run.begins[:, None] + places, 0)
+        if table.device.type == "cpu":
+            return self._multiplied(run.words[where[mask]], mask, table)
         return self._read(run.words[where], mask, table)
 
     def _read(self, ids: Tensor, mask: Tensor, table: Tensor) -> Tensor:
         """A place that holds no word is known by the mask, whatever number stands there."""
         vectors = F.embedding(ids, table) * mask[:, :, None].to(table.dtype)
-        return drop(self.network(vectors), self.last, self.training)
+        found = self.network(drop(vectors, self.network.dropout, self.training))
+        return drop(found, self.last, self.training)
+
+    def _multiplied(self, words: Tensor, mask: Tensor, table: Tensor) -> Tensor:
+        """The same of the words that the mask marks: on a processor, empty places are neither looked up nor dropped."""
+        vectors = drop(F.embedding(words, table).to(self.kind), self.network.dropout, self.training)
+        rows = vectors.new_zeros((mask.numel(), vectors.shape[1])).index_copy(
+            0, mask.flatten().nonzero()[:, 0], vectors
+        )
+        found = multiplied(self.network, rows.view(*mask.shape, -1)).float()
+        return drop(found, self.last, self.training)

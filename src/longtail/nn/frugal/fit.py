@@ -24,7 +24,7 @@ from longtail.nn.checkpoint import belonging, kept_folder
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, build_encoder
 from longtail.nn.fit import MEASURED_ROWS, SCALE_ROWS, judged, spread
-from longtail.nn.frugal.bodies import bag
+from longtail.nn.frugal.bodies import FrugalInception, bag
 from longtail.nn.frugal.graph import label_graph
 from longtail.nn.frugal.labels import Labels, multiplied_in
 from longtail.nn.frugal.rows import Rule
@@ -85,6 +85,8 @@ class FrugalFit:
         device = best_device()
         encoder = build_encoder({**body, "vocabulary": tokenizer.size}, settings.seed)
         encoder.body.get_buffer("idf").copy_(torch.from_numpy(idf))
+        if isinstance(encoder.body, FrugalInception):
+            encoder.body.kind = multiplied_in(settings.precision, device)
         if settings.vectors is not None:
             table = encoder.body.get_parameter("words.weight")
             vectors, _ = read_vectors(settings.vectors, tokenizer.words, settings.dimension, table.numpy())
