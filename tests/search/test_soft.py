@@ -15,6 +15,7 @@ from longtail.search.soft import (
     missing_rows,
     new_documents,
     other_labels,
+    twin_targets,
 )
 
 
@@ -121,3 +122,15 @@ def test_pairs_are_found_as_the_dense_matrix_has_them(nothing: bool) -> None:
     dense = matrix.toarray() > 0
     wanted = [[row >= 0 and dense[row, label] for row in some] for label, some in enumerate(rows)]
     assert np.array_equal(found, wanted) and found.any() != nothing
+
+
+def test_rows_that_are_a_label_lend_it_their_labels() -> None:
+    itself = np.random.default_rng(4).random((70, 40)) < 0.05
+    itself[:, 3] = False
+    found = twin_targets(TARGETS, sparse.csr_array(itself)).toarray()
+    given = TARGETS.toarray()
+    for label in range(40):
+        rows = [given[row] for row in range(70) if itself[row, label]]
+        assert np.allclose(found[label], np.mean(rows, axis=0) if rows else 0, atol=1e-6)
+    assert found.max() <= 1 and found.sum() > 0
+    assert twin_targets(TARGETS, None).shape == (40, 40) and twin_targets(TARGETS, None).nnz == 0

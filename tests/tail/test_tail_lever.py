@@ -90,7 +90,7 @@ def test_soft_data_is_what_the_paper_says(circle: tuple[Dataset, Known]) -> None
     # nothing is near enough to the last.
     given = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0.75 * halfway(5), 0.75 * halfway(15), 0], [0, 0, 1, 0]]
     assert np.allclose(soft.targets[:4].toarray(), given, atol=1e-6)
-    assert lesson.entries(3) == 6 + 2
+    assert lesson.entries(data, 3) == 6 + 2
     assert soft.labels is data.labels  # counts and propensities stay those of the data
 
 
@@ -110,6 +110,24 @@ def test_given_labels_and_excluded_pairs_are_left_alone(circle: tuple[Dataset, K
     soft = lesson.softened(data, 1, 0.5).targets[:4].toarray()
     assert (soft[data.targets.toarray() == 1] == 1).all()
     assert soft[2, 1] == 0 and soft[0, 1] > 0 and soft[3, 1] > 0
+
+
+def test_a_label_that_is_a_row_itself_has_the_labels_of_that_row(circle: tuple[Dataset, Known]) -> None:
+    data, teacher = circle
+    itself = sparse.csr_array(([True, True, True], ([0, 1, 3], [3, 3, 1])), shape=(4, 4))
+    data = replace(data, excluded=itself)  # rows 0 and 1 are the last label, row 3 is b
+
+    def label_rows(twins: bool) -> np.ndarray:
+        wanted = Wanted(2, 0, 0.8, "cosine", "exact", twins)
+        lesson = learn_from(teacher, data, data.take([]), wanted)
+        return lesson.softened(data, tau=2, blend=0.25).targets[4:].toarray()
+
+    near = 0.75 * halfway(20)
+    plain = np.array([[1, near, 0, 0], [near, 1, 0, 0], [0, near, 1, 0], [0, 0, 0, 1]])
+    assert np.allclose(label_rows(twins=False), plain, atol=1e-6)
+    plain[3, :2] = 0.75, 0.375  # both have a, one of two has b
+    plain[1, 2] = 0.75
+    assert np.allclose(label_rows(twins=True), plain, atol=1e-6)
 
 
 def test_a_teacher_with_other_labels_is_read_by_their_ids(circle: tuple[Dataset, Known]) -> None:

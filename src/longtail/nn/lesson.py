@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from longtail.arrays import Bools, Floats
+from longtail.arrays import Bools, Floats, Matrix
 from longtail.data.dataset import Dataset
 from longtail.data.label_rows import labels_with_input, with_label_rows
 from longtail.metrics.calibration import Calibration, Teaching, error_bins, score_bins
@@ -20,7 +20,15 @@ from longtail.nn.settings import Search
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
 from longtail.seams import HasVectors, Taught
-from longtail.search.soft import Near, document_targets, index_of, label_targets, new_documents, other_labels
+from longtail.search.soft import (
+    Near,
+    document_targets,
+    index_of,
+    label_targets,
+    new_documents,
+    other_labels,
+    twin_targets,
+)
 
 JUDGED = 2000  # held-out rows that relevances are learned from
 NEAR_ENOUGH = 0.8  # least similarity where it stands for the relevance: it is far too sure of what is not near
@@ -35,6 +43,7 @@ class Wanted:
     floor: float | Literal["auto"]  # least similarity, (1 + cosine) / 2; auto: none where relevances are learned
     estimator: Asked
     search: Search
+    twins: bool = True  # rows that must not have a label are about it, and lend its row their labels
 
     def least(self, estimator: Estimator) -> float:
         """The least similarity, where relevances come about like this."""
@@ -49,6 +58,7 @@ class Lesson:
 
     labels: Near  # others of each label
     documents: Near  # of labels with few rows
+    twins: Matrix  # (labels, labels) what rows that are about a label say of its text
     floor: float
     relevance: Relevance
     teaching: Teaching
@@ -56,18 +66,22 @@ class Lesson:
     def softened(self, train: Dataset, tau: int, blend: float) -> Dataset:
         """The rows with soft labels, and behind them the texts of the labels as rows."""
         with stage("joining soft labels"):
-            rows = label_targets(self.labels, tau, self.floor, self.relevance.of, 1 - blend)
+            rows = self._label_rows(tau, blend)
             if self.documents.rows.shape[1]:
                 entries = document_targets(self.documents, len(train), self.floor, self.relevance.of, 1 - blend)
                 train = train.with_entries(entries)
             told = labels_with_input(train, "lever")
             return with_label_rows(train, told, rows[told], origin="lever")
 
-    def entries(self, tau: int) -> int:
+    def entries(self, train: Dataset, tau: int) -> int:
         """Soft targets that this tau adds."""
-        least = np.float32(2 * self.floor - 1)
-        others = self.labels.cosines[:, : tau - 1] >= least
-        return int(others.sum() + ((self.documents.rows >= 0) & (self.documents.cosines >= least)).sum())
+        documents = document_targets(self.documents, len(train), self.floor, self.relevance.of, 1.0)
+        return int(self._label_rows(tau, 0.0).nnz - len(train.labels) + documents.nnz)
+
+    def _label_rows(self, tau: int, blend: float) -> Matrix:
+        """Targets of the labels' texts: the label, those near it, and what rows that are about it have."""
+        rows = label_targets(self.labels, tau, self.floor, self.relevance.of, 1 - blend)
+        return rows.maximum(self.twins * np.float32(1 - blend))
 
 
 def learn_from(taught: Taught, train: Dataset, valid: Dataset, wanted: Wanted) -> Lesson:
@@ -78,9 +92,10 @@ def learn_from(taught: Taught, train: Dataset, valid: Dataset, wanted: Wanted) -
     if taught.labels.ids != train.labels.ids:  # a saved teacher may know more labels, or have them in another order
         vectors = vectors[taught.labels.rows(train.labels.ids)]
     near, topped = _neighbours(taught.recipe, scorer, vectors, train, wanted)
+    twins = twin_targets(train.targets, train.excluded if wanted.twins else None)
     if valid.targets.nnz == 0:
         estimator = settled(wanted.estimator, 0)
-        return Lesson(near, topped, wanted.least(estimator), Halfway(), Teaching(taught.recipe, estimator))
+        return Lesson(near, topped, twins, wanted.least(estimator), Halfway(), Teaching(taught.recipe, estimator))
     rows = valid.take(np.unique(np.linspace(0, len(valid) - 1, min(len(valid), JUDGED)).astype(np.int64)))
     places = min(CANDIDATES, len(vectors))
     index = index_of(vectors, len(rows), "exact", _device(), "fp32")
@@ -95,7 +110,7 @@ def learn_from(taught: Taught, train: Dataset, valid: Dataset, wanted: Wanted) -
             calibrations=_calibrations(found, rows),
             errors=error_bins(_believed(found, relevance, floor), rows),
         )
-    return Lesson(near, topped, floor, relevance, teaching)
+    return Lesson(near, topped, twins, floor, relevance, teaching)
 
 
 def _neighbours(teacher: str, scorer: HasVectors, vectors: Floats, train: Dataset, wanted: Wanted) -> tuple[Near, Near]:

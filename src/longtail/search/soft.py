@@ -94,6 +94,22 @@ def label_targets(near: Near, number: int, floor: float, chances: Chances, share
     return own + soft  # a label is not among its own others, so no two entries meet
 
 
+def twin_targets(targets: Matrix, excluded: Matrix | None) -> Matrix:
+    """Targets (labels, labels) of rows that hold the labels' texts, from rows that are about the label itself.
+
+    Such a row must not have the label, which is how it is known (excluded pairs). What it has instead is true of the
+    label's text as well: each label gets, as the share of its own rows that have them, their labels.
+    """
+    labels = targets.shape[1]
+    if excluded is None:
+        return sparse.csr_array((labels, labels), dtype=np.float32)
+    own = sparse.csr_array(excluded.T, dtype=np.float32)
+    own.data /= np.repeat(np.diff(own.indptr), np.diff(own.indptr))
+    found = sparse.csr_array(own @ targets, dtype=np.float32)
+    np.minimum(found.data, 1, out=found.data)  # shares add up to 1 but for rounding
+    return found
+
+
 def document_targets(near: Near, documents: int, floor: float, chances: Chances, share: float) -> Matrix:
     """Soft entries (documents, labels) for the documents that labels were given."""
     return sparse.csr_array(_entries(near, floor, chances, share, documents).T)

@@ -39,11 +39,13 @@ class Lever:
     given to the documents nearest to them, until they have so many. A given label y and the teacher's relevance p make
     the target blend x y + (1 - blend) x p; where y is 1, p is too. What a cosine is worth is learned from valid rows;
     with `estimate="cosine"`, or where there are none, it is the similarity (1 + cosine) / 2 itself, from `floor` on.
+    Where rows are a label themselves and so must not have it (excluded pairs), the row of its text gets their labels as
+    well, which it would contradict otherwise; `twins=false` leaves that out.
 
-    `tau=1, documents=0` is plain label rows. With "auto", tau and then blend are chosen by P + PSP at 1, 3 and 5 on
-    valid (or on a twentieth of train where there is none): a training of the learner for each try, which tells how it
-    did. The paper's data are `documents=0, blend=0.5, estimate="cosine"`; for more of the tail, at some cost to common
-    labels, take `estimate="cosine", floor=0.7`.
+    `tau=1, documents=0, twins=false` is plain label rows. With "auto", tau and then blend are chosen by P + PSP at 1, 3
+    and 5 on valid (or on a twentieth of train where there is none): a training of the learner for each try, which tells
+    how it did. The paper's data are `documents=0, blend=0.5, estimate="cosine", twins=false`; for more of the tail, at
+    some cost to common labels, take `estimate="cosine", floor=0.7`.
 
     Paper: Buvanesh et al., Enhancing tail performance in extreme classifiers by label variance reduction (ICLR 2024).
     Needs: texts of rows and labels, torch for the teacher. The teacher is a recipe whose model puts rows and labels
@@ -61,6 +63,7 @@ class Lever:
     blend: float | Literal["auto"] = 0.0  # lambda: the part of what was given
     estimate: Asked = "auto"  # "isotonic" or "logistic": learned on valid; "cosine": the cosine itself; auto: isotonic
     # where valid has enough labels
+    twins: bool = True  # what is excluded for a row is the row itself, as a label
     search: Search = "auto"
 
     summary: ClassVar[str] = "label texts as rows with soft labels from a teacher that is good at rare labels"
@@ -152,7 +155,7 @@ class Distilled:
             taught = self.teacher.fit(train.take(given), valid)
         trained = time.perf_counter()
         with stage("finding soft labels"):
-            wanted = Wanted(max(own.taus), own.documents, own.floor, own.estimate, own.search)
+            wanted = Wanted(max(own.taus), own.documents, own.floor, own.estimate, own.search, own.twins)
             lesson = learn_from(taught, train, valid, wanted)
         del taught
         found = time.perf_counter()
@@ -161,7 +164,7 @@ class Distilled:
             replace(
                 lesson.teaching,
                 chosen={"tau": tau, "documents": own.documents, "floor": lesson.floor, "blend": blend},
-                entries=lesson.entries(tau) if blend < 1 else 0,
+                entries=lesson.entries(train, tau) if blend < 1 else 0,
                 seconds={
                     "teacher": trained - begin,
                     "soft labels": found - trained,
