@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from typing import TypeAlias
+
 import numpy as np
 from numba import njit
 
@@ -13,6 +17,9 @@ from longtail.threads import in_threads
 
 GAIN = 1e-4  # mean cosine below which another round is not worth it
 ROUNDS = 20
+SMALL = 5  # levels of halves from which a node is cut to the end by one thread
+
+Rows: TypeAlias = tuple[Longs, Ints, Floats, int]  # starts, columns, values, number of columns
 
 
 def label_vectors(targets: Matrix, rows: Matrix) -> Matrix:
@@ -37,23 +44,45 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
     labels = vectors.shape[0]
     order: Ints = np.arange(labels, dtype=np.int32)
     levels: list[Longs] = [np.array([0, labels], dtype=np.int64)]
-    plain, scratch = hold(vectors), Scratch(vectors.shape[1])
     while np.diff(levels[-1]).max() > leaf:
         bounds = levels[-1]
+        levels.append(np.sort(np.concatenate([bounds, bounds[:-1] + (np.diff(bounds) + 1) // 2])))
+    plain, scratch = hold(vectors), Scratch(vectors.shape[1])
 
-        def work(node: int, bounds: Longs = bounds, depth: int = len(levels)) -> None:
-            members = order[bounds[node] : bounds[node + 1]]
-            if len(members) < 3:
-                return
-            rows, features = plain, vectors.shape[1]
-            if len(members) < labels:  # their own rows over their own columns; all of them need no copy
-                *rows, names = gather(members.astype(np.int64), *plain, scratch.place)
-                features = len(names)
-            members[:] = members[_halve(*rows, features, seed + 7919 * depth + node)]
+    def cut(level: int, node: int, rows: Rows) -> Iterator[tuple[int, int, Longs]]:
+        """Halve a node whose labels have these rows; its halves, each with its places among them."""
+        members = order[levels[level][node] : levels[level][node + 1]]
+        if level == len(levels) - 1 or len(members) < 3:
+            return
+        lower = _halve(*rows, *_pair(len(members), seed + 7919 * (level + 1) + node))
+        halves = (np.flatnonzero(lower), np.flatnonzero(~lower))
+        members[:] = members[np.concatenate(halves)]
+        yield from ((level + 1, 2 * node + side, half) for side, half in enumerate(halves))
 
-        in_threads(work, range(len(bounds) - 1))
-        middle = bounds[:-1] + (np.diff(bounds) + 1) // 2
-        levels.append(np.sort(np.concatenate([bounds, middle])))
+    def own(node: int, level: int) -> Rows:
+        members = order[levels[level][node] : levels[level][node + 1]]
+        if len(members) == labels:  # all of them need no copy
+            return (*plain, vectors.shape[1])
+        *rows, names = gather(members.astype(np.int64), *plain, scratch.place)
+        return (*rows, len(names))
+
+    def all_below(node: int, level: int) -> None:
+        """A small node and all under it: each takes its rows from its parent's, which are near."""
+        waiting = [(level, node, own(node, level))]
+        while waiting:
+            depth, place, rows = waiting.pop()
+            for below, child, mine in cut(depth, place, rows):
+                if below < len(levels) - 1:
+                    *part, names = gather(mine, *rows[:3], scratch.place)
+                    waiting.append((below, child, (*part, len(names))))
+
+    def alone(node: int, level: int) -> None:
+        list(cut(level, node, own(node, level)))
+
+    apart = min(SMALL, len(levels) - 1)
+    for level in range(apart):
+        in_threads(partial(alone, level=level), range(2**level))
+    in_threads(partial(all_below, level=apart), range(2**apart))
     return order, levels
 
 
@@ -148,57 +177,91 @@ def _spread(starts, columns, values, features, seeds):  # type: ignore[no-untype
     return side
 
 
-def _halve(starts: Longs, columns: Ints, values: Floats, features: int, seed: int) -> Longs:
-    """The rows in an order whose first half is one cluster: balanced spherical 2-means.
+def _pair(rows: int, seed: int) -> tuple[int, int]:
+    """Two different rows to start from; a generator of NumPy's takes longer to make than a small node to halve."""
+    mixed = (seed + 1) * 0x9E3779B97F4A7C15 % 2**64
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+    mixed ^= mixed >> 31
+    first = mixed % rows
+    return first, (first + 1 + mixed // rows % (rows - 1)) % rows
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _halve(starts, columns, values, features, one, other):  # type: ignore[no-untyped-def]
+    """Which rows belong to the first half (rows,): balanced spherical 2-means from two rows.
 
     One centre is enough: a row's side depends on the difference of the two cosines alone.
     """
-    rows, entries = len(starts) - 1, int(starts[-1])
-    whole = np.bincount(columns[:entries], values[:entries], minlength=features).astype(np.float32)
-    centre, left = np.zeros(features, dtype=np.float32), np.zeros(features, dtype=np.float32)
-    for row, sign in zip(_seeds(rows, 2, seed), (1, -1), strict=True):
-        mine = slice(starts[row], starts[row + 1])
-        centre[columns[mine]] += sign * values[mine]
-    lean = np.empty(rows, dtype=np.float32)
-    before = -np.inf
+    rows = len(starts) - 1
+    whole, left = np.zeros(features, dtype=np.float32), np.empty(features, dtype=np.float32)
+    centre = np.zeros(features, dtype=np.float32)
+    for entry in range(starts[rows]):
+        whole[np.uintp(columns[entry])] += values[entry]
+    for entry in range(starts[one], starts[one + 1]):
+        centre[columns[entry]] += values[entry]
+    for entry in range(starts[other], starts[other + 1]):
+        centre[columns[entry]] -= values[entry]
+    lean, ranked = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.float32)
+    lower = np.empty(rows, dtype=np.bool_)
+    before = np.float32(-np.inf)
     for _ in range(ROUNDS):
-        _lean(starts, columns, values, centre, lean)
-        ranks = np.argsort(lean, kind="stable")
-        now = _recentre(ranks, (rows + 1) // 2, starts, columns, values, whole, left, centre) / rows
-        if now - before < GAIN:
+        for row in range(rows):  # how far it leans away from the first centre
+            total = np.float32(0.0)
+            for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
+                total -= values[entry] * centre[np.uintp(columns[entry])]
+            lean[row] = ranked[row] = total
+        spare = (rows + 1) // 2
+        edge = _select(ranked, spare - 1)
+        for row in range(rows):
+            lower[row] = lean[row] < edge
+            spare -= lower[row]
+        for feature in range(features):
+            left[feature] = 0
+        for row in range(rows):
+            if lean[row] == edge and spare > 0:  # ties by row
+                lower[row] = True
+                spare -= 1
+            if lower[row]:
+                for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
+                    left[np.uintp(columns[entry])] += values[entry]
+        left_length, right_length = np.float32(0.0), np.float32(0.0)
+        for feature in range(features):
+            right = whole[feature] - left[feature]
+            left_length += left[feature] * left[feature]
+            right_length += right * right
+        left_length, right_length = np.sqrt(left_length), np.sqrt(right_length)
+        # The length of a sum of unit vectors is the sum of their cosines to it.
+        if (left_length + right_length - before) < GAIN * rows:
             break
-        before = now
-    return ranks
+        before = left_length + right_length
+        left_scale = np.float32(1.0) / max(left_length, np.float32(1e-12))
+        right_scale = np.float32(1.0) / max(right_length, np.float32(1e-12))
+        for feature in range(features):
+            centre[feature] = left[feature] * left_scale - (whole[feature] - left[feature]) * right_scale
+    return lower
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def _lean(starts, columns, values, centre, lean):  # type: ignore[no-untyped-def]
-    """How far each row leans away from the first centre."""
-    for row in range(len(lean)):
-        total = np.float32(0.0)
-        for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
-            total += values[entry] * centre[np.uintp(columns[entry])]
-        lean[row] = -total
-
-
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def _recentre(ranks, half, starts, columns, values, whole, left, centre):  # type: ignore[no-untyped-def]
-    """New centres from the halves of the ranks, and the sum of the rows' cosines to their own: the length of each sum
-    of unit vectors is the sum of their cosines to it. `left` is scratch."""
-    for feature in range(len(left)):
-        left[feature] = 0
-    for rank in range(half):
-        for entry in range(np.uintp(starts[ranks[rank]]), np.uintp(starts[ranks[rank] + 1])):
-            left[np.uintp(columns[entry])] += values[entry]
-    left_length = np.float32(0.0)
-    right_length = np.float32(0.0)
-    for feature in range(len(left)):
-        right = whole[feature] - left[feature]
-        left_length += left[feature] * left[feature]
-        right_length += right * right
-    left_length, right_length = np.sqrt(left_length), np.sqrt(right_length)
-    left_scale = np.float32(1.0) / max(left_length, np.float32(1e-12))
-    right_scale = np.float32(1.0) / max(right_length, np.float32(1e-12))
-    for feature in range(len(left)):
-        centre[feature] = left[feature] * left_scale - (whole[feature] - left[feature]) * right_scale
-    return left_length + right_length
+@njit(nogil=True, cache=True)
+def _select(values, place):  # type: ignore[no-untyped-def]
+    """The value that would stand at this place if they were sorted; they are left in another order."""
+    low, high = 0, len(values) - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        left, right = low, high
+        while left <= right:
+            while values[left] < pivot:
+                left += 1
+            while values[right] > pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left += 1
+                right -= 1
+        if place <= right:
+            high = right
+        elif place >= left:
+            low = left
+        else:
+            break
+    return values[place]

@@ -124,11 +124,11 @@ def _unpack(  # type: ignore[no-untyped-def]
         lines[used] = feature
         used += np.uintp(every or seen[np.uintp(features[feature])] == stamp)
     for line in range(used):
-        feature, cell = np.uintp(lines[line]), line * np.uintp(padded)
-        place[np.uintp(features[feature])] = line
+        known, cell = np.uintp(lines[line]), line * np.uintp(padded)
+        place[np.uintp(features[known])] = line
         for lane in range(np.uintp(padded)):
             unpacked[cell + lane] = 0
-        for spot in range(np.uintp(starts[feature]), np.uintp(starts[feature + np.uintp(1)])):
+        for spot in range(np.uintp(starts[known]), np.uintp(starts[known + np.uintp(1)])):
             unpacked[cell + np.uintp(which[spot])] = weights[spot]
     return used
 

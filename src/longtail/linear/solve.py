@@ -312,34 +312,38 @@ def _start(seed, begins, ends, values, lengths, order):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def pruned(weights, order, names, least):  # type: ignore[no-untyped-def]
-    """What is left of the weights (features + 1, lanes) without those smaller than `least` (children,) and the bias.
+    """What is left of the weights (features + 1, lanes) without those smaller than `least` (lanes,), which is
+    above 0, and the bias.
 
     By feature, in `order`, that of their names: features, starts (features + 1,), children, values.
     """
-    children = len(least)
-    kept = 0
-    held = 0
-    for feature in order:
-        before = kept
-        for child in range(children):
-            kept += abs(weights[feature, child]) >= least[child] and weights[feature, child] != 0
-        held += kept > before
+    lanes = np.uintp(weights.shape[1])
+    kept = np.uintp(0)
+    number = np.empty(len(order), dtype=np.uint32)
+    for line in range(len(order)):
+        values = weights[order[line]]
+        count = np.uint32(0)
+        for lane in range(lanes):
+            count += np.uint32(abs(values[lane]) >= least[lane])
+        number[line] = count
+        kept += np.uintp(count)
+    held = np.count_nonzero(number)
     features = np.empty(held, dtype=np.int32)
     starts = np.zeros(held + 1, dtype=np.int64)
-    which = np.empty(kept, dtype=np.uint8)
-    values = np.empty(kept, dtype=np.float32)
-    at, line = 0, 0
-    for feature in order:
-        before = at
-        for child in range(children):
-            if abs(weights[feature, child]) >= least[child] and weights[feature, child] != 0:
-                which[at], values[at] = child, weights[feature, child]
-                at += 1
-        if at > before:
-            features[line] = names[feature]
-            line += 1
-            starts[line] = at
-    return features, starts, which, values
+    which = np.empty(kept + np.uintp(1), dtype=np.uint8)  # one more: what is not kept is written, and written over
+    packed = np.empty(kept + np.uintp(1), dtype=np.float32)
+    at, feature = np.uintp(0), 0
+    for line in range(len(order)):
+        if number[line] == 0:
+            continue
+        values = weights[order[line]]
+        for lane in range(lanes):  # without a branch
+            which[at], packed[at] = lane, values[lane]
+            at += np.uintp(abs(values[lane]) >= least[lane])
+        features[feature] = names[order[line]]
+        feature += 1
+        starts[feature] = at
+    return features, starts, which[:kept], packed[:kept]
 
 
 def _padded(children: int) -> int:

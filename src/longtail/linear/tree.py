@@ -18,7 +18,8 @@ from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.threads import in_threads, thread_count
 
-BLOCK = 72  # children trained side by side
+BLOCK = 72  # children of a large node trained side by side
+WIDE, WIDE_CELLS = 104, 1 << 22  # and of one whose weights and dual variables for so many children are fewer than this
 CHUNK = 128  # children kept side by side; a byte counts them
 COPIED = 2  # nodes with less than this part of all rows train on a copy of theirs
 HEAP = 20_000_000  # bytes that short-lived arrays leave behind, two threads
@@ -150,7 +151,8 @@ def _fit_chunk(
 ) -> Chunk:
     """Train up to CHUNK children of a node on its rows; `importance` is each row's largest target in the node."""
     begins, ends, columns, values, names = _node_rows(rows, plain, scratch)
-    pieces = -(-(last - first) // BLOCK)
+    wide = WIDE if WIDE * (len(names) + len(rows)) <= WIDE_CELLS else BLOCK
+    pieces = -(-(last - first) // wide)
     bounds = [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
     found = []
     for begin, end in pairwise(bounds):
@@ -213,7 +215,9 @@ def chunk_of(level: int, parent: int, first: int, weights: Floats) -> Chunk:
 
 def _packed(level: int, parent: int, first: int, weights: Floats, names: Ints, least: Floats) -> Chunk:
     bias = weights[-1, : len(least)].copy()
-    return Chunk(level, parent, first, bias, *pruned(weights, np.argsort(names), names, least))
+    above = np.full(weights.shape[1], np.inf, dtype=np.float32)  # lanes without a child keep nothing
+    above[: len(least)] = np.maximum(least, np.finfo(np.float32).tiny)  # and zeros are never kept
+    return Chunk(level, parent, first, bias, *pruned(weights, np.argsort(names), names, above))
 
 
 def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int, beam: int, kept: float) -> Plan:
