@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -27,7 +28,8 @@ class _Dropped(torch.autograd.Function):
     def forward(ctx: Any, vectors: Tensor, share: float) -> Tensor:
         kind = WHOLE[vectors.dtype]
         bits = torch.iinfo(kind).bits
-        draws = torch.empty(-(-vectors.numel() * bits // 64), dtype=torch.int64).random_()
+        chance = np.random.SFC64(int(torch.empty((), dtype=torch.int64).random_()))  # begun by torch's own
+        draws = torch.from_numpy(chance.random_raw(-(-vectors.numel() * bits // 64)).view(np.int64))
         kept = draws.view(kind)[: vectors.numel()].view(vectors.shape)
         # A draw of bits - 1 bits below `least` becomes 0, every other one -1, whose bits are all set.
         least = round(share * 2 ** (bits - 1))

@@ -86,7 +86,7 @@ class Labels(nn.Module):
                 for whole, each in zip(gradients, texts, strict=True):
                     whole[begin:end] = steep(each)
             self.own.move(places, gradient, factor)
-            self.bias.move(places, found.sum(dim=1, dtype=torch.float32) / rows, factor)
+            self.bias.move(places, summed(found) / rows, factor)
         if read:
             torch.autograd.backward(read, gradients)
         return Step(total, loss / weight.clamp_min(1e-9))
@@ -159,6 +159,11 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     if left.dtype == torch.bfloat16 and left.is_cuda:
         return torch.mm(left, right, out_dtype=torch.float32)
     return torch.mm(left, right).float() if left.dtype == torch.bfloat16 else torch.mm(left, right)
+
+
+def summed(found: Tensor) -> Tensor:
+    """Of each label, in float32. A processor would copy bf16 to sum it in float32; it does so inside anyway."""
+    return found.sum(dim=1).float() if found.device.type == "cpu" else found.sum(dim=1, dtype=torch.float32)
 
 
 def steep(leaf: Tensor) -> Tensor:
