@@ -15,7 +15,7 @@ WHOLE = {torch.bfloat16: torch.int16, torch.float32: torch.int32}  # numbers as 
 def drop(vectors: Tensor, share: float, training: bool) -> Tensor:
     """Dropout. A processor draws one number after another, which takes longer than the products between which they
     stand: there, several numbers are cut from each draw, and masks are laid over the bits."""
-    if not training or share == 0:
+    if not training or share == 0 or vectors.numel() == 0:
         return vectors
     if vectors.device.type == "cpu" and vectors.dtype in WHOLE:
         found: Tensor = _Dropped.apply(vectors, share)  # type: ignore[no-untyped-call]
