@@ -2,12 +2,16 @@
 
     python benchmarks/gpu/lever_tables.py lever.jsonl [more.jsonl ...] [--figures docs/results]
     python benchmarks/gpu/lever_tables.py --links DATA --teacher FOLDER
+    python benchmarks/gpu/lever_tables.py --curves DATA --teacher FOLDER
+    python benchmarks/gpu/lever_tables.py --twins DATA [DATA ...]
 
 Prints a table for each part and data set: measures, macro measures, the points of P@5 that each frequency bin brings,
 the same models with answers re-ranked, and where the time of lever went. Figures are recall at 5 by frequency decile, a
 panel a data set: lever-deciles.svg of the first learner (plain, with label rows, with LEVER, and the teacher), and
 lever-settings.svg of settings of LEVER on it. `--links` asks held-out rows how often a row that has a label also has
-the labels that a saved teacher puts nearest to it, and so what soft labels on label texts are worth.
+the labels that a saved teacher puts nearest to it, and so what soft labels on label texts are worth. `--curves` asks
+them how often the labels nearest to a row are right, by cosine and by how many rows the label has. `--twins` counts
+training rows that are a label themselves, and how often such a row has it.
 """
 
 from __future__ import annotations
@@ -188,17 +192,77 @@ def links(data: str, folder: Path, number: int = 14) -> None:
     print("\n".join(table(["(1 + cosine) / 2 of the two labels", "pairs", "the row has both"], cells)))
 
 
+def curves(data: str, folder: Path, rows: int = 2000, places: int = 100) -> None:
+    """By cosine and training rows of the label: how many of the labels nearest to held-out rows are right."""
+    import numpy as np
+
+    import longtail
+    from longtail.predictions import Predictions
+    from longtail.search.soft import index_of
+
+    corpus, model = longtail.load(data), longtail.load_model(folder)
+    valid = corpus.valid.take(np.unique(np.linspace(0, len(corpus.valid) - 1, rows).astype(np.int64)))
+    vectors = model.scorer.label_vectors[model.labels.rows(corpus.labels.ids)]  # type: ignore[attr-defined]
+    asked = model.scorer.row_vectors(valid.rows)  # type: ignore[attr-defined]
+    near = Predictions(valid.labels, *index_of(vectors, len(valid), "exact").top(asked, places)).without(valid.excluded)
+    right, there = near.hits(valid.targets), near.indices >= 0
+    counts = np.bincount(corpus.train.targets.indices, minlength=len(corpus.labels))[np.maximum(near.indices, 0)]
+    bounds = (-1.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.01)
+    cells = []
+    for low, high in ((0, 4), (5, 14), (15, 49), (50, 10**9)):
+        some = there & (counts >= low) & (counts <= high)
+        line = [f"{low} to {high} rows" if high < 10**9 else f"{low} rows and more"]
+        for least, most in pairwise(bounds):
+            here = some & (near.scores >= least) & (near.scores < most)
+            line.append(f"{100 * right[here].mean():.1f}% of {here.sum():,}" if here.any() else "")
+        cells.append(line)
+    heads = ["below 0.3", *(f"{low:g} to {min(high, 1):g}" for low, high in pairwise(bounds[1:]))]
+    print("\n".join(table(["labels with", *heads], cells)))
+
+
+def twins(data: Sequence[str]) -> None:
+    """Training rows that are a label themselves: known from excluded pairs, or from having its text."""
+    import numpy as np
+
+    import longtail
+
+    cells = []
+    for folder in data:
+        corpus = longtail.load(folder)
+        train, named = corpus.train, {}
+        for label, text in enumerate(corpus.labels.texts):
+            named.setdefault(text.strip().lower(), []).append(label)
+        texts = train.texts or ()
+        pairs = [(row, label) for row, text in enumerate(texts) for label in named.get(text.strip().lower(), ())]
+        spans = [set(train.targets.indices[begin:end].tolist()) for begin, end in pairwise(train.targets.indptr)]
+        have = sum(label in spans[row] for row, label in pairs)
+        excluded = train.excluded
+        about = 0 if excluded is None else len(np.unique(excluded.indices))
+        cells.append([Path(folder).name, f"{len(train):,}", f"{len(corpus.labels):,}", f"{about:,}", f"{len(pairs):,}",
+                      f"{100 * have / len(pairs):.1f}%" if pairs else ""])  # fmt: skip
+    heads = ["data", "rows", "labels", "labels with rows that are excluded for them", "rows with a label's very text"]
+    print("\n".join(table([*heads, "of them have it"], cells)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kept", nargs="*", type=Path)
     parser.add_argument("--links", metavar="DATA")
-    parser.add_argument("--teacher", type=Path, help="folder of a saved model, for --links")
+    parser.add_argument("--curves", metavar="DATA")
+    parser.add_argument("--twins", nargs="+", metavar="DATA")
+    parser.add_argument("--teacher", type=Path, help="folder of a saved model, for --links and --curves")
     parser.add_argument("--figures", type=Path, help="folder")
     parser.add_argument("--learner", default="renee", help="of the figures")
     parser.add_argument("--settings", nargs="*", default=[], help="lines of part search that are drawn")
     options = parser.parse_args()
     if options.links:
         links(options.links, options.teacher)
+        return
+    if options.curves:
+        curves(options.curves, options.teacher)
+        return
+    if options.twins:
+        twins(options.twins)
         return
     lines = read(options.kept)
     for part in PARTS:

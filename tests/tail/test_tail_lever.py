@@ -18,6 +18,7 @@ from longtail.metrics.calibration import Teaching
 from longtail.nn.checkpoint import keeping
 from longtail.nn.lesson import Wanted, learn_from
 from longtail.nn.siamese import Siamese
+from longtail.nn.tokenizers import TextTokenizer
 from longtail.plan import Facts
 from longtail.progress import hearing, listening
 from longtail.recipe import Recipe
@@ -243,6 +244,19 @@ def test_a_saved_teacher_serves_many_students(tiny: Corpus, tmp_path: Path) -> N
     other = replace(tiny.train, labels=more)
     with pytest.raises(DataError, match=r"does not know 1 of 10 labels, such as 'other'"):
         Recipe.parse(f'knn + lever(teacher="{saved}")').fit(other, other)
+
+
+def test_documents_are_cut_into_tokens_once(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[int, int]] = []
+    plain = TextTokenizer.encode
+
+    def encode(self: TextTokenizer, texts: Any, longest: int) -> list[list[int]]:
+        read.append((len(texts), longest))
+        return plain(self, texts, longest)
+
+    monkeypatch.setattr(TextTokenizer, "encode", encode)
+    Recipe.parse(f"dismec + {lever()}").fit(tiny.train, tiny.valid)
+    assert read.count((len(tiny.train), 64)) == 1  # for the teacher's training, and not again for what it teaches
 
 
 def test_the_model_is_the_learners_own(tiny: Corpus, tmp_path: Path) -> None:
