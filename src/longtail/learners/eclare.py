@@ -22,7 +22,7 @@ class Eclare(GraphNet, TextNet, FrugalSettings):
 
     Paper: Mittal et al., ECLARE: extreme classification with label graph correlations (WWW 2021). One tree, not three.
     Needs: texts of rows and labels. Soft targets are exact.
-    Costs: as `astec`, and in each step five products with a (dimension, dimension) matrix for every label.
+    Costs: as `astec`, and in each step two products with a (dimension, dimension) matrix for every label.
     Prefer instead: `astec + gandalf`, which brings the label graph in as training rows and costs less.
     Example: longtail train wordnet "eclare(dimension=64, epochs=5)" --out model
     """
@@ -42,7 +42,7 @@ class Eclare(GraphNet, TextNet, FrugalSettings):
 
     @property
     def layers(self) -> float:
-        return 5.0
+        return 2.0
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> FrugalScorer:
         require("eclare")

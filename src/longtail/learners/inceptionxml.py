@@ -23,7 +23,7 @@ class InceptionXml(Convolutions, FrugalSettings):
     Paper: Kharbanda et al., InceptionXML: a lightweight framework with synchronized negative sampling for short text
     extreme classification (SIGIR 2023).
     Needs: texts of rows. Soft targets are exact; a cluster's is the largest of its labels'.
-    Costs: as `astec` of dimension 480, and some 3 million products a row for the convolutions.
+    Costs: as `astec` of dimension 480, and some 8 million products a row for attention and convolutions.
     Prefer instead: `astec`, which is as good where the order of words says little; `inceptionxml-lf` with label texts.
     Example: longtail train wordnet "inceptionxml(dimension=64, epochs=5)" --out model
     """

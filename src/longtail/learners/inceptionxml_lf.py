@@ -19,7 +19,8 @@ class InceptionXmlLf(GraphNet, TextNet, Convolutions, FrugalSettings):
 
     Paper: Kharbanda et al., InceptionXML (SIGIR 2023), its extension by label features, as Gandalf's authors use it.
     Needs: texts of rows and labels. Soft targets are exact.
-    Costs: as `inceptionxml`, and in each step six products with a (features, features) matrix for every label.
+    Costs: as `inceptionxml`, and in each step two products with a (features, features) and two with a (dimension,
+    features) matrix for every label.
     Prefer instead: `inceptionxml + gandalf`, which brings texts and graph in as training rows and costs less.
     Example: longtail train wordnet "inceptionxml-lf(dimension=64, epochs=5)" --out model
     """
@@ -31,7 +32,7 @@ class InceptionXmlLf(GraphNet, TextNet, Convolutions, FrugalSettings):
 
     @property
     def layers(self) -> float:
-        return 6.0
+        return 2 + 2 * self.dimension / self.features
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> FrugalScorer:
         require("inceptionxml-lf")

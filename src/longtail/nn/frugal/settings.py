@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -33,7 +34,7 @@ class FrugalSettings:
     compare: Literal["auto", "all", "pool"] = "auto"  # a row with all labels, or with a pool of hard ones
     cluster: int = 8  # labels of a cluster, where there are clusters
     random: int = 1000  # labels of a pool that are drawn at random
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # of the scores; auto: bf16 where that is faster
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # of large products; auto: bf16 where that is faster
     measure_every: int = 5  # epochs between two looks at valid
     patience: int | None = None  # looks without a better P@1 before it stops
     seed: int = 0
@@ -76,6 +77,16 @@ class FrugalSettings:
         """Products with a (features, features) matrix that a label takes in each step, besides its scores."""
         return 0.0
 
+    @property
+    def reading(self) -> float:
+        """Operations of the encoder on a row and back, where they count beside those of the classifiers."""
+        return 0.0
+
+    @property
+    def row_bytes(self) -> int:
+        """What a step holds of a row while it reads it."""
+        return 24 * self.features
+
     def operations(self, rows: int, labels: int) -> float:
         """Of the classifiers in one epoch, when every row is compared with every label."""
         steps = -(-rows // self.batch)
@@ -96,15 +107,24 @@ class FrugalSettings:
         word_bytes, label_bytes = 12 * words * self.dimension, 12 * facts.labels * self.features
         kept = 4 * (words * self.dimension + facts.labels * self.features)  # the best so far
         texts = int(24 * facts.rows * tokens + (32 * facts.labels * facts.terms_per_label if self.layers else 0))
-        speed = 3e13 if _fast() else 6e10
+        # A step's own: what it reads rows by, and where labels are read by their texts, those and the words' gradients.
+        step = self.batch * self.row_bytes
+        if self.layers:
+            step += 8 * self.dimension * (words + 2 * met)
+        speed = _speed()
         steps = self.epochs * -(-facts.rows // self.batch)
-        work = self.epochs * self.operations(facts.rows, met)
+        work = self.epochs * (self.operations(facts.rows, met) + facts.rows * self.reading)
         return Plan(
-            train_bytes=word_bytes + label_bytes + kept + texts + BASE,
+            train_bytes=word_bytes + label_bytes + kept + texts + step + BASE,
             model_bytes=kept + 64 * facts.labels,
             train_seconds=work / speed + steps * (0.002 if _fast() else 0.02) + 5,
             predict_seconds=1000 * 2 * self.features * facts.labels / speed + 0.05,
-            steps=(("word vectors and means", word_bytes), ("classifiers and means", label_bytes), ("the best", kept)),
+            steps=(
+                ("word vectors and means", word_bytes),
+                ("classifiers and means", label_bytes),
+                ("the best", kept),
+                ("a step", step),
+            ),
         )
 
     def label_texts(self, data: Dataset) -> tuple[str, ...]:
@@ -159,6 +179,29 @@ class Convolutions:
         """Two strides of 4 along a word vector, with as many channels."""
         return self.channels * ((self.dimension // 4 - 16) // 4 + 1)
 
+    @property
+    def reading(self) -> float:
+        """Attention over the dimensions of a word, the windows, and the layer over the features."""
+        return 6.0 * (
+            1.25 * self.places * self.dimension**2 + 12 * self.dimension * self.channels**2 + self.features**2
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        """Some twenty arrays of all its places."""
+        return 80 * self.places * self.dimension
+
 
 def _fast() -> bool:
     return Path("/dev/nvidia0").exists()
+
+
+@cache
+def _speed() -> float:
+    """Operations of matrix products in a second: of a GPU, of a processor that multiplies bf16, of another one."""
+    if _fast():
+        return 3e13
+    try:
+        return 2e11 if "avx512_bf16" in Path("/proc/cpuinfo").read_text() else 6e10
+    except OSError:
+        return 6e10
