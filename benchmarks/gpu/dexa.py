@@ -5,28 +5,26 @@
 
 Trains the dual encoders of the paper's tables 2 (baselines), 5 (encoders without and with auxiliary vectors), 6 and
 figure 3 (number of vectors, with and without the head's own) and 7 (grouping and its space) on DATA, folders of JSON
-lines, each in a process of its own, several at a time on one GPU. Results are kept line by line in a file, and what
-stands there is not done again. Prints the tables. Seconds of runs that share a GPU are not comparable; table 8 trains
-without and with the vectors in turns, in one process with the GPU to itself, and compares the best of each. Runs with
---examples keep what they say about some test rows, and the rows where one recipe of a pair is right and the other
-wrong are shown. Table 0 trains the recipes given by --recipes.
+lines, several at a time on one GPU. Results are kept line by line in a file, and what stands there is not done again.
+Prints the tables. Seconds of runs that share a GPU are not comparable; table 8 trains without and with the vectors in
+turns, in one process with the GPU to itself, and compares the best of each. Runs with --examples keep what they say
+about some test rows, and the rows where one recipe of a pair is right and the other wrong are shown. Table 0 trains the
+recipes given by --recipes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
-import subprocess
-import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from crew import afresh, crew
 from splits import splits
 
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
@@ -67,7 +65,7 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 
 def one(data: str, recipe: str, rows: int | None, examples: int) -> dict[str, Any]:
-    """Train and evaluate a recipe; runs in a process of its own."""
+    """Train and evaluate a recipe."""
     import tempfile
 
     import torch
@@ -77,6 +75,7 @@ def one(data: str, recipe: str, rows: int | None, examples: int) -> dict[str, An
 
     train, valid, test = splits(data, rows)
     made = longtail.Recipe.parse(recipe)
+    afresh()
     begin = time.perf_counter()
     model = made.fit(train, valid)
     seconds = time.perf_counter() - begin
@@ -129,33 +128,36 @@ def overhead(data: str, recipe: str, rows: int | None, times: int = 2) -> dict[s
             begin = time.perf_counter()
             model = longtail.Recipe.parse(recipe + more).fit(train, valid)
             taken.append(time.perf_counter() - begin)
+            print(f"{recipe}{more}: {taken[-1]:.2f} s", flush=True)
             with tempfile.TemporaryDirectory() as folder:
                 saved = model.save(Path(folder) / "model")
                 sizes[more] = sum(path.stat().st_size for path in saved.rglob("*.safetensors"))
     return {"without": seconds[""], "with": seconds[" + dexa"], "bytes": [sizes[""], sizes[" + dexa"]]}
 
 
-def run(job: tuple[str, str, str], options: argparse.Namespace) -> None:
-    _, data, recipe = job
-    command = [sys.executable, __file__, data, "--one", recipe, "--examples", str(options.examples)]
-    if options.rows is not None:
-        command += ["--rows", str(options.rows)]
-    threads = str(max((os.cpu_count() or 2) // options.workers, 1))
-    environment = {**os.environ, "OMP_NUM_THREADS": threads, "LONGTAIL_THREADS": threads}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        print(f"{recipe} on {Path(data).name} failed: {done.stderr[-1500:]}", file=sys.stderr, flush=True)
-        return
-    line = {
-        "data": Path(data).name,
-        "recipe": recipe,
-        "workers": options.workers,
-        **json.loads(done.stdout.splitlines()[-1]),
-    }
-    with options.kept.open("a") as file:
-        file.write(json.dumps(line) + "\n")
-    brief = " ".join(f"{line[name]:.1f}" for name in ("P@1", "P@5", "PSP@1", "PSP@5", "C@5"))
-    print(f"{line['data']} {recipe}: {brief}  {line['seconds']:.0f} s", flush=True)
+def work(until: float, job: tuple[str, str], options: argparse.Namespace) -> dict[str, Any] | None:
+    """A run in a worker; none where it is too late to begin one."""
+    if time.monotonic() > until:
+        return None
+    data, recipe = job
+    line = {"data": Path(data).name, "recipe": recipe, "workers": options.workers}
+    try:
+        return line | one(data, recipe, options.rows, options.examples)
+    except Exception as error:  # one run that fails must not take the others with it
+        return line | {"error": f"{type(error).__name__}: {error}"[:1500]}
+
+
+def run(todo: list[tuple[str, str]], options: argparse.Namespace) -> None:
+    until = time.monotonic() + options.limit
+    with crew(options.workers, options.data, options.rows, options.encoders) as pool:
+        for line in pool.imap_unordered(partial(work, until, options=options), todo):
+            if line is None or "error" in line:
+                print("no time was left" if line is None else f"{line['recipe']}: {line['error']}", flush=True)
+                continue
+            with options.kept.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            brief = " ".join(f"{line[name]:.1f}" for name in ("P@1", "P@5", "PSP@1", "PSP@5", "C@5"))
+            print(f"{line['data']} {line['recipe']}: {brief}  {line['seconds']:.0f} s", flush=True)
 
 
 def kept(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -166,20 +168,14 @@ def kept(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def overheads(options: argparse.Namespace) -> str:
-    """Table 8: each pair in a process of its own, one after the other."""
+    """Table 8: each pair with the GPU to itself."""
     lines = ["", "Table 8: the best of several trainings in turns", ""]
     lines += ["| data | recipe | s without | s with | more | bytes without | bytes with |"]
     lines += ["| --- | --- | --: | --: | --: | --: | --: |"]
     for data in options.data:
         for encoder in options.encoders:
             recipe = f"ngame(encoder='{encoder}', epochs={options.epochs}, classifiers=false)"
-            command = [sys.executable, __file__, data, "--overhead", recipe]
-            command += [] if options.rows is None else ["--rows", str(options.rows)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                lines.append(f"{recipe} failed: {done.stderr[-500:]}")
-                continue
-            found = json.loads(done.stdout.splitlines()[-1])
+            found = overhead(data, recipe, options.rows)
             bare, moved = min(found["without"]), min(found["with"])
             lines.append(
                 f"| {Path(data).name} | {recipe} | {bare:.1f} | {moved:.1f} | {moved / bare - 1:+.1%} | "
@@ -289,7 +285,6 @@ def tables(options: argparse.Namespace) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+")
-    parser.add_argument("--one")
     parser.add_argument("--tables", nargs="+", default=["2", "5", "6", "7"])
     parser.add_argument("--recipes", nargs="*", default=[], help="what table 0 trains")
     parser.add_argument("--encoders", nargs="+", default=["bag"], help="the last one serves tables 2, 6 and 7")
@@ -298,27 +293,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--kept", type=Path, default=Path("dexa.jsonl"))
-    parser.add_argument("--overhead", help=argparse.SUPPRESS)
     parser.add_argument("--examples", type=int, default=0, help="test rows whose predictions are kept")
     parser.add_argument("--figure", type=Path, help="where to draw figure 3, from what is kept")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(one(options.data[0], options.one, options.rows, options.examples)))
-        return
-    if options.overhead:
-        print(json.dumps(overhead(options.data[0], options.overhead, options.rows)))
-        return
-    begin = time.monotonic()
     before = kept(options.kept)
     todo = dict.fromkeys((data, recipe) for _, data, recipe in jobs(options) if (Path(data).name, recipe) not in before)
-
-    def work(job: tuple[str, str]) -> None:
-        if time.monotonic() - begin < options.limit:
-            run(("", *job), options)
-
-    with ThreadPoolExecutor(options.workers) as pool:
-        list(pool.map(work, todo))
+    if todo:
+        run(list(todo), options)
     print(tables(options))
     print(examples(options))
     if "8" in options.tables:

@@ -1,15 +1,15 @@
 """Claim: one-vs-all classifiers over all labels, trained end to end, win the head, and label rows win the tail too.
 
-    PYTHONPATH=src python benchmarks/gpu/renee.py --data FOLDER --encoder FOLDER --part sweep|tables|precision
+    PYTHONPATH=src python benchmarks/gpu/renee.py --data FOLDER --encoder FOLDER --part sweep|tables|given|precision
         [--workers 4] [--out DIR] [--warm "ngame(epochs=30)"] [--renee "head_rate=0.02, dropout=0.7"]
         [--try head_rate=0.01,0.02,0.05 dropout=0.6,0.7 ...] [--seeds 3] [--rows N] [--limit SECONDS]
 
 `sweep` trains `renee` on train with one setting changed at a time (or with the product of what --try names) and
-measures on valid alone. `tables` trains the recipes of the result tables and measures on test. `precision` trains in
-bf16 and in fp32 with several seeds. Each worker is a process that reads the data once and takes jobs until none is
-left; several share the GPU, so their minutes are only comparable with `--workers 1`. Results are kept line by line
-under --out, and what stands there is not done again. The model of the warm start is trained once and saved there.
-`+ rerank` needs no training of its own: it is measured on the model it would re-rank. A table comes last.
+measures on valid alone. `tables` trains the recipes of the result tables and measures on test. `given` those of
+--recipes; `precision` trains in bf16 and in fp32 with several seeds. Several workers share the GPU, so their minutes
+are only comparable with `--workers 1`. Results are kept line by line under --out, and what stands there is not done
+again. The model of the warm start is trained once and saved there. `+ rerank` needs no training of its own: it is
+measured on the model it would re-rank. A table comes last.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import multiprocessing
-import os
 import re
 import statistics
 import time
 from pathlib import Path
 from typing import Any
 
+from crew import afresh, crew
 from splits import reranked, splits
 
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
@@ -82,6 +81,8 @@ def jobs(options: argparse.Namespace) -> list[str]:
             return [renee(base, **dict(zip(names, chosen, strict=True))) for chosen in tried]
         single = [{name: value} for name, some in AROUND.items() for value in some]
         return [renee(base, measure_every=0, **changed) for changed in ({}, *single)]
+    if options.part == "given":
+        return [recipe.replace("WARM", str(options.out / "warm")) for recipe in options.recipes]
     if options.part == "precision":
         return [
             renee(base, head_precision=kind, measure_every=0, seed=seed)
@@ -96,20 +97,7 @@ def jobs(options: argparse.Namespace) -> list[str]:
     return found
 
 
-_corpus: Any = None
-
-
-def begin(data: str, rows: int | None, threads: int) -> None:
-    """Read the data once in each worker."""
-    os.environ["LONGTAIL_THREADS"] = str(threads)
-    import torch
-
-    torch.set_num_threads(threads)
-    global _corpus
-    _corpus = splits(data, rows)
-
-
-def one(recipe: str, on_test: bool, folder: str | None = None) -> list[dict[str, Any]]:
+def one(data: str, rows: int | None, recipe: str, on_test: bool, folder: str | None = None) -> list[dict[str, Any]]:
     """Train one recipe, save it where a folder is named, and measure it as it is and re-ranked."""
     import torch
 
@@ -117,10 +105,8 @@ def one(recipe: str, on_test: bool, folder: str | None = None) -> list[dict[str,
     from longtail.memory import measure_peak
     from longtail.metrics import evaluate
 
-    train, valid, test = _corpus
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    train, valid, test = splits(data, rows)
+    afresh()
     begun = time.perf_counter()
     try:
         with measure_peak() as peak:
@@ -132,11 +118,11 @@ def one(recipe: str, on_test: bool, folder: str | None = None) -> list[dict[str,
         model.save(folder, overwrite=True)
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     norms = model.row_norms()
-    rows = test if on_test else valid
+    asked = test if on_test else valid
     again = reranked(model)
     lines = []
     for name, measured in ((recipe, model), (f"{recipe} + rerank", again)):
-        found = evaluate(measured.predict(rows.rows, 5, rows.excluded), rows)
+        found = evaluate(measured.predict(asked.rows, 5, asked.excluded), asked)
         line = {"recipe": name, "seconds": seconds, "gib": (gpu or peak.bytes) / 2**30}
         line |= {measure: found[measure] for measure in MEASURES}
         line["bins"] = [
@@ -153,18 +139,17 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     kept = options.out / f"{options.part}.jsonl"
     lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     done = {line["recipe"]: line for line in lines if "error" not in line}
-    threads = max((os.cpu_count() or 2) // options.workers, 1)
     warm, folder = options.warm.replace("ENCODER", options.encoder), options.out / "warm"
     todo = [recipe for recipe in dict.fromkeys(jobs(options)) if recipe not in done]
     waiting = [] if (folder / "manifest.json").exists() else [recipe for recipe in todo if str(folder) in recipe]
     if waiting and warm not in todo:
         todo.insert(0, warm)
     begun = time.monotonic()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(options.workers, begin, (options.data, options.rows, threads)) as pool:
+    with crew(options.workers, [options.data], options.rows, [options.encoder]) as pool:
 
         def start(recipe: str) -> Any:
-            return pool.apply_async(one, (recipe, options.part != "sweep", str(folder) if recipe == warm else None))
+            place = str(folder) if recipe == warm else None
+            return pool.apply_async(one, (options.data, options.rows, recipe, options.part != "sweep", place))
 
         under = {recipe: start(recipe) for recipe in todo if recipe not in waiting}
         while under or waiting:
@@ -215,7 +200,7 @@ def table(lines: list[dict[str, Any]], options: argparse.Namespace) -> str:
             f"| `{short(recipe, options)}` | {len(some)} | {means} | {spread:.2f} | {minutes / 60:.2f} | {gib:.2f} | "
             f"{length} |"
         )
-    if options.part == "tables" and lines:
+    if options.part in ("tables", "given") and lines:
         out += ["", "Recall@5 / coverage@5 by label frequency, most frequent first", ""]
         heads = [f"{name} ({low} to {high} rows)" for name, low, high, *_ in lines[0]["bins"]]
         out += [f"| recipe | {' | '.join(heads)} |", "| --- |" + " --: |" * len(heads)]
@@ -236,12 +221,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
     parser.add_argument("--encoder", default="minilm")
-    parser.add_argument("--part", choices=("sweep", "tables", "precision"), required=True)
+    parser.add_argument("--part", choices=("sweep", "tables", "given", "precision"), required=True)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path("renee"))
     parser.add_argument("--warm", default='ngame(encoder="ENCODER", epochs=30, classifiers=false)', help='"" for none')
     parser.add_argument("--renee", default="", help="settings of renee in every job")
     parser.add_argument("--try", dest="tried", nargs="*", default=[], help="setting=value,value ...")
+    parser.add_argument("--recipes", nargs="*", default=[], help="WARM stands for the folder of the warm start")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", type=int, help="take only so many rows of each split: a rehearsal")
     parser.add_argument("--limit", type=float, default=540, help="seconds after which the table is printed as it is")

@@ -229,6 +229,9 @@ def test_texts_that_were_read_are_not_read_again_in_a_block(monkeypatch: pytest.
         tokenise(documents, tokenizer, 9)
         again = tokenise(more, TextTokenizer(tokenizer.definition), 9)  # another object, the same tokenizer
         assert read == [2, 2, 1]  # only what is new
+        with reading_once():
+            tokenise(more, tokenizer, 9)
+        assert read == [2, 2, 1]  # a block inside knows what was read outside of it
         shorter = tokenise(documents, tokenizer, 3)
         tokenise(documents, learn_words(documents), 9)
         assert read == [2, 2, 1, 2, 2, 2, 2]  # another limit, another tokenizer

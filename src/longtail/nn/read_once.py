@@ -18,9 +18,11 @@ _chunks: ContextVar[dict[Key, Chunk] | None] = ContextVar("longtail_tokens", def
 def reading_once() -> Iterator[None]:
     """In this block, a chunk of texts that was tokenised is not tokenised again by the same tokenizer.
 
-    Two or four bytes a token stay in memory until its end, for each tokenizer that was used, and the texts do.
+    Two or four bytes a token stay in memory until its end, for each tokenizer that was used, and the texts do. A block
+    inside another one shares what was read there.
     """
-    before = _chunks.set({})
+    outer = read_before()
+    before = _chunks.set({} if outer is None else outer)
     try:
         yield
     finally:
