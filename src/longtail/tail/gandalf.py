@@ -38,8 +38,8 @@ class Gandalf:
     learner.
     Costs: training of rows + labels instead of rows; one pass over the pairs of labels in rows. Predicting costs what
     it did.
-    Prefer instead: `rows` where labels stand together that are not alike, as topics of a long text do; `lever` where
-    most labels have too few rows to stand together.
+    Prefer instead: `rows` where labels stand together that are not alike, as topics of a long text do, and on nets that
+    read label texts already (`decaf`, `eclare`); `lever` where most labels have too few rows to stand together.
     Example: longtail compare wordnet "parabel" "parabel + rows" "parabel + gandalf(threshold=0.2, most=5)"
     """
 

@@ -1,0 +1,164 @@
+"""Figures 2 and 3 of the Gandalf paper as pictures.
+
+    python benchmarks/gandalf_figure.py RUNS --out docs/results [--data gutenberg]
+
+Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows and gandalf add
+to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1 and PSP@5 on valid over
+the epochs) and gandalf-share.svg (P@1 and PSP@5 on test against the share of labels that become rows). Nets without all
+three runs have no panel, and a picture without its runs is not drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from longtail.report.axes import Box, Scale, ticks
+from longtail.report.figures import look, marker, stroke
+from longtail.report.markup import Safe, tag
+
+NETS = ("astec", "inceptionxml", "decaf", "eclare", "inceptionxml-lf", "renee")
+SHARES = (0.25, 0.5, 0.75)
+LOOKS = {"plain": 0, "rows": 1, "gandalf": 2, "uniform": 0, "rarest first": 3}  # the same in every picture
+WIDE, HIGH, LEGEND = 340, 280, 30  # of a panel, and of the strip above them
+STYLE = """
+svg{background:#fff;font:12px system-ui,sans-serif;fill:#444}
+.rule{stroke:#ddd}.line{fill:none;stroke-width:2}
+.s0 .line{stroke:#1f6fb2}.s0 .marker{fill:#1f6fb2}.s1 .line{stroke:#c4521b}.s1 .marker{fill:#c4521b}
+.s2 .line{stroke:#2b8a5a}.s2 .marker{fill:#2b8a5a}.s3 .line{stroke:#7a4fa3}.s3 .marker{fill:#7a4fa3}
+"""
+Line = tuple[str, Sequence[float]]
+Panel = tuple[str, Sequence[str], Sequence[Line]]
+
+
+def figure(title: str, panels: Sequence[Panel], across: int) -> str:
+    """Panels in rows of `across`; the names of the first panel's lines stand above them all."""
+    parts = [tag("style", Safe(STYLE))]
+    for place, (name, _) in enumerate(panels[0][2]):
+        at, number = 40 + 130 * place, LOOKS[name]
+        parts += [tag("g", marker(at, 16, number), class_=look(number)), tag("text", name, x=at + 12, y=20)]
+    for number, (name, slots, lines) in enumerate(panels):
+        left, top = WIDE * (number % across), LEGEND + HIGH * (number // across)
+        frame = Box(left + 44, top + 26, left + WIDE - 16, top + HIGH - 30)
+        parts += [tag("text", name, x=frame.left, y=frame.top - 10), *_panel(frame, slots, lines)]
+    size = {"width": WIDE * min(across, len(panels)), "height": HIGH * math.ceil(len(panels) / across) + LEGEND}
+    view = f"0 0 {size['width']} {size['height']}"
+    return str(
+        tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=view, **size, role="img", aria_label=title)
+    )
+
+
+def _panel(frame: Box, slots: Sequence[str], lines: Sequence[Line]) -> list[Safe]:
+    marks = ticks(*(bound(value for _, values in lines for value in values) for bound in (min, max)))
+    across = Scale(0, max(len(slots) - 1, 1), frame.left + 14, frame.right - 14)
+    down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
+    parts = []
+    for mark in marks:
+        y = down(mark)
+        parts.append(tag("line", x1=frame.left, x2=frame.right, y1=y, y2=y, class_="rule"))
+        parts.append(tag("text", f"{mark:g}", x=frame.left - 6, y=y + 4, text_anchor="end"))
+    for place, slot in enumerate(slots):
+        parts.append(tag("text", slot, x=across(place), y=frame.bottom + 16, text_anchor="middle"))
+    for name, values in lines:
+        number = LOOKS[name]
+        spots = [(across(place), down(value)) for place, value in enumerate(values)]
+        path = stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots), number)
+        parts.append(tag("g", path, *(marker(x, y, number) for x, y in spots), class_=look(number)))
+    return parts
+
+
+class Missing(Exception):
+    """A run that is not there yet."""
+
+
+class Runs:
+    """What was trained, by recipe; seeds of a recipe are one."""
+
+    def __init__(self, folder: Path, data: str) -> None:
+        lines = (folder / "runs.jsonl").read_text().splitlines()
+        self.found = [run for line in lines if (run := json.loads(line))["data"] == data]
+
+    def of(self, net: str, more: str) -> list[dict[str, Any]]:
+        """Runs of a net, whatever its settings, with exactly this behind it."""
+        found = [
+            run for run in self.found
+            if run["recipe"].split(" + ")[0].split("(")[0] == net
+            and run["recipe"].partition(" + ")[2] == more.removeprefix(" + ")
+        ]  # fmt: skip
+        if not found:
+            raise Missing(f"{net}{more}")
+        return found
+
+    def bins(self, net: str, more: str) -> list[float]:
+        """Points of P@5 from each frequency bin, the head first."""
+        each = [[part["contribution"] for part in run["test bins"][:5]] for run in self.of(net, more)]
+        return [statistics.mean(values) for values in zip(*each, strict=True)]
+
+    def test(self, net: str, more: str, name: str) -> float:
+        return statistics.mean(run["test"][name] for run in self.of(net, more))
+
+    def epochs(self, net: str, more: str, name: str) -> tuple[list[str], list[float]]:
+        lines = [line for part in self.of(net, more)[0]["history"] for line in part if name in line]
+        return [str(line["epoch"]) for line in lines], [line[name] for line in lines]
+
+
+def bins(runs: Runs) -> str:
+    panels: list[Panel] = []
+    for net in NETS:
+        try:
+            plain, *others = (runs.bins(net, more) for more in ("", " + rows", " + gandalf"))
+        except Missing:
+            continue
+        gains = [
+            (way, [new - old for new, old in zip(found, plain, strict=True)])
+            for way, found in zip(("rows", "gandalf"), others, strict=True)
+        ]
+        panels.append((f"{net}, points of P@5 over plain", ["head", "2", "3", "4", "tail"], gains))
+    return figure("points of P@5 by frequency bin over the plain net", panels, 2)
+
+
+def epochs(runs: Runs, net: str = "astec") -> str:
+    ways = {"plain": "", "rows": " + rows", "gandalf": " + gandalf"}
+    panels = [
+        (f"{net}, {name} on valid by epoch", runs.epochs(net, "", name)[0],
+         [(way, runs.epochs(net, more, name)[1]) for way, more in ways.items()])
+        for name in ("P@1", "PSP@5")
+    ]  # fmt: skip
+    return figure("P@1 and PSP@5 on valid by epoch", panels, 2)
+
+
+def shares(runs: Runs, net: str = "astec") -> str:
+    def values(which: str, name: str) -> list[float]:
+        some = [runs.test(net, f' + gandalf(share={share}, which="{which}")', name) for share in SHARES]
+        return [runs.test(net, "", name), *some, runs.test(net, " + gandalf", name)]
+
+    slots = ["none", *(f"{share:.0%}" for share in SHARES), "all"]
+    panels = [
+        (f"{net}, {name} by the share of labels", slots,
+         [("uniform", values("uniform", name)), ("rarest first", values("tail", name))])
+        for name in ("P@1", "PSP@5")
+    ]  # fmt: skip
+    return figure("P@1 and PSP@5 by the share of labels that become rows", panels, 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="folder of runs.jsonl")
+    parser.add_argument("--data", default="gutenberg", help="name of the data set")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    runs = Runs(options.runs, options.data)
+    for name, draw in (("bins", bins), ("epochs", epochs), ("share", shares)):
+        try:
+            (options.out / f"gandalf-{name}.svg").write_text(draw(runs) + "\n")
+        except Missing as missing:
+            print(f"gandalf-{name}.svg was not drawn: there is no run of {missing}")
+
+
+if __name__ == "__main__":
+    main()
