@@ -72,7 +72,8 @@ def lengths(page: str) -> list[Line]:
     ]
     head, rows = next(found for found in tables(page) if found[0][0] == "recipe")
     across, down = head.index("PSP@1"), head.index("P@1")
-    others = [row for row in rows if not row[0].startswith("unidec")]
+    least = min(point[1] for line in lines for point in line.points) - 2  # far below, they would press these together
+    others = [row for row in rows if not row[0].startswith("unidec") and float(row[down]) > least]
     return [*lines, Line("others", tuple((float(row[across]), float(row[down]), row[0]) for row in others))]
 
 
@@ -100,9 +101,9 @@ def figure(lines: Sequence[Line], across_name: str, down_name: str, joined: int)
             drawn.append(stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in spots), number))
         parts.append(tag("g", *drawn, class_=look(number)))
         for x, y, text in spots:
-            late = x > (frame.left + frame.right) / 2 + 60
-            place = {"x": x - 8 if late else x + 8, "y": y - 7, "text_anchor": "end" if late else "start"}
-            parts.append(tag("text", text, **place))
+            below = number == 1  # lines come near each other: one is named above, the other below
+            place = {"x": x - 6 if below else x + 8, "y": y + (17 if below else -6)}
+            parts.append(tag("text", text, text_anchor="end" if below else "start", **place))
     parts.append(tag("text", across_name, x=frame.right, y=frame.bottom + 38, text_anchor="end"))
     parts.append(tag("text", down_name, x=frame.left, y=frame.top - 8, text_anchor="middle"))
     high = frame.bottom + 48
