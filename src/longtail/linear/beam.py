@@ -186,10 +186,10 @@ class _Block:
         node = int(self.forest.roots[0])
         while not self.forest.node_leaf[node]:  # all leaves stand at the same depth
             node = int(self.forest.child[self.first_child[node]])
-            self._score(0, self.number, False)
+            self._score(0, self.number)
             self.pool.share(0, self.number * self.trees, self._go_down)
         for first, last in self._leaf_blocks():
-            self._score(first, last, True)
+            self.pool.share(0, self._score(first, last), self._out_of_logs)
             self.pool.share(first, last, lambda low, high: self._collect(low, high, labels, scores))
 
     def _leaf_blocks(self) -> Iterator[tuple[int, int]]:
@@ -199,30 +199,33 @@ class _Block:
         parts = min(-(-int(total[-1]) // BLOCK_BYTES), self.number)
         return pairwise([0, *np.searchsorted(total, total[-1] / parts * np.arange(1, parts)).tolist(), self.number])
 
-    def _score(self, first: int, last: int, leaf: bool) -> None:
-        """Scores of the children of all nodes where these rows stand."""
+    def _score(self, first: int, last: int) -> int:
+        """Log chances of the children of all nodes where these rows stand; returns how many there are."""
         forest, each = self.forest, self.trees * self.beam
         room = arrange(first * each, last * each, self.node, self.first_child, self.ends, self.order, self.begin)
         if room > len(self.found):
             self.found = np.empty(room, dtype=np.float32)
         pairs = (self.ends, self.order, self.path, self.begin, each, *self.rows, self.first_child)
         chunks = (forest.node_chunks, forest.chunk_children, forest.chunk_features, forest.bias)
-        packed = (forest.features, forest.starts, forest.which, forest.weights, forest.scales, forest.chances, leaf)
+        packed = (forest.features, forest.starts, forest.which, forest.weights, forest.scales, forest.chances)
 
         def work(low: int, high: int) -> None:
             score_nodes(*(low, high, *pairs, *chunks, *packed, *self._scratch(), self.found))
 
         self.pool.share(0, int(self.ends[-1]), work)
+        return int(room)
 
-    def _scratch(self) -> tuple[AnyArray, ...]:
+    def _out_of_logs(self, low: int, high: int) -> None:
+        np.exp(self.found[low:high], out=self.found[low:high])
+
+    def _scratch(self) -> tuple[AnyArray | int, ...]:
         """This thread's own arrays, made once for all levels: new memory costs more than it looks."""
         longest = int(np.diff(self.rows[0]).max(initial=0))
         columns = self.columns if self.number >= MANY else 0  # else no node has many rows
-        held: tuple[int, tuple[AnyArray, ...]] = getattr(self.pool.own, "held", (-1, ()))
+        held: tuple[int, tuple[AnyArray | int, ...]] = getattr(self.pool.own, "held", (-1, ()))
         if held[0] < longest:
             features = int(np.diff(self.forest.chunk_features).max(initial=0))
             lanes = int(np.diff(self.forest.chunk_children).max(initial=0)) + LANES
-            bits = np.empty(lanes, dtype=np.int32)
             held = self.pool.own.held = (
                 longest,
                 (
@@ -231,7 +234,7 @@ class _Block:
                     np.empty(features * lanes if columns else 0, dtype=np.int16),
                     np.empty(features + longest + 1, dtype=np.int32),
                     np.empty(longest + 1, dtype=np.float32),
-                    *(bits, bits.view(np.float32)),
+                    lanes,
                 ),
             )
         return held[1]

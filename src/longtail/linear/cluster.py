@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import Floats, Ints, Longs, Matrix
+from longtail.linear import compiling as compiling
 from longtail.linear.node_rows import Scratch, gather
 from longtail.linear.text import unit_rows
 from longtail.linear.top import hold

@@ -13,12 +13,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from longtail.linear import compiling as compiling
 from longtail.linear.top import FIRST, _sift, _worse
 
 LANES = 8  # children are padded to a multiple of this many float32
 MANY = 8  # rows at a node from which unpacking its classifiers pays
 EVERY = 4  # words of the rows at a node for each that it knows, from which noting those that are met costs more
-LEAST = np.float32(-87.0)  # exp of it is the smallest normal float32, nearly
 
 
 @njit(nogil=True, cache=True)
@@ -51,15 +51,15 @@ def arrange(low, high, node, first_child, ends, order, begin):  # type: ignore[n
 @njit(nogil=True, cache=True)
 def score_nodes(  # type: ignore[no-untyped-def]
     low, high, ends, order, path, begin, pairs_of_row, r_starts, r_columns, r_values, first_child, node_chunks,
-    chunk_children, chunk_features, bias, features, starts, which, weights, scales, chances, leaf, seen, place,
-    unpacked, lines, shares, bits, power, out,
+    chunk_children, chunk_features, bias, features, starts, which, weights, scales, chances, seen, place, unpacked,
+    lines, shares, lanes, out,
 ):  # fmt: skip
-    """Score the children of the pairs order[low:high] into `out`: log chances of paths, or in leaves chances.
+    """Score the children of the pairs order[low:high] into `out`: log chances of the paths to them.
 
     `seen` (columns,) notes words under the number of a node, modulo 256: an old note costs time and does no harm.
     `place` (columns,) is -1 on entry and on return: then the line of a word's unpacked weights.
     """
-    score = np.empty(len(bits), dtype=np.float32)  # made here, so that the compiler knows that nobody else has it
+    score = np.empty(lanes, dtype=np.float32)  # made here, so that the compiler knows that nobody else has it
     words = (r_starts[-1] - r_starts[0]) // (len(r_starts) - 1)
     for node in range(len(ends)):
         first, last = low, min(high, ends[node])
@@ -105,10 +105,7 @@ def score_nodes(  # type: ignore[no-untyped-def]
                         weights, scales[chunk], score,
                     )  # fmt: skip
                 here = np.uintp(begin[pair] + child - first_child[node])
-                if leaf:
-                    _leaf_chances(score, np.uintp(children), path[pair], chances, bits, power, here, out)
-                else:
-                    _log_chances(score, np.uintp(children), path[pair], chances, here, out)
+                _log_chances(score, np.uintp(children), path[pair], chances, here, out)
             for line in range(used):
                 place[np.uintp(features[np.uintp(lines[line])])] = -1
 
@@ -195,40 +192,6 @@ def _log_chances(score, children, path, chances, to, out):  # type: ignore[no-un
         else:
             lack = max(np.float32(1.0) - score[number], np.float32(0.0))
             out[to + number] = path - lack * lack
-
-
-@njit(nogil=True, cache=True)
-def _leaf_chances(score, children, path, chances, bits, power, to, out):  # type: ignore[no-untyped-def]
-    """The path's chance times each child's; the score is used up.
-
-    exp(x) = 2^n exp(r) with n the integer next to x / ln 2: a polynomial for exp(r), and 2^n put together from its
-    bits; `power` is `bits` read as float32. It runs in vector lanes and is good to float32.
-    """
-    if chances:
-        for number in range(children):
-            score[number] = -score[number]
-    else:
-        for number in range(children):
-            lack = max(np.float32(1.0) - score[number], np.float32(0.0))
-            score[number] = path - lack * lack
-    for number in range(children):
-        value = min(max(score[number], LEAST), -LEAST)
-        whole = np.int32(value * np.float32(1.44269504) + np.float32(128.5)) - np.int32(128)
-        rest = value - np.float32(whole) * np.float32(0.693359375) - np.float32(whole) * np.float32(-2.12194440e-4)
-        bits[number] = (whole + np.int32(127)) << np.int32(23)
-        near = np.float32(1.9875691500e-4) * rest + np.float32(1.3981999507e-3)
-        near = near * rest + np.float32(8.3334519073e-3)
-        near = near * rest + np.float32(4.1665795894e-2)
-        near = near * rest + np.float32(1.6666665459e-1)
-        near = near * rest + np.float32(5.0000001201e-1)
-        score[number] = near * rest * rest + rest + np.float32(1.0)
-    if chances:
-        whole_path = np.float32(np.exp(max(path, LEAST)))
-        for number in range(children):
-            out[to + number] = whole_path / (np.float32(1.0) + score[number] * power[number])
-    else:
-        for number in range(children):
-            out[to + number] = score[number] * power[number]
 
 
 @njit(nogil=True, cache=True)

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import Floats, Ints, Longs
+from longtail.linear import compiling as compiling
 from longtail.linear.ahead import look_ahead
 
 NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep them inside their bounds
@@ -315,23 +316,25 @@ def pruned(weights, order, names, least):  # type: ignore[no-untyped-def]
     """What is left of the weights (features + 1, lanes) without those smaller than `least` (lanes,), which is
     above 0, and the bias.
 
-    By feature, in `order`, that of their names: features, starts (features + 1,), children, values.
+    By feature, in `order`, that of their names: features, starts (features + 1,), children, values; the last two have
+    one more entry at their end.
     """
     lanes = np.uintp(weights.shape[1])
-    kept = np.uintp(0)
-    number = np.empty(len(order), dtype=np.uint32)
+    kept, held = 0, 0
+    number = np.empty(len(order), dtype=np.int32)
     for line in range(len(order)):
         values = weights[order[line]]
         count = np.uint32(0)
         for lane in range(lanes):
             count += np.uint32(abs(values[lane]) >= least[lane])
         number[line] = count
-        kept += np.uintp(count)
-    held = np.count_nonzero(number)
+        kept += number[line]
+        if number[line] > 0:
+            held += 1
     features = np.empty(held, dtype=np.int32)
     starts = np.zeros(held + 1, dtype=np.int64)
-    which = np.empty(kept + np.uintp(1), dtype=np.uint8)  # one more: what is not kept is written, and written over
-    packed = np.empty(kept + np.uintp(1), dtype=np.float32)
+    which = np.empty(kept + 1, dtype=np.uint8)  # what is not kept is written, and written over
+    packed = np.empty(kept + 1, dtype=np.float32)
     at, feature = np.uintp(0), 0
     for line in range(len(order)):
         if number[line] == 0:
@@ -343,7 +346,7 @@ def pruned(weights, order, names, least):  # type: ignore[no-untyped-def]
         features[feature] = names[order[line]]
         feature += 1
         starts[feature] = at
-    return features, starts, which[:kept], packed[:kept]
+    return features, starts, which, packed
 
 
 def _padded(children: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import AnyArray, Bools, Bytes, Floats, Ints, Longs
+from longtail.linear import compiling as compiling
 
 FIRST, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a
 MIX_A, MIX_B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)

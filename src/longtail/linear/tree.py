@@ -217,7 +217,8 @@ def _packed(level: int, parent: int, first: int, weights: Floats, names: Ints, l
     bias = weights[-1, : len(least)].copy()
     above = np.full(weights.shape[1], np.inf, dtype=np.float32)  # lanes without a child keep nothing
     above[: len(least)] = np.maximum(least, np.finfo(np.float32).tiny)  # and zeros are never kept
-    return Chunk(level, parent, first, bias, *pruned(weights, np.argsort(names), names, above))
+    features, starts, children, kept = pruned(weights, np.argsort(names), names, above)
+    return Chunk(level, parent, first, bias, features, starts, children[:-1], kept[:-1])
 
 
 def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int, beam: int, kept: float) -> Plan:
