@@ -231,7 +231,7 @@ class FrugalFit:
         own = self.settings
         return Course(
             epochs=own.epochs, warmup=own.warmup, decay=own.decay, clip=None, measure_every=own.measure_every,
-            patience=own.patience, seed=own.seed,
+            patience=own.stops_after(len(self.texts)), seed=own.seed,
         )  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
