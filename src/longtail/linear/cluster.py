@@ -18,6 +18,7 @@ from longtail.threads import in_threads
 
 GAIN = 1e-4  # mean cosine below which another round is not worth it
 ROUNDS = 20
+NIL, UNIT, LEAST = np.float32(0.0), np.float32(1.0), np.float32(1e-12)  # each is a call where it stands in a kernel
 SMALL = 5  # levels of halves from which a node is cut to the end by one thread
 
 Rows: TypeAlias = tuple[Longs, Ints, Floats, int]  # starts, columns, values, number of columns
@@ -205,10 +206,10 @@ def _halve(starts, columns, values, features, one, other):  # type: ignore[no-un
         centre[columns[entry]] -= values[entry]
     lean, ranked = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.float32)
     lower = np.empty(rows, dtype=np.bool_)
-    before = np.float32(-np.inf)
+    before = -np.float32(np.inf)
     for _ in range(ROUNDS):
         for row in range(rows):  # how far it leans away from the first centre
-            total = np.float32(0.0)
+            total = NIL
             for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
                 total -= values[entry] * centre[np.uintp(columns[entry])]
             lean[row] = ranked[row] = total
@@ -226,7 +227,7 @@ def _halve(starts, columns, values, features, one, other):  # type: ignore[no-un
             if lower[row]:
                 for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
                     left[np.uintp(columns[entry])] += values[entry]
-        left_length, right_length = np.float32(0.0), np.float32(0.0)
+        left_length, right_length = NIL, NIL
         for feature in range(features):
             right = whole[feature] - left[feature]
             left_length += left[feature] * left[feature]
@@ -236,8 +237,8 @@ def _halve(starts, columns, values, features, one, other):  # type: ignore[no-un
         if (left_length + right_length - before) < GAIN * rows:
             break
         before = left_length + right_length
-        left_scale = np.float32(1.0) / max(left_length, np.float32(1e-12))
-        right_scale = np.float32(1.0) / max(right_length, np.float32(1e-12))
+        left_scale = UNIT / max(left_length, LEAST)
+        right_scale = UNIT / max(right_length, LEAST)
         for feature in range(features):
             centre[feature] = left[feature] * left_scale - (whole[feature] - left[feature]) * right_scale
     return lower

@@ -18,6 +18,7 @@ from longtail.linear.top import FIRST, _sift, _worse
 
 LANES = 8  # children are padded to a multiple of this many float32
 MANY = 8  # rows at a node from which unpacking its classifiers pays
+NONE, ONE, TWO, THREE, FOUR = (np.uintp(number) for number in range(5))  # a call each where they stand in a kernel
 EVERY = 4  # words of the rows at a node for each that it knows, from which noting those that are met costs more
 
 
@@ -82,7 +83,7 @@ def score_nodes(  # type: ignore[no-untyped-def]
             children = chunk_children[chunk + 1] - child
             padded = (children + LANES - 1) // LANES * LANES
             at, stop = chunk_features[chunk, 0], chunk_features[chunk, 1]
-            used = np.uintp(0)
+            used = NONE
             if many:
                 used = _unpack(
                     at, stop, every, stamp, padded, features, starts, which, weights, seen, place, unpacked, lines
@@ -116,7 +117,7 @@ def _unpack(  # type: ignore[no-untyped-def]
 ):
     """Unpack the weights of the words that were seen, or of every word; lines[line] is the feature. Returns how many
     lines there are."""
-    used = np.uintp(0)
+    used = NONE
     for feature in range(np.uintp(at), np.uintp(stop)):
         lines[used] = feature
         used += np.uintp(every or seen[np.uintp(features[feature])] == stamp)
@@ -125,7 +126,7 @@ def _unpack(  # type: ignore[no-untyped-def]
         place[np.uintp(features[known])] = line
         for lane in range(np.uintp(padded)):
             unpacked[cell + lane] = 0
-        for spot in range(np.uintp(starts[known]), np.uintp(starts[known + np.uintp(1)])):
+        for spot in range(np.uintp(starts[known]), np.uintp(starts[known + ONE])):
             unpacked[cell + np.uintp(which[spot])] = weights[spot]
     return used
 
@@ -134,18 +135,18 @@ def _unpack(  # type: ignore[no-untyped-def]
 def _add_unpacked(here, there, words, values, place, unpacked, padded, used, scale, lines, shares, score):  # type: ignore[no-untyped-def]
     """First find the words that the chunk knows, without a branch; then add them, four at a time, so that memory is
     asked for four lines at once and a score is not put away after each. The lines from `used` on are free."""
-    known = np.uintp(0)
+    known = NONE
     for entry in range(here, there):
         line = place[np.uintp(words[entry])]
         lines[used + known], shares[known] = line, values[entry] * scale
         known += np.uintp(line >= 0)
-    fours = known // np.uintp(4) * np.uintp(4)
-    for entry in range(np.uintp(0), fours, np.uintp(4)):
+    fours = known // FOUR * FOUR
+    for entry in range(NONE, fours, FOUR):
         at = used + entry
         a, one = np.uintp(lines[at]) * padded, shares[entry]
-        b, two = np.uintp(lines[at + np.uintp(1)]) * padded, shares[entry + np.uintp(1)]
-        c, three = np.uintp(lines[at + np.uintp(2)]) * padded, shares[entry + np.uintp(2)]
-        d, four = np.uintp(lines[at + np.uintp(3)]) * padded, shares[entry + np.uintp(3)]
+        b, two = np.uintp(lines[at + ONE]) * padded, shares[entry + ONE]
+        c, three = np.uintp(lines[at + TWO]) * padded, shares[entry + TWO]
+        d, four = np.uintp(lines[at + THREE]) * padded, shares[entry + THREE]
         for lane in range(padded):
             total = score[lane] + one * np.float32(unpacked[a + lane])
             total = total + two * np.float32(unpacked[b + lane])

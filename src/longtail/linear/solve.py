@@ -19,6 +19,7 @@ from longtail.linear.ahead import look_ahead
 NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep them inside their bounds
 LANES = 8  # children are padded to a multiple of this many float32
 NEAR = 1 << 18  # float32 that a core's own cache holds; what is larger is asked for ahead
+NIL, UNIT = np.float32(0.0), np.float32(1.0)  # each is a call where it stands in a kernel
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
@@ -73,14 +74,14 @@ def _passes(  # type: ignore[no-untyped-def]
                 for lane in range(lanes):
                     score[lane] += value * weights[word, lane]
             length = lengths[row]
-            scale = np.float32(1.0) / (length + penalty)
+            scale = UNIT / (length + penalty)
             line = no[row]
             begin, end = t_starts[row], t_starts[row + 1]
             for entry in range(begin, end):
                 kept[t_child[entry]] = line[t_child[entry]]
             for lane in range(lanes):  # every child as a plain no
-                slope = -score[lane] - np.float32(1.0) + penalty * line[lane]
-                moved = max(line[lane] - slope * scale, np.float32(0.0))
+                slope = -score[lane] - UNIT + penalty * line[lane]
+                moved = max(line[lane] - slope * scale, NIL)
                 step[lane] = line[lane] - moved
                 line[lane] = moved
             for entry in range(begin, end):  # then those that are a yes, wholly or in part
@@ -91,12 +92,12 @@ def _passes(  # type: ignore[no-untyped-def]
                 step[lane] = 0
                 if share < 1:
                     own = penalty / (1 - share)
-                    moved = max(old - (-score[lane] - np.float32(1.0) + own * old) / (length + own), np.float32(0.0))
+                    moved = max(old - (-score[lane] - UNIT + own * old) / (length + own), NIL)
                     line[lane] = moved
                     step[lane] = old - moved
                 own = penalty / share
-                slope = score[lane] + step[lane] * length - np.float32(1.0) + own * yes[entry]
-                moved = max(yes[entry] - slope / (length + own), np.float32(0.0))
+                slope = score[lane] + step[lane] * length - UNIT + own * yes[entry]
+                moved = max(yes[entry] - slope / (length + own), NIL)
                 worst[lane] = max(worst[lane], abs(moved - yes[entry]))
                 step[lane] += moved - yes[entry]
                 yes[entry] = moved
@@ -170,7 +171,7 @@ def _chance_passes(  # type: ignore[no-untyped-def]
     score = np.empty(lanes, dtype=np.float32)
     step = np.empty(lanes, dtype=np.float32)
     for _ in range(most):
-        worst = np.float32(0.0)
+        worst = NIL
         for position in range(rows - 1, 0, -1):
             other = np.random.randint(0, position + 1)
             order[position], order[other] = order[other], order[position]
@@ -193,7 +194,7 @@ def _chance_passes(  # type: ignore[no-untyped-def]
             length = lengths[row]
             scale = cost * importance[row]
             line = pull[row]
-            largest = np.float32(0.0)
+            largest = NIL
             for lane in range(lanes):
                 moved = line[lane]
                 wanted = scale * target[lane]
@@ -203,7 +204,7 @@ def _chance_passes(  # type: ignore[no-untyped-def]
                     slope = moved - wanted + scale * chance
                     low = moved if slope < 0 else low
                     high = moved if slope > 0 else high
-                    change = slope / (np.float32(1.0) + scale * length * chance * (np.float32(1.0) - chance))
+                    change = slope / (UNIT + scale * length * chance * (UNIT - chance))
                     inside = low < moved - change < high or abs(change) <= np.float32(1e-6) * scale
                     moved = moved - change if inside else np.float32(0.5) * (low + high)
                 step[lane] = moved - line[lane]
@@ -305,7 +306,7 @@ def _start(seed, begins, ends, values, lengths, order):  # type: ignore[no-untyp
     np.random.seed(seed)
     for row in range(len(begins)):
         order[row] = row
-        total = np.float32(1.0)
+        total = UNIT
         for entry in range(begins[row], ends[row]):
             total += values[entry] * values[entry]
         lengths[row] = total
