@@ -1,11 +1,12 @@
 """Figures 2 and 3 of the Gandalf paper as pictures.
 
-    python benchmarks/gandalf_figure.py RUNS --out docs/results [--data gutenberg]
+    python benchmarks/gandalf_figure.py RUNS --shares LINES --out docs/results [--data gutenberg]
 
 Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows and gandalf add
 to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1 and PSP@5 on valid over
-the epochs) and gandalf-share.svg (P@1 and PSP@5 on test against the share of labels that become rows). Nets without all
-three runs have no panel, and a picture without its runs is not drawn.
+the epochs); and LINES, which `gandalf_linear.py --part shares --out LINES` has kept, and writes gandalf-share.svg (P@1
+and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without all three runs have no panel,
+and a picture without its runs is not drawn.
 """
 
 from __future__ import annotations
@@ -99,9 +100,6 @@ class Runs:
         each = [[part["contribution"] for part in run["test bins"][:5]] for run in self.of(net, more)]
         return [statistics.mean(values) for values in zip(*each, strict=True)]
 
-    def test(self, net: str, more: str, name: str) -> float:
-        return statistics.mean(run["test"][name] for run in self.of(net, more))
-
     def epochs(self, net: str, more: str, name: str) -> tuple[list[str], list[float]]:
         lines = [line for part in self.of(net, more)[0]["history"] for line in part if name in line]
         return [str(line["epoch"]) for line in lines], [line[name] for line in lines]
@@ -132,14 +130,17 @@ def epochs(runs: Runs, net: str = "astec") -> str:
     return figure("P@1 and PSP@5 on valid by epoch", panels, 2)
 
 
-def shares(runs: Runs, net: str = "astec") -> str:
+def shares(lines: Sequence[str], data: str, learner: str = "parabel") -> str:
+    found = [json.loads(line) for line in lines]
+    known = {run["recipe"]: run for run in found if (run["data"], run["split"]) == (data, "test")}
+
     def values(which: str, name: str) -> list[float]:
-        some = [runs.test(net, f' + gandalf(share={share}, which="{which}")', name) for share in SHARES]
-        return [runs.test(net, "", name), *some, runs.test(net, " + gandalf", name)]
+        some = [f'{learner} + gandalf(share={share:g}, which="{which}")' for share in SHARES]
+        return [known[recipe][name] for recipe in (learner, *some, f"{learner} + gandalf")]
 
     slots = ["none", *(f"{share:.0%}" for share in SHARES), "all"]
     panels = [
-        (f"{net}, {name} by the share of labels", slots,
+        (f"{learner}, {name} by the share of labels", slots,
          [("uniform", values("uniform", name)), ("rarest first", values("tail", name))])
         for name in ("P@1", "PSP@5")
     ]  # fmt: skip
@@ -151,9 +152,12 @@ def main() -> None:
     parser.add_argument("runs", type=Path, help="folder of runs.jsonl")
     parser.add_argument("--data", default="gutenberg", help="name of the data set")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--shares", type=Path, required=True, help="JSON lines of the runs with fewer labels")
     options = parser.parse_args()
     runs = Runs(options.runs, options.data)
-    for name, draw in (("bins", bins), ("epochs", epochs), ("share", shares)):
+    picture = shares(options.shares.read_text().splitlines(), options.data)
+    (options.out / "gandalf-share.svg").write_text(picture + "\n")
+    for name, draw in (("bins", bins), ("epochs", epochs)):
         try:
             (options.out / f"gandalf-{name}.svg").write_text(draw(runs) + "\n")
         except Missing as missing:

@@ -4,9 +4,9 @@ on the test split, then of the points of P@5 that come from each frequency bin.
     python benchmarks/gandalf_linear.py gutenberg --part learners variants --out gandalf_linear.jsonl
 
 `learners`: each learner plain, with rows and with gandalf. `variants`: settings of gandalf and the other augmentations,
-on one learner (--on). `valid`: the settings of gandalf and bow, measured on the valid split, to choose from. With --out
-every recipe's figures are kept, and a recipe that is there is not trained again. `links`: how many labels gandalf
-links to one.
+on one learner (--on). `shares`: fewer labels as rows, drawn by chance or the rarest first. `valid`: the settings of
+gandalf and bow, measured on the valid split, to choose from. With --out every recipe's figures are kept, and a recipe
+that is there is not trained again. `links`: how many labels gandalf links to one.
 """
 
 from __future__ import annotations
@@ -55,6 +55,12 @@ CHOICES = [
     "gandalf(most=3, least=3)",
     *(f"bow(threshold={bar}, nearest={nearest})" for bar in (0.3, 0.5, 0.7) for nearest in (5, 15)),
 ]
+SHARES = (0.25, 0.5, 0.75)
+FEWER = [
+    "",
+    *(f'gandalf(share={share:g}, which="{which}")' for which in ("uniform", "tail") for share in SHARES),
+    "gandalf",
+]
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 BINS = ["1", "2", "3", "4", "5", "zero-shot"]
 
@@ -62,7 +68,8 @@ BINS = ["1", "2", "3", "4", "5", "zero-shot"]
 def recipes(part: str, on: str, learners: list[str]) -> list[str]:
     if part == "learners":
         return [f"{name}{tail}" for name in learners for tail in TAILS]
-    return [on if not tail else f"{on} + {tail}" for tail in (VARIANTS if part == "variants" else CHOICES)]
+    tails = {"variants": VARIANTS, "shares": FEWER, "valid": CHOICES}[part]
+    return [f"{on} + {tail}" if tail else on for tail in tails]
 
 
 def measure(corpus: Corpus, split: str, recipe: str) -> dict[str, Any]:
@@ -98,10 +105,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+")
     parser.add_argument(
-        "--part", nargs="+", choices=["links", "learners", "variants", "valid"], default=["learners", "variants"]
+        "--part",
+        nargs="+",
+        choices=["links", "learners", "variants", "shares", "valid"],
+        default=["learners", "variants"],
     )
     parser.add_argument("--learners", nargs="+", default=LEARNERS)
-    parser.add_argument("--on", default="parabel", help="the learner of variants and valid")
+    parser.add_argument("--on", default="parabel", help="the learner of variants, shares and valid")
     parser.add_argument("--out", type=Path, help="JSON lines with every recipe's figures")
     options = parser.parse_args()
     kept = (
