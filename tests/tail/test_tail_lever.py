@@ -129,6 +129,10 @@ def test_a_label_that_is_a_row_itself_has_the_labels_of_that_row(circle: tuple[D
     plain[3, :2] = 0.75, 0.375  # both have a, one of two has b
     plain[1, 2] = 0.75
     assert np.allclose(label_rows(twins=True), plain, atol=1e-6)
+    # Rows that are kept away for choosing settings lend nothing.
+    lesson = learn_from(teacher, data, data.take([]), Wanted(1, 0, 0.8, "cosine", "exact"), np.array([1, 2]))
+    kept = lesson.softened(data, tau=1, blend=0.0).targets[4:].toarray()
+    assert np.array_equal(kept, [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 1, 0, 1]])
 
 
 def test_a_teacher_with_other_labels_is_read_by_their_ids(circle: tuple[Dataset, Known]) -> None:

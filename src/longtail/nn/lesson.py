@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from longtail.arrays import Bools, Floats, Matrix
+from longtail.arrays import Bools, Floats, Longs, Matrix
 from longtail.data.dataset import Dataset
 from longtail.data.label_rows import labels_with_input, with_label_rows
 from longtail.metrics.calibration import Calibration, Teaching, error_bins, score_bins
@@ -84,15 +84,19 @@ class Lesson:
         return rows.maximum(self.twins * np.float32(1 - blend))
 
 
-def learn_from(taught: Taught, train: Dataset, valid: Dataset, wanted: Wanted) -> Lesson:
-    """Ask the teacher once for all that soft targets up to these numbers need."""
+def learn_from(
+    taught: Taught, train: Dataset, valid: Dataset, wanted: Wanted, seen: Longs | slice = slice(None)
+) -> Lesson:
+    """Ask the teacher once for all that soft targets up to these numbers need. Rows of train that are not among `seen`
+    lend no labels."""
     scorer = taught.scorer
     assert isinstance(scorer, HasVectors)
     vectors = scorer.label_vectors
     if taught.labels.ids != train.labels.ids:  # a saved teacher may know more labels, or have them in another order
         vectors = vectors[taught.labels.rows(train.labels.ids)]
     near, topped = _neighbours(taught.recipe, scorer, vectors, train, wanted)
-    twins = twin_targets(train.targets, train.excluded if wanted.twins else None)
+    excluded = train.excluded if wanted.twins else None
+    twins = twin_targets(train.targets[seen], None if excluded is None else excluded[seen])
     if valid.targets.nnz == 0:
         estimator = settled(wanted.estimator, 0)
         return Lesson(near, topped, twins, wanted.least(estimator), Halfway(), Teaching(taught.recipe, estimator))

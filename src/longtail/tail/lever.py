@@ -156,7 +156,7 @@ class Distilled:
         trained = time.perf_counter()
         with stage("finding soft labels"):
             wanted = Wanted(max(own.taus), own.documents, own.floor, own.estimate, own.search, own.twins)
-            lesson = learn_from(taught, train, valid, wanted)
+            lesson = learn_from(taught, train, valid, wanted, seen)
         del taught
         found = time.perf_counter()
         scorer, tau, blend = self._students(lesson, train, valid, seen, parts)
