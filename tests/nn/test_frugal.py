@@ -76,6 +76,11 @@ def test_gradients_of_plain_classifiers_are_those_of_dense_cross_entropy() -> No
     assert torch.allclose(torch.cat(labels.own.seen).double(), exact.grad, atol=1e-6)
     assert torch.allclose(torch.cat(labels.bias.seen).double(), bias.grad, atol=1e-6)
 
+    alone = recorded(Labels(begin.float().clone(), -1.0, Rule(0.01)))
+    kept = alone.step(vectors.float(), Targets(targets).batch(np.arange(7), CPU), 1.0, back=False)
+    assert torch.equal(alone.own.weight, labels.own.weight) and torch.equal(kept.loss, done.loss)
+    assert not kept.gradient.any()
+
 
 def decaf_reference(side: TextAndOwn, own: Tensor, text: Tensor) -> Tensor:
     layer = side.block.layer

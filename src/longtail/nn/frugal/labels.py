@@ -54,10 +54,11 @@ class Labels(nn.Module):
 
     def step(
         self, vectors: Tensor, entries: Entries, factor: float, table: Tensor | None = None,
-        place: Longs | None = None, pool: Longs | None = None,
+        place: Longs | None = None, pool: Longs | None = None, back: bool = True,
     ) -> Step:  # fmt: skip
         """Move the classifiers against the mean loss of a batch. `pool` are the labels that count, in order, which the
-        entries number from 0; none: all. Texts are read by `table`, where a word stands at its `place`."""
+        entries number from 0; none: all. Texts are read by `table`, where a word stands at its `place`. If not `back`,
+        the vectors are taken as they are and get no gradient."""
         self.own.begin_step()
         self.bias.begin_step()
         rows = len(vectors)
@@ -76,7 +77,8 @@ class Labels(nn.Module):
                 made = self.side(own.to(self.side_kind), texts)
             weights, part = made.detach().to(self.kind), entries.between(begin, end)
             found, right = slopes(weights, self.bias.weight[places], ready, part, begin)
-            total += product(found.T, weights)
+            if back:
+                total += product(found.T, weights)
             loss, weight = loss + right, weight + part.pull.sum()
             if self.side is None:
                 gradient = product(found, shared)

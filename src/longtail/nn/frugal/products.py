@@ -41,11 +41,11 @@ def _over_places(attention: Attention, rows: Tensor) -> Tensor:
 
 
 def _over_width_and_mixed(attention: Attention, layer: nn.Conv1d, rows: Tensor) -> Tensor:
-    """One product for what is said, asked and answered; how places are mixed after it is multiplied into what each
-    place hears of the others."""
-    parts = [_plain(part, rows) for part in (attention.says, attention.asks, attention.answers)]
-    seen = F.linear(rows, torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]))
-    said, asked, answered = seen.split([len(part[0]) for part in parts], dim=2)
+    """How places are mixed afterwards is multiplied into what each place hears of the others."""
+    ask, answer = _plain(attention.asks, rows), _plain(attention.answers, rows)
+    said = F.linear(rows, *_plain(attention.says, rows))
+    both = F.linear(rows, torch.cat([ask[0], answer[0]]), torch.cat([ask[1], answer[1]]))
+    asked, answered = both.chunk(2, dim=2)
     pairs = torch.bmm(answered, asked.transpose(1, 2)) * (attention.share / rows.shape[1])  # (rows, from, to)
     weight, bias = _plain(layer, rows)
     mix = weight.T.expand(len(rows), -1, -1)

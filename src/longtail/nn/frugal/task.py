@@ -96,15 +96,14 @@ class FrugalTask:
         vectors = self.encoder.body.read(self.texts.take(batch, self.device, place), table)  # type: ignore[operator]
         fixed = vectors.detach()
         whole = self.words.take(slice(None)) if self._whole else None
-        done = self.labels.step(
-            fixed, entries, self._factor, table if whole is None else whole, place if whole is None else None, pool
-        )
+        by, at = (table, place) if whole is None else (whole, None)
+        alone = self.meta is not None and self._epoch < self.meta.alone
+        done = self.labels.step(fixed, entries, self._factor, by, at, pool, back=not alone)
         gradient, loss = done.gradient, done.loss
         if self.meta is not None:
             known = self.meta.targets.batch(batch, self.device)
             found = self.meta.labels.step(fixed, known, self._factor)
-            alone = self._epoch < self.meta.alone
-            gradient, loss = found.gradient if alone else gradient + found.gradient, loss + found.loss
+            gradient, loss = gradient + found.gradient, loss + found.loss
         vectors.backward(gradient * (share / len(batch)))
         if table.grad is not None and not self.frozen:
             self.words.begin_step()
