@@ -1,0 +1,86 @@
+"""Halves of labels, beside the slow and obvious way to find them; and what compiling leaves behind."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core import event
+from scipy import sparse
+
+from longtail.linear import cluster
+from longtail.linear.cluster import GAIN, ROUNDS, _halve, _pair, _select, halve
+from longtail.linear.text import unit_rows
+from longtail.linear.top import hold
+
+
+def words(rows: int, columns: int, seed: int) -> sparse.csr_array:
+    chance = np.random.default_rng(seed)
+    dense = chance.random((rows, columns)) * (chance.random((rows, columns)) < 0.2)
+    dense[:, 0] += 0.01  # no row without a word
+    return unit_rows(sparse.csr_array(dense.astype(np.float32)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_place_among_values_is_found_without_sorting_them(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    values = chance.integers(0, 9, 50).astype(np.float32)  # many alike
+    for place in range(50):
+        assert _select(values.copy(), place) == np.sort(values)[place]
+
+
+@pytest.mark.parametrize("rows", [3, 4, 41, 200])
+def test_halves_are_those_of_balanced_two_means(rows: int) -> None:
+    vectors = words(rows, 30, rows)
+    one, other = _pair(rows, 5)
+    dense = vectors.toarray().astype(np.float64)
+    first, second = dense[one], dense[other]
+    before = -np.inf
+    for _ in range(ROUNDS):
+        lower = np.zeros(rows, dtype=bool)
+        lower[np.argsort(dense @ (second - first), kind="stable")[: (rows + 1) // 2]] = True
+        sums = dense[lower].sum(axis=0), dense[~lower].sum(axis=0)
+        first, second = (total / np.linalg.norm(total) for total in sums)
+        now = (dense[lower] @ first).sum() + (dense[~lower] @ second).sum()
+        if now - before < GAIN * rows:
+            break
+        before = now
+    assert np.array_equal(_halve(*hold(vectors), 30, one, other), lower)
+
+
+def test_starts_are_two_different_rows_and_change_with_the_seed() -> None:
+    pairs = [_pair(3, seed) for seed in range(60)]
+    assert all(one != other and {one, other} <= {0, 1, 2} for one, other in pairs)
+    assert len(set(pairs)) == 6  # every one of them comes up
+
+
+def test_it_does_not_matter_whose_rows_a_node_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = words(150, 60, 1)
+    order, levels = halve(vectors, 3, 0)
+    assert len(levels) > cluster.SMALL + 1
+    monkeypatch.setattr(cluster, "SMALL", 99)  # every node from the whole, none from its parent
+    assert np.array_equal(halve(vectors, 3, 0)[0], order)
+
+
+def test_garbage_waits_only_while_a_kernel_is_compiled() -> None:
+    seen: list[bool] = []
+
+    class Look(event.Listener):
+        def on_start(self, event: Any) -> None:
+            seen.append(gc.isenabled())
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    look = Look()
+    assert gc.isenabled()
+    event.register("numba:compile", look)
+    try:
+        assert njit(lambda value: value + 1)(1) == 2
+    finally:
+        event.unregister("numba:compile", look)
+    assert seen and not any(seen)
+    assert gc.isenabled()
