@@ -7,7 +7,7 @@ DATA is a folder of JSON lines, or 'wordnet'. The tf-idf matrix is made once and
 a process of its own, and each peer in a virtual environment that is made in FOLDER (kept there for the next time) or in
 a temporary folder. Times are the best of the repeats; rounds go over all tools, so that a busy minute does not fall on
 one tool alone. Prints a table of figures and a table of ratios against the bar for each data set. `dismec` and `proxml`
-are run where `--tools` names them.
+are run where `--tools` names them; `--rows` trains on so many rows, spread over train, where all would take too long.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +187,7 @@ def main() -> None:
     parser.add_argument("data", nargs="+")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=0, help="train on so many rows, spread over train; 0: all")
     parser.add_argument("--peers", type=Path, help="folder of the peers' environments")
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=[name for name in TOOLS if name not in SLOW])
     options = parser.parse_args()
@@ -196,6 +197,9 @@ def main() -> None:
             environment(tool, place)
         for data in options.data:
             corpus = longtail.load(data, test_share=0.1)
+            if 0 < options.rows < len(corpus.train):
+                some = np.linspace(0, len(corpus.train) - 1, options.rows).astype(np.int64)
+                corpus = replace(corpus, train=corpus.train.take(some))
             folder = Path(tempfile.mkdtemp(dir=temporary))
             print(f"## {corpus.name}\n\n{write(corpus, folder)}; {options.threads} threads.\n", flush=True)
             runs = all_runs(options.tools, options.repeats, corpus, folder, place, options.threads)
