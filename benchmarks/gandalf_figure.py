@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.report.axes import Box, Scale, ticks
-from longtail.report.figures import look, marker, stroke
+from longtail.report.figures import look, marker, rules, stroke
 from longtail.report.markup import Safe, tag
 
 NETS = ("astec", "inceptionxml", "decaf", "eclare", "inceptionxml-lf", "renee")
@@ -58,11 +58,7 @@ def _panel(frame: Box, slots: Sequence[str], lines: Sequence[Line]) -> list[Safe
     marks = ticks(*(bound(value for _, values in lines for value in values) for bound in (min, max)))
     across = Scale(0, max(len(slots) - 1, 1), frame.left + 14, frame.right - 14)
     down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
-    parts = []
-    for mark in marks:
-        y = down(mark)
-        parts.append(tag("line", x1=frame.left, x2=frame.right, y1=y, y2=y, class_="rule"))
-        parts.append(tag("text", f"{mark:g}", x=frame.left - 6, y=y + 4, text_anchor="end"))
+    parts = [rules(marks, down, frame)]
     for place, slot in enumerate(slots):
         parts.append(tag("text", slot, x=across(place), y=frame.bottom + 16, text_anchor="middle"))
     for name, values in lines:

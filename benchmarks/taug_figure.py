@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from longtail.report.axes import Box, Scale, ticks
-from longtail.report.figures import look, marker, stroke
+from longtail.report.figures import look, marker, rules, stroke
 from longtail.report.markup import Safe, tag
 from ranknet_taug import BASE, COPIES, HEADS, Kept, Values, _method
 
@@ -50,11 +50,7 @@ def _panel(frame: Box, settings: Sequence[str], values: Sequence[Values], before
     marks = ticks(*(bound(one[name] for one in (*values, before) for name in LINES) for bound in (min, max)))
     across = Scale(0, len(settings) - 1, frame.left + 14, frame.right - 14)
     down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
-    parts = []
-    for mark in marks:
-        y = down(mark)
-        parts.append(tag("line", x1=frame.left, x2=frame.right, y1=y, y2=y, class_="rule"))
-        parts.append(tag("text", f"{mark:g}", x=frame.left - 6, y=y + 4, text_anchor="end"))
+    parts = [rules(marks, down, frame)]
     for place, setting in enumerate(settings):
         parts.append(tag("text", setting, x=across(place), y=frame.bottom + 16, text_anchor="middle"))
     for number, name in enumerate(LINES):

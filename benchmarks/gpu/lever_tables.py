@@ -27,7 +27,7 @@ from typing import Any
 from lever import MACRO, MEASURES, PARTS
 
 from longtail.report.axes import Box, Scale, ticks
-from longtail.report.figures import look, marker, stroke
+from longtail.report.figures import look, marker, rules, stroke
 from longtail.report.markup import Safe, tag
 
 WIDE, HIGH, LINE = 380, 300, 18  # of a panel, and of a line of the legend above them
@@ -135,11 +135,7 @@ def _panel(frame: Box, runs: Runs) -> list[Safe]:
     marks = ticks(0, max(max(some) for some in values))
     across = Scale(0, len(deciles) - 1, frame.left + 14, frame.right - 14)
     down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
-    parts = []
-    for mark in marks:
-        y = down(mark)
-        parts.append(tag("line", x1=frame.left, x2=frame.right, y1=y, y2=y, class_="rule"))
-        parts.append(tag("text", f"{mark:g}", x=frame.left - 6, y=y + 4, text_anchor="end"))
+    parts = [rules(marks, down, frame)]
     parts += [
         tag("text", str(place + 1), x=across(place), y=frame.bottom + 16, text_anchor="middle") for place in deciles
     ]
