@@ -95,13 +95,15 @@ def naive(labels: int, rows: int, dimension: int) -> tuple[float, float]:
     return milliseconds, (torch.cuda.max_memory_allocated() - before) / 2**30
 
 
-def ceiling() -> tuple[float, float]:
-    """TFLOP/s of a large product in bf16, TB/s of a copy."""
+def ceiling() -> tuple[float, float, float]:
+    """TFLOP/s of a large product in bf16 and in fp8, TB/s of a copy."""
     a, b = (torch.randn(8192, 8192, device=GPU, dtype=torch.bfloat16) for _ in range(2))
     flops = 2 * 8192**3 / timed(lambda: a @ b) / 1e9
+    small, other, one = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).T, torch.ones((), device=GPU)
+    fast = timed(lambda: torch._scaled_mm(small, other, one, one, out_dtype=torch.bfloat16, use_fast_accum=True))
     data = torch.empty(1 << 30, device=GPU, dtype=torch.uint8)
     target = torch.empty_like(data)
-    return flops, 2 * len(data) / timed(lambda: target.copy_(data)) / 1e9
+    return flops, 2 * 8192**3 / fast / 1e9, 2 * len(data) / timed(lambda: target.copy_(data)) / 1e9
 
 
 def tune(rows: int, dimension: int, chunk: int) -> None:
@@ -142,12 +144,17 @@ def tune(rows: int, dimension: int, chunk: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ceiling", action="store_true", help="only how fast the chip multiplies and copies")
     parser.add_argument("--tune", action="store_true", help="each kernel alone, over tiles")
     parser.add_argument("--tiny", action="store_true", help="small sizes, to see that it runs")
     arguments = parser.parse_args()
     small = 100 if arguments.tiny else 1
-    flops, bandwidth = ceiling()
-    print(f"{torch.cuda.get_device_name()}: 8192^3 bf16 {flops:.0f} TFLOP/s, copy {bandwidth:.2f} TB/s")
+    flops, eighth, bandwidth = ceiling()
+    print(
+        f"{torch.cuda.get_device_name()}: 8192^3 bf16 {flops:.0f} TFLOP/s, fp8 {eighth:.0f}, copy {bandwidth:.2f} TB/s"
+    )
+    if arguments.ceiling:
+        return
     if arguments.tune:
         for rows, chunk in ((1024, 131_072), (512, 131_073)):
             tune(rows, 768, chunk // small)

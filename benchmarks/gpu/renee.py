@@ -86,7 +86,7 @@ def jobs(options: argparse.Namespace) -> list[str]:
     if options.part == "precision":
         return [
             renee(base, head_precision=kind, measure_every=0, seed=seed)
-            for kind in ("fp32", "bf16")
+            for kind in options.kinds
             for seed in range(options.seeds)
         ]
     methods = [bonus for bonus in BONUS if all(part in TAIL_METHODS for part in bonus.split(" + "))]
@@ -208,12 +208,11 @@ def table(lines: list[dict[str, Any]], options: argparse.Namespace) -> str:
             cells = [f"{recall:.1f} / {coverage:.1f}" for *_, recall, coverage in line["bins"]]
             out.append(f"| `{short(line['recipe'], options)}` | {' | '.join(cells)} |")
     rows = [row for row in rows if not row[0].endswith("rerank")]
-    if options.part == "precision" and len(rows) == 2:
-        gaps = [
-            f"{name} {statistics.mean(o[name] for o in rows[1][1]) - statistics.mean(o[name] for o in rows[0][1]):+.2f}"
-            for name in MEASURES
-        ]
-        out += ["", "bf16 less fp32: " + ", ".join(gaps)]
+    if options.part == "precision" and len(rows) == len(options.kinds):
+        means = [{name: statistics.mean(line[name] for line in some) for name in MEASURES} for _, some in rows]
+        for kind, mean in zip(options.kinds[1:], means[1:], strict=True):
+            gaps = ", ".join(f"{name} {mean[name] - means[0][name]:+.2f}" for name in MEASURES)
+            out += ["", f"{kind} less {options.kinds[0]}: {gaps}"]
     return "\n".join(out)
 
 
@@ -228,6 +227,7 @@ def main() -> None:
     parser.add_argument("--renee", default="", help="settings of renee in every job")
     parser.add_argument("--try", dest="tried", nargs="*", default=[], help="setting=value,value ...")
     parser.add_argument("--recipes", nargs="*", default=[], help="WARM stands for the folder of the warm start")
+    parser.add_argument("--kinds", nargs="+", default=["fp32", "bf16"], help="precisions of the head to compare")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", type=int, help="take only so many rows of each split: a rehearsal")
     parser.add_argument("--limit", type=float, default=540, help="seconds after which the table is printed as it is")
