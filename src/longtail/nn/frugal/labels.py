@@ -53,7 +53,7 @@ class Labels(nn.Module):
         return len(self.own)
 
     def step(
-        self, vectors: Tensor, entries: Entries, factor: float, table: Tensor | None = None,
+        self, vectors: Tensor, entries: Entries, factor: float | Tensor, table: Tensor | None = None,
         place: Longs | None = None, pool: Longs | None = None, back: bool = True,
     ) -> Step:  # fmt: skip
         """Move the classifiers against the mean loss of a batch. `pool` are the labels that count, in order, which the
@@ -92,6 +92,10 @@ class Labels(nn.Module):
         if read:
             torch.autograd.backward(read, gradients)
         return Step(total, loss / weight.clamp_min(1e-9))
+
+    def at_once(self, rows: int) -> bool:
+        """Whether one chunk holds all labels."""
+        return len(list(self._chunks(len(self), rows))) == 1
 
     def _chunks(self, labels: int, rows: int) -> Iterator[tuple[int, int]]:
         size = SLOPES.get(self.own.weight.device.type, 64 << 20) // (4 * max(rows, 1))

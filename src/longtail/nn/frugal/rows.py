@@ -35,6 +35,7 @@ class MovingRows(nn.Module):
         """Moves this very tensor."""
         super().__init__()
         self.rule, self.done = rule, 0
+        self.clock: Tensor | None = None  # steps done before this one, where the device is to know them
         self.register_buffer("weight", weight)
         self.register_buffer("first", torch.zeros_like(weight), persistent=False)
         self.register_buffer("second", torch.zeros_like(weight), persistent=False)
@@ -53,17 +54,19 @@ class MovingRows(nn.Module):
         self.done += 1
 
     @torch.no_grad()
-    def move(self, places: Places, gradient: Tensor, factor: float) -> None:
-        """Move these rows against their gradient, at this part of the rate."""
-        parts = [table[places] for table in (self.weight, self.first, self.second)]  # views of a range, else copies
-        step = torch.full((), float(self.done - 1), device=self.weight.device)
+    def move(self, places: Places, gradient: Tensor, factor: float | Tensor, real: Tensor | None = None) -> None:
+        """Move these rows against their gradient, at this part of the rate; of some places only the real ones."""
+        tables = (self.weight, self.first, self.second)
+        parts = [table[places] for table in tables]  # views of a range, else copies
+        done = torch.full((), float(self.done - 1), device=self.weight.device) if self.clock is None else self.clock
+        step = done.clone()  # it is counted up in place
         adamw(
             [parts[0]], [gradient], [parts[1]], [parts[2]], [], [step], fused=True, amsgrad=False, maximize=False,
             beta1=BETAS[0], beta2=BETAS[1], eps=EPSILON, lr=self.rule.rate * factor, weight_decay=self.rule.decay,
         )  # fmt: skip
         if not isinstance(places, slice):
-            for table, part in zip((self.weight, self.first, self.second), parts, strict=True):
-                table[places] = part
+            for table, part in zip(tables, parts, strict=True):
+                table[places] = part if real is None else torch.where(real[:, None], part, table[places])
 
     def means(self) -> dict[str, Tensor]:
         """What a checkpoint holds besides the weights."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from longtail.arrays import Longs
 from longtail.nn.batches import random_order
 from longtail.nn.checkpoint import Place
 from longtail.nn.encoders import Encoder
+from longtail.nn.frugal.captured import Captured, Given
 from longtail.nn.frugal.labels import Labels
 from longtail.nn.frugal.rows import MovingRows, Rule
 from longtail.nn.frugal.runs import Runs
@@ -60,6 +62,7 @@ class FrugalTask:
         self._place = np.zeros(len(self.words), dtype=np.int64)
         # Where all labels are read in each step, most words are: then the table is moved as a whole.
         self._whole = bool(self.labels.texts) and self.pool is None
+        self._captured = Captured(self) if Captured.fits(self) else None
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -85,33 +88,56 @@ class FrugalTask:
     def place(self, place: Place) -> Place:
         return place
 
+    @property
+    def alone(self) -> bool:
+        """Whether the encoder learns from clusters alone in this epoch."""
+        return self.meta is not None and self._epoch < self.meta.alone
+
     def backward(self, batch: Longs, share: float) -> Tensor:
         """Word vectors and classifiers have moved when this returns; the layers' gradients wait for the loop."""
+        if self._captured is None:
+            return self._backward(batch, share)
+        if len(batch) == self.batch and share == 1 and self._captured.data.holds(batch):
+            return self._captured.step(batch, self._factor)
+        return self._captured.beside(partial(self._backward, batch, share))
+
+    def _backward(self, batch: Longs, share: float) -> Tensor:
         pool, entries = None, self.targets.batch(batch, self.device)
         if self.pool is not None:
             pool = self.pool.of(batch, self._vectors_now if self.pool.asks else None, np.unique(entries.sorted))
             entries = renumbered(entries, pool)
         touched, place = self._touched(batch, pool)
-        table = self.words.take(touched)
-        vectors = self.encoder.body.read(self.texts.take(batch, self.device, place), table)  # type: ignore[operator]
+        known = None if self.meta is None else self.meta.targets.batch(batch, self.device)
+        given = Given(self.texts.take(batch, self.device, place), touched, entries, known)
+        return self.learn(given, share, self._factor, place, pool)
+
+    def learn(
+        self, given: Given, share: float, factor: float | Tensor, place: Longs | None = None, pool: Longs | None = None
+    ) -> Tensor:
+        """One step. `place` says where the words stand that labels of the pool are read by."""
+        table = self.words.take(given.touched)
+        vectors = self.encoder.body.read(given.run, table)  # type: ignore[operator]
         fixed = vectors.detach()
         whole = self.words.take(slice(None)) if self._whole else None
         by, at = (table, place) if whole is None else (whole, None)
-        alone = self.meta is not None and self._epoch < self.meta.alone
-        done = self.labels.step(fixed, entries, self._factor, by, at, pool, back=not alone)
+        done = self.labels.step(fixed, given.entries, factor, by, at, pool, back=not self.alone)
         gradient, loss = done.gradient, done.loss
-        if self.meta is not None:
-            known = self.meta.targets.batch(batch, self.device)
-            found = self.meta.labels.step(fixed, known, self._factor)
+        if self.meta is not None and given.meta is not None:
+            found = self.meta.labels.step(fixed, given.meta, factor)
             gradient, loss = gradient + found.gradient, loss + found.loss
-        vectors.backward(gradient * (share / len(batch)))
+        vectors.backward(gradient * (share / len(vectors)))
         if table.grad is not None and not self.frozen:
             self.words.begin_step()
             if whole is not None and whole.grad is not None:
-                self.words.move(slice(None), whole.grad.index_add_(0, touched, table.grad), self._factor)
+                self.words.move(slice(None), whole.grad.index_add_(0, given.touched, table.grad), factor)
             else:
-                self.words.move(touched, table.grad, self._factor)
+                self.words.move(given.touched, table.grad, factor, given.real)
         return loss
+
+    def tables(self) -> list[MovingRows]:
+        """All that moves by itself."""
+        heads = [self.labels, *([] if self.meta is None else [self.meta.labels])]
+        return [self.words, *(table for head in heads for table in (head.own, head.bias))]
 
     def _touched(self, batch: Longs, pool: Longs | None) -> tuple[Tensor, Longs]:
         """The words that this step reads, and where each stands among them; those of labels only where there is a
