@@ -3,6 +3,7 @@
     PYTHONPATH=src python benchmarks/gpu/unidec.py --part encoders classifiers losses ablations unseen pools
         --data FOLDER [--encoder minilm] [--workers 2] [--out DIR] [--epochs 30] [--rows N] [--limit SECONDS]
         [--settings "positives=3"]
+    PYTHONPATH=src python benchmarks/gpu/unidec.py --part B:classifiers A:losses B:encoders --data A B --epochs 30 10
     PYTHONPATH=src python benchmarks/gpu/unidec.py --part sweep --data FOLDER --try "depsl(negatives=2)" ...
     PYTHONPATH=src python benchmarks/gpu/unidec.py --part cost --data FOLDER --workers 1 --epochs 3
 
@@ -11,37 +12,37 @@ with `--own`, unidec alone. `losses`: pairs of losses, each found by texts, by c
 `ablations`: without mined negatives, and from documents to labels alone. `unseen`: the rarest labels leave the training
 and join afterwards, with the classifier half empty or mapped. `pools`: labels of a pool and positives of a row in it
 against beta and eta. `sweep`: the recipes of `--try` on the second half of valid, the first half being theirs to learn
-from, and other ways to search what unidec has learned. `given`: the same recipes on test. `cost`: seconds of an epoch,
-of a renewal, and peak memory of depsl, unidec, dexml and renee, one at a time. Parts share one set of workers, and a
-recipe that stands in two of them is trained once. Results are kept line by line under --out, and what stands there is
-not done again. Tables come last. How fast a step is: `unidec_speed.py`.
+from, and other ways to search what unidec has learned. `given`: the same recipes on test. `seeds`: both once more.
+`cost`: seconds of an epoch, of a renewal, and peak memory of depsl, unidec, dexml and renee, one at a time. A part is
+of every data set, or of the one whose folder's name stands before it; parts begin in the order given and share one
+set of workers, and a recipe that stands in two of them is trained once. Results are kept line by line under --out, and
+what stands there is not done again. Tables come last. How fast a step is: `unidec_speed.py`.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import multiprocessing
-import os
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from crew import afresh, crew
 from splits import splits
 
 MEASURES = [*(f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5)), "C@5"]
 PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), ("decoupled", "decoupled"),
          ("decoupled", "decoupled+bce")]  # fmt: skip
-_corpus: Any = None
+Split = tuple[Any, Any, Any]  # train, valid, test
 
 
-def jobs(part: str, options: argparse.Namespace) -> list[str]:
+def jobs(part: str, epochs: int, options: argparse.Namespace) -> list[str]:
     """The recipes of a part."""
-    shared = f'encoder="{options.encoder}", epochs={options.epochs}'
+    shared = f'encoder="{options.encoder}", epochs={epochs}'
     own = f"{shared}, {options.settings}" if options.settings else shared
     if part == "encoders":
         plain = [f"dpr({shared})", f"ance({shared})", f"ngame({shared}, classifiers=false)"]
@@ -63,6 +64,8 @@ def jobs(part: str, options: argparse.Namespace) -> list[str]:
             recipe.replace("(", f"({brief if 'epochs=' in recipe else shared}, ", 1).replace(", )", ")")
             for recipe in options.tried
         ]
+    if part == "seeds":
+        return [f"{name}({own}, seed=1)" for name in ("depsl", "unidec")]
     if part == "cost":
         quiet = f"{shared}, measure_every=0"
         more = f"{quiet}, {options.settings}" if options.settings else quiet
@@ -70,17 +73,7 @@ def jobs(part: str, options: argparse.Namespace) -> list[str]:
     return [f"unidec({own})"]
 
 
-def begin(data: str, rows: int | None, threads: int) -> None:
-    """Read the data once in each worker."""
-    os.environ["LONGTAIL_THREADS"] = str(threads)
-    import torch
-
-    torch.set_num_threads(threads)
-    global _corpus
-    _corpus = splits(data, rows)
-
-
-def one(recipe: str) -> list[dict[str, Any]]:
+def one(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     """Train one recipe and measure it on test, and on valid too, by which settings are chosen; unidec in many ways."""
     import torch
 
@@ -89,7 +82,7 @@ def one(recipe: str) -> list[dict[str, Any]]:
     from longtail.memory import measure_peak
     from longtail.metrics import evaluate
 
-    train, valid, test = _corpus
+    train, valid, test = corpus
     parsed = longtail.Recipe.parse(recipe)
     begun = time.perf_counter()
     with measure_peak() as peak:
@@ -143,7 +136,7 @@ def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
     return found
 
 
-def unseen(recipe: str) -> list[dict[str, Any]]:
+def unseen(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     """A tenth of the labels leave the training with all their entries, and join afterwards by their texts."""
     import numpy as np
     from scipy import sparse
@@ -151,7 +144,7 @@ def unseen(recipe: str) -> list[dict[str, Any]]:
     import longtail
     from longtail.metrics import evaluate
 
-    train, valid, test = _corpus
+    train, valid, test = corpus
     counts = train.labels.counts
     order = np.argsort(-counts, kind="stable")
     kept, left = np.sort(order[: len(order) - len(order) // 10]), np.sort(order[len(order) - len(order) // 10 :])
@@ -183,13 +176,13 @@ def unseen(recipe: str) -> list[dict[str, Any]]:
     return lines
 
 
-def sweep(recipe: str) -> list[dict[str, Any]]:
+def sweep(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     """On valid, half to learn from and half to judge by."""
     import longtail
     from longtail.learners.unidec import Unidec
     from longtail.metrics import evaluate
 
-    train, valid, _ = _corpus
+    train, valid, _ = corpus
     learned, judge = valid.take(range(0, len(valid), 2)), valid.take(range(1, len(valid), 2))
     parsed = longtail.Recipe.parse(recipe)
     if isinstance(parsed.learner, Unidec):
@@ -199,7 +192,7 @@ def sweep(recipe: str) -> list[dict[str, Any]]:
     return [{"by": "", **{name: figures[name] for name in MEASURES}}]
 
 
-def cost(recipe: str) -> list[dict[str, Any]]:
+def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     """Of a training of few epochs: seconds of an epoch that renews nothing, of the renewal before the first, peak."""
     import numpy as np
 
@@ -207,7 +200,7 @@ def cost(recipe: str) -> list[dict[str, Any]]:
     from longtail.nn.checkpoint import keeping
     from longtail.nn.history import History
 
-    train, valid, _ = _corpus
+    train, valid, _ = corpus
     with tempfile.TemporaryDirectory() as folder, keeping(folder, every_seconds=1e9):
         longtail.Recipe.parse(recipe).fit(train, valid)
         place = max(Path(folder).rglob("history.jsonl"))
@@ -217,55 +210,63 @@ def cost(recipe: str) -> list[dict[str, Any]]:
     return [{"by": "", "seconds an epoch": epoch, "seconds before the first": lines[0]["seconds"] - epoch, "gib": peak}]
 
 
-WORK: dict[str, Callable[[str], list[dict[str, Any]]]] = {"unseen": unseen, "sweep": sweep, "cost": cost}
+WORK: dict[str, Callable[[str, Split], list[dict[str, Any]]]] = {"unseen": unseen, "sweep": sweep, "cost": cost}
+Job = tuple[str, str, str]  # folder, kind, recipe
 
 
-def work(job: tuple[str, str]) -> list[dict[str, Any]]:
-    kind, recipe = job
-    import torch
-
-    gc.collect()  # recorded kernels keep their memory until then
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+def work(until: float, rows: int | None, job: Job) -> tuple[Job, list[dict[str, Any]]]:
+    """A run in a worker; no lines where it is too late to begin one."""
+    data, kind, recipe = job
+    if time.monotonic() > until:
+        return job, []
+    afresh()
     try:
-        lines = WORK.get(kind, one)(recipe)
-    except Exception as error:
+        lines = WORK.get(kind, one)(recipe, splits(data, rows))
+    except Exception as error:  # one run that fails must not take the others with it
         lines = [{"error": f"{type(error).__name__}: {error}"[:500]}]
-    return [{"kind": kind, **line, "recipe": recipe} for line in lines]
+    return job, [{"kind": kind, **line, "recipe": recipe} for line in lines]
 
 
 def trained(options: argparse.Namespace) -> str:
     """All jobs of all parts, several at a time; those that were done before are read back."""
     options.out.mkdir(parents=True, exist_ok=True)
-    kept = options.out / f"{Path(options.data).name}.jsonl"
-    lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    wanted = {part: [(part if part in WORK else "test", recipe) for recipe in jobs(part, options)]
-              for part in options.part if part != "pools"}  # fmt: skip
-    done = {(line["kind"], line["recipe"]) for line in lines if "error" not in line}
+    kept = {data: options.out / f"{Path(data).name}.jsonl" for data in options.data}
+    lines = {
+        data: [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        for data, path in kept.items()
+    }
+    epochs = [*options.epochs, *[options.epochs[-1]] * len(options.data)]
+    wanted: dict[tuple[str, str], list[Job]] = {}
+    for asked in options.part:
+        name, _, part = asked.rpartition(":")
+        for data, number in zip(options.data, epochs, strict=False):
+            if name in ("", Path(data).name):
+                kind = part if part in WORK else "test"
+                wanted[Path(data).name, part] = [(data, kind, recipe) for recipe in jobs(part, number, options)]
+    done = {(data, line["kind"], line["recipe"]) for data in lines for line in lines[data] if "error" not in line}
     todo = [job for job in dict.fromkeys(job for some in wanted.values() for job in some) if job not in done]
-    threads, begun = max((os.cpu_count() or 2) // options.workers, 1), time.monotonic()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(options.workers, begin, (options.data, options.rows, threads)) as pool:
-        found = pool.imap_unordered(work, todo)
-        for number in range(len(todo)):
-            try:
-                some = found.next(timeout=max(options.limit - (time.monotonic() - begun), 0.1))
-            except multiprocessing.TimeoutError:
-                print(f"{len(todo) - number} of {len(todo)} jobs left when time was up", flush=True)
-                break
-            with kept.open("a") as file:
-                file.writelines(json.dumps(line) + "\n" for line in some)
-            lines += some
-            said: Any = some[0].get("error") or {
-                name: round(some[0][name], 2) for name in ("P@1", "gib") if name in some[0]
-            }
-            print(f"{time.monotonic() - begun:.0f} s {some[0]['recipe']}: {said}", flush=True)
-    return "\n\n".join(f"{part}\n\n{table(options, lines, some)}" for part, some in wanted.items())
+    begun = time.monotonic()
+    if todo and options.limit > 0:
+        with crew(options.workers, options.data, options.rows, [options.encoder]) as pool:
+            run = partial(work, begun + options.limit, options.rows)
+            for (data, kind, recipe), some in pool.imap_unordered(run, todo):
+                with kept[data].open("a") as file:
+                    file.writelines(json.dumps(line) + "\n" for line in some)
+                lines[data] += some
+                said: Any = "no time was left"
+                if some:
+                    figures = {name: round(some[0][name], 2) for name in ("P@1", "seconds", "gib") if name in some[0]}
+                    said = some[0].get("error") or figures
+                brief = recipe.replace(options.encoder, Path(options.encoder).name)
+                print(f"{time.monotonic() - begun:.0f} s {Path(data).name} {kind} {brief}: {said}", flush=True)
+    return "\n\n".join(
+        f"{name}, {part}\n\n{table(options, lines[some[0][0]], some)}" for (name, part), some in wanted.items()
+    )
 
 
-def table(options: argparse.Namespace, lines: list[dict[str, Any]], wanted: list[tuple[str, str]]) -> str:
-    chosen = [line for job in wanted for line in lines if (line["kind"], line["recipe"]) == job and "error" not in line]
+def table(options: argparse.Namespace, lines: list[dict[str, Any]], wanted: list[Job]) -> str:
+    chosen = [line for _, *job in wanted for line in lines
+              if [line["kind"], line["recipe"]] == job and "error" not in line]  # fmt: skip
     columns = [name for name in (chosen[0] if chosen else {}) if name not in ("kind", "recipe", "by")]
     out = [f"| recipe | found by | {' | '.join(columns)} |", "| --- | --- |" + " --: |" * len(columns)]
     for line in chosen:
@@ -275,7 +276,7 @@ def table(options: argparse.Namespace, lines: list[dict[str, Any]], wanted: list
     return "\n".join(out)
 
 
-def pools(options: argparse.Namespace) -> str:
+def pools(data: str, options: argparse.Namespace) -> str:
     """Of batches that are clusters, by the encoder as it is given: labels of a pool, and positives of a row."""
     import numpy as np
     import torch
@@ -286,8 +287,7 @@ def pools(options: argparse.Namespace) -> str:
     from longtail.nn.pool.fit import PoolTowers
     from longtail.nn.pool.picks import Picker
 
-    begin(options.data, options.rows, int(os.environ.get("LONGTAIL_THREADS", os.cpu_count() or 2)))
-    train, valid, _ = _corpus
+    train, valid, _ = splits(data, options.rows)
     towers = PoolTowers.begin(Depsl(encoder=options.encoder), train, valid, ())
     some = np.flatnonzero(np.diff(train.targets.indptr))
     size = min(options.queries, len(some))
@@ -322,24 +322,30 @@ def pools(options: argparse.Namespace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ("encoders", "classifiers", "losses", "ablations", "unseen", "pools", "sweep", "given", "cost")
-    parser.add_argument("--part", choices=parts, nargs="+", required=True)
-    parser.add_argument("--data", required=True)
+    parts = ("encoders", "classifiers", "losses", "ablations", "unseen", "pools", "sweep", "given", "seeds", "cost")
+    parser.add_argument("--part", nargs="+", required=True, help=f"[NAME:]PART, of {', '.join(parts)}")
+    parser.add_argument("--data", nargs="+", required=True)
     parser.add_argument("--encoder", default="minilm")
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, nargs="+", default=[30], help="of each data set; the last: of the rest")
     parser.add_argument("--settings", default="", help="settings of depsl and unidec in every job")
     parser.add_argument("--try", dest="tried", nargs="+", default=[], help="recipes of the sweep")
     parser.add_argument("--own", action="store_true", help="only depsl, unidec and dexml")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rows", type=int)
-    parser.add_argument("--limit", type=float, default=540.0)
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun; 0: tables alone")
     parser.add_argument("--out", type=Path, default=Path("unidec"))
     parser.add_argument("--queries", type=int, default=1024, help="rows of a batch, for pools")
     parser.add_argument("--cluster", type=int, default=64, help="rows of a cluster, for pools")
     options = parser.parse_args()
+    known = {f"{name}{part}" for part in parts for name in ("", *(f"{Path(data).name}:" for data in options.data))}
+    if unknown := set(options.part) - known:
+        parser.error(f"no part {', '.join(sorted(unknown))}; parts are {', '.join(parts)}, each also as NAME:PART")
+    shown = [part for part in options.part if part.rpartition(":")[2] == "pools"]
+    options.part = [part for part in options.part if part not in shown]
     print(trained(options))
-    if "pools" in options.part:
-        print(pools(options))
+    for data in options.data:
+        if {"pools", f"{Path(data).name}:pools"} & set(shown):
+            print(f"{Path(data).name}, pools\n\n{pools(data, options)}")
 
 
 if __name__ == "__main__":
