@@ -3,15 +3,17 @@ labels, `BCEWithLogitsLoss` on dense targets, AdamW; the dense targets made on t
 the device. Same rows, same batches, same words, same device, one run.
 
     python benchmarks/frugal.py DATA [--dimension 512] [--batch 512] [--steps 20] [--threads 2]
-    python benchmarks/frugal.py DATA --nets astec decaf eclare inceptionxml inceptionxml-lf [--steps 5]
+    python benchmarks/frugal.py DATA --nets astec "astec + gandalf" decaf eclare inceptionxml inceptionxml-lf [--beside]
 
 All sides do `--steps` steps by turns, the best of three rounds counts, and an epoch is as many steps as the rows make
-batches. With `--nets` no plain loop runs: seconds of an epoch of each net as its settings are, and of all its epochs.
+batches. With `--nets` no plain loop runs but with `--beside`: seconds of an epoch of each net as its settings are, of
+all its epochs, and on a GPU the most memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -28,6 +30,7 @@ from longtail.nn.frugal.fit import FrugalFit
 from longtail.nn.frugal.task import FrugalTask
 from longtail.nn.heads.entries import Targets
 from longtail.nn.loop import Course
+from longtail.nn.read_once import reading_once
 
 ROUNDS = 3
 
@@ -101,9 +104,15 @@ class Timed(Exception):
     """Ends a training that was only to be timed."""
 
 
-def net_seconds(recipe: str, corpus: Corpus, train: Dataset, steps: int) -> tuple[float, int, int]:
-    """Of one step of this net in its own training, how many of them make an epoch, and how many epochs it takes."""
+def net_seconds(recipe: str, corpus: Corpus, train: Dataset, steps: int) -> tuple[float, int, int, int]:
+    """Of one step of this net in its own training, how many of them make an epoch, how many epochs it takes, and the
+    most bytes on a GPU."""
     from longtail.nn.frugal import fit
+
+    gc.collect()  # recorded steps keep their memory until then
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
 
     def only_steps(task: FrugalTask, course: Course, identity: object) -> None:
         optimiser = torch.optim.AdamW(task.groups(), fused=True)
@@ -117,7 +126,8 @@ def net_seconds(recipe: str, corpus: Corpus, train: Dataset, steps: int) -> tupl
             optimiser.step()
 
         (found,) = seconds([step], list(islice(task.batches(course.epochs, 0), steps)), task.device)
-        raise Timed(found, task.steps, course.epochs)
+        peak = torch.cuda.max_memory_allocated() if task.device.type == "cuda" else 0
+        raise Timed(found, task.steps, course.epochs, peak)
 
     whole, fit.train = fit.train, only_steps
     try:
@@ -136,20 +146,27 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--nets", nargs="+", help="recipes whose epochs are timed")
+    parser.add_argument("--nets", nargs="+", default=[], help="recipes whose epochs are timed")
+    parser.add_argument("--beside", action="store_true", help="with --nets: the plain loop, too")
     parser.add_argument("--rows", type=int, help="only the first so many, to try the script")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     corpus = longtail.load(options.data)
     train = corpus.train if options.rows is None else corpus.train.take(np.arange(options.rows))
-    if options.nets:
-        print(f"{len(train):,} rows, {len(train.labels):,} labels, {options.threads} threads\n")
-        print("| net | milliseconds a step | seconds an epoch | epochs | minutes |\n| --- | --: | --: | --: | --: |")
+    with reading_once():
+        if options.beside or not options.nets:
+            beside_plain(options, corpus, train)
+        if options.nets:
+            print(f"\n{len(train):,} rows, {len(train.labels):,} labels, {options.threads} threads\n")
+            print("| net | milliseconds a step | seconds an epoch | epochs | minutes | GPU peak, MB |")
+            print("| --- | --: | --: | --: | --: | --: |")
         for recipe in options.nets:
-            each, steps, epochs = net_seconds(recipe, corpus, train, options.steps)
-            cells = f"{1000 * each:.0f} | {each * steps:.1f} | {epochs} | {each * steps * epochs / 60:.1f}"
-            print(f"| `{recipe}` | {cells} |", flush=True)
-        return
+            each, steps, epochs, peak = net_seconds(recipe, corpus, train, options.steps)
+            whole = f"{each * steps:.2f} | {epochs} | {each * steps * epochs / 60:.2f} | {peak / 1e6:.0f}"
+            print(f"| `{recipe}` | {1000 * each:.2f} | {whole} |", flush=True)
+
+
+def beside_plain(options: argparse.Namespace, corpus: Corpus, train: Dataset) -> None:
     settings = Astec(dimension=options.dimension, batch=options.batch)
     fit = FrugalFit.begin(settings, train, corpus.valid, (), settings.body)
     order = np.random.default_rng(0).permutation(len(train))

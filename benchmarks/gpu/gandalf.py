@@ -2,14 +2,14 @@
 
     python benchmarks/gpu/gandalf.py --data DATA [DATA ...] --part table3 [table2 ...] --out DIR
                                      [--workers 4] [--seeds 1] [--nets NAME ...] [--renee RECIPE] [--limit SECONDS]
-                                     [--set epochs=30] [--rows N]
+                                     [--set epochs=30] [--rows N] [--chosen]
 
 The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Parts: table2 (what rows are trained on),
 table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
 (other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
-fewer labels), search (settings of gandalf, by the valid split), weight (label rows more often, in some epochs only, or
-with smaller targets, by the valid split), cost (seconds and peak memory without and with it). Parts of one net take
-`astec`, or the only one of --nets.
+fewer labels), epochs (how many each net wants, by the valid split), search (settings of gandalf, by the valid split),
+cost (seconds and peak memory without and with it). Parts of one net take `astec`, or the only one of --nets. With
+`--chosen`, nets and gandalf have the settings that were best on valid in what `epochs` and `search` left in DIR.
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
@@ -22,19 +22,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
+import re
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from crew import afresh, crew
 
 NETS = ("astec", "decaf", "eclare", "inceptionxml", "inceptionxml-lf")
 KS = (1, 3, 5)
@@ -51,30 +49,65 @@ TABLE6 = {
     "rows": " + rows", "gandalf": " + gandalf",
 }  # fmt: skip
 SHARES = (0.25, 0.5, 0.75)
-SEARCH = (
-    " + rows", " + gandalf", " + gandalf(least=3)", " + gandalf(threshold=0.3)", " + gandalf(most=3)",
-    " + gandalf(least=2)", " + gandalf(least=3, most=3)", " + gandalf(threshold=0.05)", " + gandalf(threshold=0.2)",
-    " + gandalf(threshold=0.5)", " + gandalf(most=1)",
+EPOCHS = {
+    "astec": (10, 15, 20, 30), "decaf": (10, 15, 20, 30), "eclare": (5, 10, 15, 30), "inceptionxml": (15, 20, 30),
+    "inceptionxml-lf": (15, 20, 30),
+}  # fmt: skip
+AT = {"inceptionxml": 20, "astec": 15}  # epochs in which settings of gandalf are tried
+BOTH = (
+    "rows", "gandalf", "gandalf(scale=0.3)", "gandalf(scale=0.3, times=2)", "gandalf(self_only=true, times=2)",
+    "gandalf(scale=0.5, least=3)", "gandalf(doubt=2, scale=0.3)",
+)  # fmt: skip
+MORE = (  # on astec alone
+    "gandalf(times=2)", "gandalf(least=3)", "gandalf(scale=0.1)", "gandalf(scale=0.5, least=3, times=2)",
+    "gandalf(self_only=true, times=4)", "gandalf(scale=0.2)", "gandalf(scale=0.5)", "gandalf(doubt=2)",
+    "gandalf(scale=0.1, times=2)", "gandalf(scale=0.2, times=2)", "gandalf(scale=0.5, times=2)",
+    "gandalf(doubt=2, scale=0.3, times=2)", "gandalf(doubt=2, scale=0.5)", "gandalf(doubt=5, scale=0.5)",
+    "gandalf(scale=0.3, least=3)", "gandalf(threshold=0.5)", "gandalf(threshold=0.5, scale=0.5)", "gandalf(most=3)",
+    "gandalf(scale=0.2, times=4)", "gandalf(doubt=2, scale=0.2, times=4)", "gandalf @first half",
+    "gandalf(scale=0.3) @first half", "gandalf(times=2) @first half", "gandalf @last half", "gandalf @every second",
 )  # fmt: skip
 WHEN = {  # label rows from one share of the epochs to another, and the chance of each in an epoch
-    "in the first half of the epochs": (0.0, 0.5, 1.0),
-    "in the last half of the epochs": (0.5, 1.0, 1.0),
-    "each in half of the epochs": (0.0, 1.0, 0.5),
-}
-TIMES = {"twice": 2, "four times": 4}  # how often every label row stands in the training rows
-TRUST: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # what soft targets of a label with so many rows count
-    "soft targets x 0.5": lambda counts: np.full(len(counts), 0.5),
-    "soft targets x 0.25": lambda counts: np.full(len(counts), 0.25),
-    "soft targets x n / (n + 2)": lambda counts: counts / (counts + 2),
+    "first half": (0.0, 0.5, 1.0),
+    "last half": (0.5, 1.0, 1.0),
+    "every second": (0.0, 1.0, 0.5),
 }
 
 
-def net(name: str, options: argparse.Namespace, seed: int) -> str:
+def net(name: str, options: argparse.Namespace, seed: int, **more: Any) -> str:
     """A learner with its settings, as a recipe writes it."""
     if name == "renee":
         return str(options.renee).replace("SEED", str(seed))
-    own = [f"seed={seed}"] if seed else []
-    return f"{name}({', '.join([*options.set, *own])})" if options.set or own else name
+    own = {**options.choice.get(name, {}), **dict(setting.split("=") for setting in options.set), **more}
+    own |= {"seed": seed} if seed else {}
+    return f"{name}({', '.join(f'{key}={value}' for key, value in own.items())})" if own else name
+
+
+def choose(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """By the valid split: the epochs with the best P@1 of each plain net; of gandalf the settings with the highest
+    PSP@5 over plain, in the mean of the nets, where P@1 of none is more than half a point lower than plain."""
+    data = Path(options.data[0]).name
+    valid = {recipe: run["valid"] for (where, recipe), run in kept_runs(options).items() if where == data}
+    choice: dict[str, dict[str, Any]] = {}
+    for name, tried in EPOCHS.items():
+        found = {epochs: valid[recipe]["P@1"] for epochs in tried if (recipe := net(name, options, 0, epochs=epochs)) in valid}  # fmt: skip  # noqa: E501
+        if found:
+            choice[name] = {"epochs": max(found, key=lambda epochs: found[epochs])}
+    gains: dict[str, float] = {}
+    for way in (*BOTH, *MORE):
+        pairs = [(valid.get(plain), valid.get(f"{plain} + {way}")) for plain in tried_on(options)]
+        known = [(old, new) for old, new in pairs if old and new]
+        if way in ("rows", "gandalf") or "self_only" in way or " @" in way or len(known) < 1 + (way in BOTH):
+            continue
+        if all(new["P@1"] >= old["P@1"] - 0.5 for old, new in known):
+            gains[way] = statistics.mean(new["PSP@5"] / old["PSP@5"] for old, new in known)
+    choice["ways"] = {"+ gandalf": f" + {max(gains, key=lambda way: gains[way])}" if gains else " + gandalf"}
+    return choice
+
+
+def tried_on(options: argparse.Namespace) -> list[str]:
+    """The nets on which settings of gandalf are tried."""
+    return [net(name, options, 0, epochs=epochs) for name, epochs in AT.items() if name in options.nets]
 
 
 def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
@@ -82,9 +115,15 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
 
     def lines(name: str, ways: dict[str, str]) -> dict[str, list[str]]:
         seeds = range(options.seeds)
-        return {f"{name}: {way}": [net(name, options, seed) + more for seed in seeds] for way, more in ways.items()}
+        return {
+            f"{name}: {way}": [net(name, options, seed) + more for seed in seeds]
+            for way, more in ways.items()
+            if not options.ways or way in options.ways
+        }
 
     three = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf"}
+    if options.choice:
+        three |= {"+ gandalf, chosen": options.choice["ways"]["+ gandalf"]}
     main = options.nets[0] if len(options.nets) == 1 else "astec"
     found: dict[str, list[str]] = {}
     if part in ("table3", "table4", "figure2", "cost"):
@@ -108,13 +147,14 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
             for share in SHARES
         }
         found |= lines(main, {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", **shares})
+    elif part == "epochs":
+        for name in options.nets:
+            for epochs in EPOCHS.get(name, ()):
+                found[f"{name}: {epochs} epochs"] = [net(name, options, 0, epochs=epochs)]
     elif part == "search":
-        for name in ("astec", "inceptionxml") if len(options.nets) > 1 else options.nets:
-            found |= lines(name, {"plain": "", **{way.removeprefix(" + "): way for way in SEARCH}})
-    elif part == "weight":
-        ways = {f"{way}, {how}": f" + {way} @{how}" for how in (*TIMES, *WHEN) for way in ("rows", "gandalf")}
-        ways |= {f"gandalf, {how}": f" + gandalf @{how}" for how in TRUST}
-        found |= lines(main, {"plain": "", "rows": " + rows", "gandalf": " + gandalf", **ways})
+        for plain in tried_on(options):
+            ways = (*BOTH, *MORE) if plain.startswith("astec") else BOTH
+            found |= {f"{plain}: plain": [plain], **{f"{plain}: {way}": [f"{plain} + {way}"] for way in ways}}
     return found
 
 
@@ -183,18 +223,6 @@ def label_rows(given: int, epochs: int, when: str) -> Iterator[None]:
         FrugalTask.batches = batches
 
 
-def weighed(given: Any, method: Any, how: str) -> Any:
-    """The rows given and those that a method adds, one a label, with another weight."""
-    train, first = method.augment(given), len(given)
-    if how in TIMES:
-        return train.take(np.r_[:first, np.tile(np.arange(first, len(train)), TIMES[how])])
-    labels = np.repeat(np.arange(len(train)), np.diff(train.targets.indptr)) - first  # whose row; below 0: given
-    soft = (labels >= 0) & (labels != train.targets.indices)
-    targets = train.targets.copy()
-    targets.data[soft] *= TRUST[how](given.labels.counts[labels[soft]])
-    return replace(train, targets=targets)
-
-
 def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
     """Train, measure on valid and test."""
     import torch
@@ -203,17 +231,12 @@ def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
 
     given, cuda = corpus(data, rows), torch.cuda.is_available()
     written, _, how = recipe.partition(" @")
-    parsed, train, only = longtail.Recipe.parse(written), given.train, nullcontext()
-    if how in WHEN:
-        only = label_rows(len(given.train), parsed.learner.epochs, how)
-    elif how:
-        train = weighed(given.train, parsed.tail[0], how)
-        parsed = longtail.Recipe.parse(written.rpartition(" + ")[0])
-    if cuda:
-        torch.cuda.reset_peak_memory_stats()
+    parsed = longtail.Recipe.parse(written)
+    only = label_rows(len(given.train), parsed.learner.epochs, how) if how else nullcontext()
+    afresh()
     with histories() as seen, only:
         begin = time.perf_counter()
-        model = parsed.fit(train, given.valid)
+        model = parsed.fit(given.train, given.valid)
         seconds = time.perf_counter() - begin
     kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "rows": rows, "seconds": seconds}
     kept |= {"history": seen, "peak": torch.cuda.max_memory_allocated() if cuda else 0}
@@ -289,7 +312,7 @@ def report(part: str, data: str, options: argparse.Namespace) -> str:
         return title + table(head, rows)
     names = [f"C@{k}" for k in KS] if part == "table4" else [f"{name}@{k}" for name in ("P", "PSP") for k in KS]
     names += [] if part == "table4" else ["C@5"]
-    split = "valid" if part in ("search", "weight") else "test"
+    split = "valid" if part in ("epochs", "search") else "test"
     text = title + f"{split} split\n\n" + table(["", *names], [[line, *row_of(runs, split, names)] for line, runs in kept.items()])  # fmt: skip  # noqa: E501
     if part == "figure3":
         text += "\n\nvalid, by epoch:\n" + "\n".join(_over_epochs(line, runs[0]) for line, runs in kept.items())
@@ -339,41 +362,61 @@ def main() -> None:
     parser.add_argument("--renee", default="renee(seed=SEED)", help="what `renee` among the nets stands for")
     parser.add_argument("--set", nargs="*", default=[], help="settings of every frugal net, such as epochs=2")
     parser.add_argument("--rows", type=int)
+    parser.add_argument("--ways", nargs="+", help="only these lines of each net, such as '+ gandalf'")
+    parser.add_argument("--chosen", action="store_true", help="with the settings that were best on valid")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
     options = parser.parse_args()
     Path(options.out).mkdir(parents=True, exist_ok=True)
+    options.choice = {}
+    if options.chosen:
+        options.choice = choose(options)
+        print(f"chosen: {options.choice}", flush=True)
     until, done = time.monotonic() + options.limit, kept_runs(options)
     wanted = [(data, recipe) for part in options.part for data in options.data
               for some in recipes(part, options).values() for recipe in some]  # fmt: skip
     todo = [job for job in dict.fromkeys(wanted) if (Path(job[0]).name, job[1]) not in done]
-    threads = str(max((os.cpu_count() or 2) // options.workers, 1))
-    for name in ("OMP_NUM_THREADS", "LONGTAIL_THREADS"):
-        os.environ.setdefault(name, threads)  # workers inherit them
-    import longtail.nn.frugal.fit  # noqa: F401  before the workers part, so that none of them reads it again
-
     for data in {job[0] for job in todo}:
-        corpus(data, options.rows)
+        ready(corpus(data, options.rows))
     print(f"{len(todo)} runs to do", flush=True)
-    # Nothing has touched the GPU yet, so a worker may be a copy of this process.
+    encoders = re.findall(r"encoder='([^']*)'", options.renee) if "renee" in options.nets else []
     with (
-        ProcessPoolExecutor(options.workers, mp_context=multiprocessing.get_context("fork")) as pool,
+        crew(options.workers, {job[0] for job in todo} if encoders else (), options.rows, encoders) as pool,
         (Path(options.out) / "runs.jsonl").open("a") as file,
     ):
-        jobs = [pool.submit(timed, until, *job, options.rows) for job in todo]
-        for job in as_completed(jobs):
-            try:
-                if run := job.result():
-                    print(json.dumps(run), file=file, flush=True)
-                    print(told(run), flush=True)
-            except Exception as error:  # one run that fails must not take the others with it
-                print(f"failed: {type(error).__name__}: {error}", flush=True)
+        jobs = [(until, *job, options.rows) for job in todo]
+        for run in pool.imap_unordered(timed, jobs):
+            if "error" in run:
+                print(run["error"], flush=True)
+            else:
+                print(json.dumps(run), file=file, flush=True)
+                print(told(run), flush=True)
     for part in options.part:
         for data in options.data:
             print(report(part, data, options), flush=True)
 
 
-def timed(until: float, data: str, recipe: str, rows: int | None) -> dict[str, Any] | None:
-    return one(data, recipe, rows) if time.monotonic() < until else None
+def ready(given: Any) -> None:
+    """What every worker would compile for itself is compiled before they part."""
+    import longtail.nn.frugal.fit  # noqa: F401  read once, too
+    from longtail.linear.cluster import halve, label_vectors
+    from longtail.linear.cooccurrence import cooccurrence
+    from longtail.nn.frugal.graph import label_graph
+
+    some = given.train.take(np.arange(min(1000, len(given.train)))).targets
+    cooccurrence(some, 0.1)
+    cooccurrence(some, 0.1, 3, 2)
+    label_graph(some, 10, 0.8, 5, 500, 0)
+    halve(label_vectors(some, some), 8, 0)
+
+
+def timed(job: tuple[float, str, str, int | None]) -> dict[str, Any]:
+    until, data, recipe, rows = job
+    if time.monotonic() > until:
+        return {"error": f"no time left for {recipe}"}
+    try:
+        return one(data, recipe, rows)
+    except Exception as error:  # one run that fails must not take the others with it
+        return {"error": f"failed: {recipe}: {type(error).__name__}: {error}"[:500]}
 
 
 if __name__ == "__main__":

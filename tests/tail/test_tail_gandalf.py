@@ -86,6 +86,34 @@ def test_thresholds_caps_and_floors() -> None:
     assert kept(least=2)[1] == [0, 1, 1, 0, 0]  # dog and bare stand together once
 
 
+def test_soft_targets_are_lowered_and_the_label_itself_is_not() -> None:
+    """By hand: cat has 3 rows, dog 2, pet 4; with a doubt of 2 they count as 5, 4 and 6."""
+    plain = added(Gandalf().augment(animals()), "gandalf").targets.toarray()
+    halved = added(Gandalf(scale=0.5).augment(animals()), "gandalf").targets.toarray()
+    own = np.eye(5, dtype=bool)[:4]
+    assert np.array_equal(halved, np.where(own, plain, plain / 2))
+    doubted = added(Gandalf(scale=0.5, doubt=2).augment(animals()), "gandalf").targets.toarray()
+    expected = [[1, 0, 1 / 5, 0, 0], [0, 1, 1 / 4, 0, 1 / 8], [1 / 6, 1 / 6, 1, 0, 1 / 12], [0, 0, 0, 1, 0]]
+    assert doubted == pytest.approx(np.array(expected), rel=1e-6)
+    for graph in ("walk", "symmetric"):
+        soft = added(Gandalf(graph=graph).augment(animals()), "gandalf").targets.toarray()  # type: ignore[arg-type]
+        less = added(Gandalf(graph=graph, scale=0.5).augment(animals()), "gandalf").targets.toarray()  # type: ignore[arg-type]
+        assert np.array_equal(less, np.where(own, soft, soft / 2)) and soft[~own].any()
+
+
+def test_label_rows_stand_several_times() -> None:
+    once, thrice = (Gandalf(times=times).augment(animals()) for times in (1, 3))
+    new = added(thrice, "gandalf")
+    assert len(thrice) == 5 + 3 * 4 and thrice.texts[:5] == animals().texts  # type: ignore[index]
+    assert new.texts == 3 * added(once, "gandalf").texts  # type: ignore[operator]
+    assert np.array_equal(new.targets.toarray()[4:8], added(once, "gandalf").targets.toarray())
+    alone = Gandalf(times=2, rows_only=True).augment(animals())
+    assert len(alone) == 8
+    facts = Facts.of(animals())
+    before = Recipe.parse("parabel").plan(facts)
+    assert Gandalf(times=3).plan_on(before, facts).train_seconds > Gandalf().plan_on(before, facts).train_seconds
+
+
 def test_rows_is_the_identity() -> None:
     new = added(LabelRows().augment(animals()), "rows")
     assert np.array_equal(new.targets.toarray(), np.eye(5, dtype=np.float32)[:4])
@@ -192,6 +220,10 @@ def test_labels_without_any_text_are_an_error() -> None:
         ("gandalf(share=0)", "share=0"),
         ("gandalf(least=0)", "least=0"),
         ("gandalf(restart=1.5)", "restart=1.5"),
+        ("gandalf(scale=0)", "scale=0"),
+        ("gandalf(scale=1.5)", "scale=1.5"),
+        ("gandalf(doubt=-1)", "doubt=-1"),
+        ("gandalf(times=0)", "times=0"),
         ("gandalf(rows_only=true, budget=true)", "give one"),
     ],
 )

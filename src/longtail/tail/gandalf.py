@@ -30,6 +30,8 @@ class Gandalf:
 
     `graph="walk"` takes visits of random walks with restart over rows and labels instead, over the visits to j itself;
     `"symmetric"` the logistic function of the mean of both labels' shares, S, where S is above the threshold (GLaS).
+    `scale` and `doubt` lower soft targets, where a label's words bring its company less often than the label does, and
+    where it was counted on few rows: `scale` x G_ij / (G_jj + `doubt`). `times` gives label rows more weight.
     `self_only` is `rows`; `rows_only` trains on label rows alone; `budget` draws as many rows as were given from both
     kinds together, so that training costs what it did.
 
@@ -46,6 +48,9 @@ class Gandalf:
     threshold: float = 0.1  # delta: shares up to it are dropped
     most: int | None = None  # soft targets of a label beside itself; none: all above the threshold
     least: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
+    scale: float = 1.0  # of soft targets; the label itself stays at 1
+    doubt: float = 0.0  # rows of a label's own on which nothing stood beside it, added to those it has
+    times: int = 1  # how often the row of each label stands among the rows
     graph: Graph = "cooccurrence"
     self_only: bool = False  # Z^1: every label row has only itself
     rows_only: bool = False  # Z: without the rows given
@@ -67,6 +72,11 @@ class Gandalf:
                 "gandalf takes a threshold from 0 to below 1, least of at least 1, most of at least 0 and a share "
                 f"above 0 to 1, got {given}"
             )
+        if not 0 < self.scale <= 1 or self.doubt < 0 or self.times < 1:
+            raise RecipeError(
+                "gandalf takes a scale above 0 to 1, a doubt of at least 0 and times of at least 1, got "
+                f"scale={self.scale:g}, doubt={self.doubt:g}, times={self.times}"
+            )
         if self.steps < 1 or not 0 <= self.restart <= 1:
             raise RecipeError(
                 f"walks of gandalf take at least 1 step and a restart from 0 to 1, got steps={self.steps}, "
@@ -87,6 +97,10 @@ class Gandalf:
                 targets = self.soft_targets(given)
                 targets = targets if len(labels) == targets.shape[0] else targets[labels]
         augmented = with_label_rows(train.take([]) if self.rows_only else train, labels, targets, "gandalf")
+        if self.times > 1:
+            first = len(augmented) - len(labels)
+            again = np.tile(np.arange(first, len(augmented)), self.times - 1)
+            augmented = augmented.take(np.concatenate([np.arange(len(augmented)), again]))
         if self.budget and len(augmented) > len(train):
             drawn = np.argsort(hashed(augmented.ids, f"gandalf:{self.seed}"), kind="stable")[: len(train)]
             augmented = augmented.take(np.sort(drawn))
@@ -94,6 +108,15 @@ class Gandalf:
 
     def soft_targets(self, given: Matrix) -> Matrix:
         """The targets of every label's row, from the targets (rows, labels) of the rows given: csr (labels, labels)."""
+        graph = self._linked(given)
+        if self.scale < 1 or self.doubt > 0:
+            rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
+            counts = np.maximum(np.bincount(given.indices, minlength=graph.shape[0]), 1)
+            lower = (self.scale * counts / (counts + self.doubt)).astype(np.float32)
+            graph.data = np.where(rows == graph.indices, graph.data, graph.data * lower[rows])
+        return graph
+
+    def _linked(self, given: Matrix) -> Matrix:
         from longtail.linear.cooccurrence import cooccurrence, symmetric
         from longtail.linear.walks import walks
 
@@ -122,7 +145,7 @@ class Gandalf:
     def plan_on(self, before: Plan, facts: Facts) -> Plan:
         each = facts.positives / max(facts.rows, 1)  # labels of a row
         links = 1.0 if self.self_only else min(3 * each, self.most if self.most is not None else 3 * each) + 1
-        rows = self.share * facts.labels
+        rows = self.times * self.share * facts.labels
         scratch = 0.0 if self.self_only else 8.0 * facts.positives + 16 * facts.labels * (links + 2)
         seconds = 0.0 if self.self_only else 1.2e-8 * facts.positives * each
         if self.graph == "walk":
