@@ -40,7 +40,7 @@ PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), (
 Split = tuple[Any, Any, Any]  # train, valid, test
 
 
-def jobs(part: str, epochs: int, options: argparse.Namespace) -> list[str]:
+def jobs(part: str, data: str, epochs: int, options: argparse.Namespace) -> list[str]:
     """The recipes of a part."""
     shared = f'encoder="{options.encoder}", epochs={epochs}'
     own = f"{shared}, {options.settings}" if options.settings else shared
@@ -62,7 +62,8 @@ def jobs(part: str, epochs: int, options: argparse.Namespace) -> list[str]:
         brief = f'encoder="{options.encoder}"'
         return [
             recipe.replace("(", f"({brief if 'epochs=' in recipe else shared}, ", 1).replace(", )", ")")
-            for recipe in options.tried
+            for name, _, recipe in (tried.rpartition(":") for tried in options.tried)
+            if name in ("", Path(data).name)
         ]
     if part == "seeds":
         return [f"{name}({own}, seed=1)" for name in ("depsl", "unidec")]
@@ -242,7 +243,8 @@ def trained(options: argparse.Namespace) -> str:
         for data, number in zip(options.data, epochs, strict=False):
             if name in ("", Path(data).name):
                 kind = part if part in WORK else "test"
-                wanted[Path(data).name, part] = [(data, kind, recipe) for recipe in jobs(part, number, options)]
+                if recipes := jobs(part, data, number, options):
+                    wanted[Path(data).name, part] = [(data, kind, recipe) for recipe in recipes]
     done = {(data, line["kind"], line["recipe"]) for data in lines for line in lines[data] if "error" not in line}
     todo = [job for job in dict.fromkeys(job for some in wanted.values() for job in some) if job not in done]
     begun = time.monotonic()
@@ -328,7 +330,9 @@ def main() -> None:
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--epochs", type=int, nargs="+", default=[30], help="of each data set; the last: of the rest")
     parser.add_argument("--settings", default="", help="settings of depsl and unidec in every job")
-    parser.add_argument("--try", dest="tried", nargs="+", default=[], help="recipes of the sweep")
+    parser.add_argument(
+        "--try", dest="tried", nargs="+", default=[], help="recipes of sweep and given, each also as NAME:RECIPE"
+    )
     parser.add_argument("--own", action="store_true", help="only depsl, unidec and dexml")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rows", type=int)

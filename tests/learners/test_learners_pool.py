@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from longtail.data import Corpus, Rows  # noqa: E402
+from longtail.errors import RecipeError  # noqa: E402
 from longtail.learners.depsl import Depsl  # noqa: E402
 from longtail.learners.dexml import Dexml  # noqa: E402
 from longtail.learners.unidec import Unidec  # noqa: E402
@@ -140,6 +141,25 @@ def test_label_towers_move_the_texts_half(tiny: Corpus) -> None:
     assert again.texts is not None and len(again.texts) == 11
 
 
+@pytest.mark.parametrize("learner", [Depsl, Unidec])
+@pytest.mark.parametrize("parts", [(), (Dexa(clusters=3, speed=10.0),)])
+def test_heads_may_be_shorter_than_the_encoder(
+    learner: type[Depsl] | type[Unidec], parts: tuple[Dexa, ...], tiny: Corpus
+) -> None:
+    """Two halves of 16 numbers are searched as one vector of 32, as long as the encoder's."""
+    scorer = learner(**SMALL, head_dimension=16).fit(tiny.train, tiny.valid, parts)  # type: ignore[arg-type]
+    assert hits(scorer, tiny) > 0.9 and scorer.moved == bool(parts)
+    assert scorer.label_vectors.shape == (10, 32 if learner is Unidec else 16)
+    again = PoolScorer.restore(scorer.state())
+    assert np.array_equal(again.top(tiny.test.rows, 3)[0], scorer.top(tiny.test.rows, 3)[0])
+    assert len(again.with_labels(["apple forest"], tiny.labels.texts).label_vectors) == 11
+
+
+def test_heads_are_not_longer_than_the_encoder(tiny: Corpus) -> None:
+    with pytest.raises(RecipeError, match="'head_dimension' of unidec is 33, and the vectors of bag have 32 numbers"):
+        Unidec(**SMALL, head_dimension=33).fit(tiny.train, tiny.valid, ())  # type: ignore[arg-type]
+
+
 def test_dexml_looks_at_all_labels_in_chunks_as_at_once(tiny: Corpus) -> None:
     scorers = [
         Dexml(**SMALL, chunk=chunk, dropout=0.0).fit(tiny.train, tiny.valid, ())  # type: ignore[arg-type]
@@ -153,6 +173,8 @@ def test_plans_tell_what_a_classifier_a_label_costs(tiny: Corpus) -> None:
     facts = replace(Facts.of(tiny.train), labels=1_000_000)
     alone, table = Depsl(encoder="minilm").plan(facts), Unidec(encoder="minilm").plan(facts)
     assert table.train_bytes - alone.train_bytes == 16 * 384 * 1_000_000
+    shorter = Unidec(encoder="minilm", head_dimension=192).plan(facts)
+    assert table.model_bytes - shorter.model_bytes == 2 * 4 * 192 * 1_000_000
     half = Unidec(encoder="minilm", classifier_precision="bf16").plan(facts)
     assert half.train_bytes < table.train_bytes
     assert Dexml(encoder="minilm").plan(facts).train_seconds > 2 * alone.train_seconds

@@ -187,6 +187,8 @@ def test_a_killed_run_ends_with_the_same_bits(precision: str, tiny: Corpus, tmp_
         ({"classifier_rate": 0.0}, "above 0"),
         ({"rows": "labels"}, "both sides"),
         ({"head_dropout": 1.0}, "head_dropout"),
+        ({"head_dimension": 0}, "'head_dimension' of unidec is at least 1"),
+        ({"search_dimension": 8}, "shorter vectors: head_dimension"),
     ],
 )
 def test_settings_are_refused_before_anything_is_read(settings: dict[str, Any], told: str) -> None:

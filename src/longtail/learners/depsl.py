@@ -9,8 +9,9 @@ from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.nn.extra import require
 from longtail.nn.pool.scorer import PoolScorer
-from longtail.nn.pool.settings import Picks, check_loss, check_pool
+from longtail.nn.pool.settings import Picks, check_loss, check_pool, with_heads
 from longtail.nn.settings import TowerSettings
+from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
 
 
@@ -39,6 +40,7 @@ class Depsl(TowerSettings):
     refresh: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined
     cluster: int | None = 64  # rows of a cluster, of which several make a batch; none: as many as a batch has
     both: bool = True  # from labels to documents too
+    head_dimension: int | None = None  # of the vectors that are compared and searched; none: the encoder's
     head_rate: float | None = None  # none: twice the encoder's
     head_dropout: float = 0.1
 
@@ -48,7 +50,7 @@ class Depsl(TowerSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_loss(self.name, "loss", self.loss)
-        check_pool(self, self.picks, self.head_dropout)
+        check_pool(self, self.picks, self.head_dropout, self.head_dimension)
         if self.head_rate is not None and self.head_rate <= 0:
             raise RecipeError(f"setting 'head_rate' of depsl is above 0, got {self.head_rate:g}")
 
@@ -56,11 +58,14 @@ class Depsl(TowerSettings):
     def picks(self) -> Picks:
         return Picks(self.positives, self.negatives, self.refresh, self.cluster, 0.5 if self.both else 1.0)
 
+    def plan(self, facts: Facts) -> Plan:
+        return with_heads(super().plan(facts), self, self.head_dimension, facts)[0]
+
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> PoolScorer:
         require("depsl")
         from longtail.nn.pool.fit import PoolTowers
 
         towers = PoolTowers.begin(self, train, valid, parts)
-        towers.add_heads(self.head_dropout, classifiers=False, by="encoder")
+        towers.add_heads(self.head_dropout, classifiers=False, by="encoder", numbers=self.head_dimension)
         towers.learn_pools(self.loss, self.picks, self.head_rate)
         return towers.pool_scorer()

@@ -9,8 +9,8 @@ from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.nn.extra import require
 from longtail.nn.pool.scorer import PoolScorer
-from longtail.nn.pool.settings import Picks, TableSettings, check_loss, check_pool
-from longtail.nn.settings import Size, TowerSettings
+from longtail.nn.pool.settings import Picks, TableSettings, check_loss, check_pool, with_heads
+from longtail.nn.settings import TowerSettings
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer, TailMethod
 
@@ -46,6 +46,7 @@ class Unidec(TowerSettings):
     refresh: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined
     cluster: int | None = 64  # rows of a cluster, of which several make a batch; none: as many as a batch has
     both: bool = True  # from labels to documents too
+    head_dimension: int | None = None  # of each head and classifier; none: the encoder's, both together twice that
     head_rate: float | None = None  # none: twice the encoder's
     head_dropout: float = 0.1
     classifier_rate: float = 3e-3
@@ -62,7 +63,7 @@ class Unidec(TowerSettings):
         super().__post_init__()
         check_loss(self.name, "loss", self.loss)
         check_loss(self.name, "classifier_loss", self.classifier_loss)
-        check_pool(self, self.picks, self.head_dropout)
+        check_pool(self, self.picks, self.head_dropout, self.head_dimension)
         for name in ("head_rate", "classifier_rate", "classifier_scale"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -77,8 +78,7 @@ class Unidec(TowerSettings):
         return Picks(self.positives, self.negatives, self.refresh, self.cluster, 0.5 if self.both else 1.0)
 
     def plan(self, facts: Facts) -> Plan:
-        plan = super().plan(facts)
-        vector = Size.of(self.encoder, self.dimension, facts).width * facts.labels
+        plan, vector = with_heads(super().plan(facts), self, self.head_dimension, facts)
         table = 3 * vector * (2 if self.classifier_precision == "bf16" else 4) + 4 * vector  # and the best so far
         return replace(
             plan,
@@ -96,7 +96,7 @@ class Unidec(TowerSettings):
         from longtail.nn.pool.fit import PoolTowers
 
         towers = PoolTowers.begin(self, train, valid, parts)
-        towers.add_heads(self.head_dropout, classifiers=True, by=self.by, lengths=self.lengths)
+        towers.add_heads(self.head_dropout, True, self.by, self.lengths, self.head_dimension)
         table = TableSettings(
             self.classifier_loss,
             self.classifier_scale,

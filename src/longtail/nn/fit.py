@@ -86,11 +86,14 @@ class Towers:
         documents = tokenise(train.texts, tokenizer, longest, cache, what="documents")
         labels = tokenise(label_texts, tokenizer, longest, cache, what="labels")
         towers = cls(settings, train, valid, parts, encoder.to(device), tokenizer, documents, labels, device)
-        makers = [part for part in parts if isinstance(part, MovesLabels)]
-        for maker in makers:
-            tower = maker.label_tower(train.labels, towers.text_vectors(), towers.label_means, settings.seed)
-            towers.tower = tower.to(device)
+        towers.add_tower()
         return towers
+
+    def add_tower(self) -> None:
+        """What moves labels, where a part does, begun at their texts as they are compared now."""
+        for maker in (part for part in self.parts if isinstance(part, MovesLabels)):
+            tower = maker.label_tower(self.train.labels, self.text_vectors(), self.label_means, self.settings.seed)
+            self.tower = tower.to(self.device)
 
     @cached_property
     def rate(self) -> float:

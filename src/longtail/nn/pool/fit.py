@@ -11,6 +11,7 @@ from torch import nn
 
 from longtail.arrays import Floats, Longs
 from longtail.data.dataset import Dataset
+from longtail.errors import RecipeError
 from longtail.nn.blend import Odds
 from longtail.nn.clusters import balanced_clusters
 from longtail.nn.encode import encode
@@ -54,9 +55,19 @@ class PoolTowers(Towers):
         assert isinstance(towers, PoolTowers)
         return towers
 
-    def add_heads(self, dropout: float, classifiers: bool, by: By, lengths: float = 0.0) -> None:
-        self.heads = Heads(self.encoder.dimension, dropout, classifiers).to(self.device)
+    def add_heads(
+        self, dropout: float, classifiers: bool, by: By, lengths: float = 0.0, numbers: int | None = None
+    ) -> None:
+        width = self.encoder.dimension
+        if (numbers or 0) > width:
+            raise RecipeError(
+                f"setting 'head_dimension' of {self.settings.name} is {numbers}, and the vectors of "
+                f"{self.settings.encoder} have {width} numbers: take fewer, or none for all"
+            )
+        self.heads = Heads(width, dropout, classifiers, numbers).to(self.device)
         self.by, self.lengths = by, lengths
+        if (numbers or width) != width:
+            self.add_tower()  # what moves labels moves what they are compared by
 
     def text_vectors(self) -> Floats:
         return self._by_texts(self.labels, "labels")

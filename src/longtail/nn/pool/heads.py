@@ -13,14 +13,17 @@ from longtail.nn.pool.product import product
 class Heads(nn.Module):
     """normalise(dropout(tanh(linear))) for the dual encoder, dropout(linear) for the classifiers.
 
-    Both read the encoder's vector at length 1 and begin as the identity. Numbers of a vector of length 1 are small, and
-    tanh hardly bends small ones: at the beginning both heads are the encoder as it was given.
+    Both read the encoder's vector at length 1 and begin as the identity, or as its first `numbers` of them. Numbers of
+    a vector of length 1 are small, and tanh hardly bends small ones: at the beginning both heads are the encoder as it
+    was given.
     """
 
-    def __init__(self, dimension: int, dropout: float = 0.1, classifiers: bool = True) -> None:
+    def __init__(
+        self, dimension: int, dropout: float = 0.1, classifiers: bool = True, numbers: int | None = None
+    ) -> None:
         super().__init__()
-        self.texts = nn.Linear(dimension, dimension)
-        self.rows = nn.Linear(dimension, dimension) if classifiers else None
+        self.texts = nn.Linear(dimension, numbers or dimension)
+        self.rows = nn.Linear(dimension, numbers or dimension) if classifiers else None
         self.dropout = nn.Dropout(dropout)
         for layer in (self.texts, self.rows):
             if layer is not None:
@@ -47,7 +50,7 @@ class Heads(nn.Module):
         pieces = [normalize(work(torch.from_numpy(encoded[low : low + 65536]).to(device)), dim=1).cpu()
                   for low in range(0, len(encoded), 65536)]  # fmt: skip
         self.train(training)
-        found: Floats = torch.cat(pieces).numpy() if pieces else encoded
+        found: Floats = torch.cat(pieces).numpy() if pieces else encoded[:, : self.texts.out_features]
         return found
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from longtail.errors import RecipeError
-from longtail.nn.settings import TowerSettings
+from longtail.nn.settings import Size, TowerSettings
+from longtail.plan import Facts, Plan
 
 LOSSES = ("supcon", "decoupled", "infonce", "bce")
 
@@ -44,9 +45,18 @@ def check_loss(learner: str, setting: str, name: str) -> None:
         )
 
 
-def check_pool(settings: TowerSettings, picks: Picks, dropout: float) -> None:
+def with_heads(plan: Plan, settings: TowerSettings, numbers: int | None, facts: Facts) -> tuple[Plan, int]:
+    """The plan where a head's vectors have so many numbers, and how many numbers all labels have then."""
+    whole = Size.of(settings.encoder, settings.dimension, facts).width
+    own = min(numbers or whole, whole)
+    return replace(plan, model_bytes=plan.model_bytes - 4 * (whole - own) * facts.labels), own * facts.labels
+
+
+def check_pool(settings: TowerSettings, picks: Picks, dropout: float, numbers: int | None) -> None:
     """Refuse what no pool can be made with, and what two heads have no use for."""
     name = settings.name
+    if numbers is not None and numbers < 1:
+        raise RecipeError(f"setting 'head_dimension' of {name} is at least 1, got {numbers}")
     some = [number for number in (picks.positives, picks.cluster) if number is not None]
     if min(some, default=1) < 1 or picks.negatives < 0 or picks.refresh < 0:
         raise RecipeError(
@@ -61,5 +71,5 @@ def check_pool(settings: TowerSettings, picks: Picks, dropout: float) -> None:
     if settings.rows != "documents" or settings.search_dimension is not None or settings.frequency != 0:
         raise RecipeError(
             f"{name} learns from both sides and searches whole vectors without frequencies: leave rows, "
-            "search_dimension and frequency as they are, or use ngame"
+            "search_dimension and frequency as they are (shorter vectors: head_dimension), or use ngame"
         )
