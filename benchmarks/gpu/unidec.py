@@ -5,7 +5,7 @@
         [--settings "positives=3"]
     PYTHONPATH=src python benchmarks/gpu/unidec.py --part B:classifiers A:losses B:encoders --data A B --epochs 30 10
     PYTHONPATH=src python benchmarks/gpu/unidec.py --part sweep --data FOLDER --try "depsl(negatives=2)" ...
-    PYTHONPATH=src python benchmarks/gpu/unidec.py --part cost --data FOLDER --workers 1 --epochs 3
+    PYTHONPATH=src python benchmarks/gpu/unidec.py --part cost --data FOLDER --workers 1 --epochs 8
 
 `encoders`: dpr, ance, ngame, depsl and dexml; with `--own`, the last two alone. `classifiers`: ngame, renee and unidec;
 with `--own`, unidec alone. `losses`: pairs of losses, each found by texts, by classifiers and by both, of one training.
@@ -194,7 +194,8 @@ def sweep(recipe: str, corpus: Split) -> list[dict[str, Any]]:
 
 
 def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
-    """Of a training of few epochs: seconds of an epoch that renews nothing, of the renewal before the first, peak."""
+    """Of a training of few epochs: seconds of an epoch that renews nothing, of a renewal after the first, if there was
+    one, and the peak."""
     import numpy as np
 
     import longtail
@@ -206,9 +207,10 @@ def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
         longtail.Recipe.parse(recipe).fit(train, valid)
         place = max(Path(folder).rglob("history.jsonl"))
         lines = History.read(place.parent).lines
-    epoch = float(np.median([line["seconds"] for line in lines[1:]]))
-    peak = max(line["peak_bytes"] for line in lines) / 2**30
-    return [{"by": "", "seconds an epoch": epoch, "seconds before the first": lines[0]["seconds"] - epoch, "gib": peak}]
+    taken = [line["seconds"] for line in lines[1:]]
+    epoch, peak = float(np.median(taken)), max(line["peak_bytes"] for line in lines) / 2**30
+    found = {"seconds an epoch": epoch, "seconds of a renewal": max(taken) - epoch, "first epoch": lines[0]["seconds"]}
+    return [{"by": "", **found, "gib": peak}]
 
 
 WORK: dict[str, Callable[[str, Split], list[dict[str, Any]]]] = {"unseen": unseen, "sweep": sweep, "cost": cost}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,17 @@ def test_chunks_change_memory_and_not_gradients(tiny: Corpus, monkeypatch: pytes
 def test_clusters_and_negatives_are_renewed_each_few_epochs(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     _, task = begun(tiny, monkeypatch, refresh=2, negatives=2)
     assert task.renew is not None
-    clusters, mined = task.renew(0) or (None, None)
+    told: list[str] = []
+
+    class Notes(Silent):
+        def note(self, line: str) -> None:
+            told.append(line)
+
+    with listening(Notes()):
+        clusters, mined = task.renew(0) or (None, None)
+    assert len(told) == 1 and re.fullmatch(
+        r"unidec: clusters of \d+ rows and 4 near labels each renewed in .* s", told[0]
+    )
     assert clusters is not None and mined is not None and task.renew(1) is None and task.renew(2) is not None
     assert np.bincount(clusters).max() <= 32 and len(clusters) == task.rows
     assert mined.shape == (len(tiny.train), 4)  # negatives x refresh
@@ -135,6 +146,19 @@ def test_clusters_and_negatives_are_renewed_each_few_epochs(tiny: Corpus, monkey
     assert sorted(order.tolist()) == np.flatnonzero(np.diff(tiny.train.targets.indptr)).tolist()
 
 
+class Silent:
+    """Hears everything and says nothing."""
+
+    def start(self, name: str, total: int | None) -> int:
+        return 0
+
+    def advance(self, handle: int, amount: int) -> None: ...
+
+    def finish(self, handle: int) -> None: ...
+
+    def note(self, line: str) -> None: ...
+
+
 class Killed(Exception):
     pass
 
@@ -144,7 +168,7 @@ def test_a_killed_run_ends_with_the_same_bits(precision: str, tiny: Corpus, tmp_
     learner = Unidec(encoder="bag", dimension=16, batch=64, epochs=4, refresh=2, classifier_precision=precision)  # type: ignore[arg-type]
     whole = learner.fit(tiny.train, tiny.valid, ())
 
-    class Fuse:
+    class Fuse(Silent):
         """Burns through in the third epoch, between two batches."""
 
         left = 2 * len(tiny.train) + 150
@@ -163,8 +187,6 @@ def test_a_killed_run_ends_with_the_same_bits(precision: str, tiny: Corpus, tmp_
 
         def finish(self, handle: int) -> None:
             self.training = False
-
-        def note(self, line: str) -> None: ...
 
     with pytest.raises(Killed), keeping(tmp_path, every_seconds=0), listening(Fuse()):
         learner.fit(tiny.train, tiny.valid, ())

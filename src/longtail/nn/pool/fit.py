@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -30,7 +31,7 @@ from longtail.nn.settings import TowerSettings
 from longtail.nn.tokens import Tokens, tokenise
 from longtail.nn.towers import Reader, unit
 from longtail.predictions import CANDIDATES, Predictions
-from longtail.progress import stage
+from longtail.progress import note, stage
 from longtail.seams import TailMethod
 
 LEVEL_ROWS, LEVEL_LABELS = 512, 8192  # by which scores are judged before anything is learned
@@ -97,6 +98,7 @@ class PoolTowers(Towers):
             """Clusters of rows, and their nearest wrong labels, of the encoder as it is now."""
             if not picks.refresh or epoch % picks.refresh:
                 return None
+            begun = time.monotonic()
             self._documents = self.document_vectors()
             size = min(picks.cluster or own.batch, own.batch, len(learned))
             clusters = balanced_clusters(
@@ -104,6 +106,8 @@ class PoolTowers(Towers):
             )
             mined = self.mine(picks.negatives * picks.refresh) if picks.negatives else None
             self._documents = None
+            many = f" and {mined.shape[1]} near labels each" if mined is not None else ""
+            note(f"{own.name}: clusters of {len(learned):,} rows{many} renewed in {time.monotonic() - begun:.1f} s")
             return clusters, mined
 
         task = PoolTask(
