@@ -77,6 +77,20 @@ def test_batches_of_one_length_teach_the_same(recipe: str, tiny: Corpus, monkeyp
         )
 
 
+def test_only_words_of_the_rows_move(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of(NETS[0], tiny, monkeypatch)
+    rows = FixedRows(task.texts, task.targets.matrix, None, len(task.words), task.device)
+    for batch in (whole[:some] for whole in list(task.batches(0, 0))[:5] for some in (2, 8, 32)):
+        given = rows.batch(torch.from_numpy(batch).to(task.device))
+        words = np.unique(task.texts.words[task.texts.places(batch)[0]])
+        assert given.real is not None and len(given.touched.unique()) == len(given.touched)
+        assert np.array_equal(given.touched[given.real].sort().values.cpu().numpy(), words)
+        lengths = given.run.lengths.cpu().numpy()
+        read = given.touched[given.run.words].cpu().numpy()[: lengths.sum()]
+        assert np.array_equal(read, task.texts.words[task.texts.places(batch)[0]])
+        assert not given.run.weights[int(lengths.sum()) :].any()
+
+
 def test_the_first_label_that_a_row_does_not_have() -> None:
     targets = sparse.csr_array(np.array([[1, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], dtype=np.float32))
     assert free(targets).tolist() == [2, 0, 0, 4]

@@ -53,10 +53,11 @@ class FixedRows:
     def batch(self, rows: Tensor) -> Given:
         where = self.texts.places(rows)
         numbers, weights = self.texts.at(where)
-        used = torch.zeros(self.words, dtype=torch.uint8, device=self.device)
-        used.index_fill_(0, numbers, 1)  # an assignment would copy its 1 from the host, which a recording cannot
+        used = torch.zeros(self.words + 1, dtype=torch.uint8, device=self.device)  # what fills up counts at the end
+        # An assignment would copy its 1 from the host, which a recording cannot.
+        used.index_fill_(0, torch.where(where.real, numbers, self.words), 1)
         number = min(self.words, len(numbers))
-        real, order = torch.sort(used, descending=True, stable=True)
+        real, order = torch.sort(used[: self.words], descending=True, stable=True)
         touched = order[:number]
         place = torch.zeros(self.words, dtype=torch.int64, device=self.device)
         place[touched] = torch.arange(number, device=self.device)
