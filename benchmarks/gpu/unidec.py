@@ -143,6 +143,7 @@ def unseen(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     from scipy import sparse
 
     import longtail
+    from longtail.learners.unidec import Unidec
     from longtail.metrics import evaluate
 
     train, valid, test = corpus
@@ -160,20 +161,28 @@ def unseen(recipe: str, corpus: Split) -> list[dict[str, Any]]:
 
     first = over(train)
     first = first.over(known.counted(first.targets))
-    model = longtail.Recipe.parse(recipe).fit(first, over(valid).over(first.labels))
+    learner = longtail.Recipe.parse(recipe).learner
+    assert isinstance(learner, Unidec)
+    towers = learner.learned(first, over(valid).over(first.labels))
     back = np.concatenate([kept, left])  # the label of each row of the larger model
     lines = []
-    for how in ("zero", "mapped"):
-        scorer = replace(model.scorer, unseen=how)
-        scorer = scorer.with_labels([labels.texts[row] for row in left], known.texts)
-        found, scores = scorer.top(test.rows, 5)
-        predictions = longtail.Predictions(labels, back[found].astype(np.int32), scores)
-        whole = evaluate(predictions, test)
-        rare = sparse.csr_array(test.targets[:, left])
-        some = np.flatnonzero(np.diff(rare.indptr))
-        hits = predictions.hits(test.targets) & np.isin(predictions.indices, left)
-        recall = 100 * hits[some].sum() / max(int(np.diff(rare.indptr)[some].sum()), 1)
-        lines.append({"by": how, "recall@5 of new": recall, **{name: whole[name] for name in MEASURES}})
+    rare = sparse.csr_array(test.targets[:, left])
+    some = np.flatnonzero(np.diff(rare.indptr))
+    ways = {"zero": {"unseen": "zero"}, "mapped": {}, "mapped, of length 1": {"fresh": 1.0}, "none": {}}
+    for lengths in (0.5, 1.0):
+        towers.lengths = lengths
+        bare = towers.pool_scorer()
+        for how, changed in ways.items():
+            scorer = replace(bare, **changed)
+            if how != "none":
+                scorer = scorer.with_labels([labels.texts[row] for row in left], known.texts)
+            found, scores = scorer.top(test.rows, 5)
+            predictions = longtail.Predictions(labels, back[found].astype(np.int32), scores)
+            whole = evaluate(predictions, test)
+            hits = predictions.hits(test.targets) & np.isin(predictions.indices, left)
+            recall = 100 * hits[some].sum() / max(int(np.diff(rare.indptr)[some].sum()), 1)
+            line = {"by": f"{how}, lengths {lengths}", "recall@5 of new": recall}
+            lines.append(line | {name: whole[name] for name in MEASURES})
     return lines
 
 
