@@ -20,9 +20,9 @@ The paper's tables, by part:
 
 Teachers and warm starts are trained once a data set and seed and saved in a folder beside --kept: students share
 them; a student's seconds are then its own, and the teacher's stand in a line of theirs. --teacher is a recipe in which
-ENCODER, EPOCHS and SEED are filled in, or the folder of a saved model. Workers are processes that keep their data;
-seconds of runs that share a GPU are not comparable, `--workers 1` times them. Each model is also measured with its
-answers re-ranked by inverse propensity, as `+ rerank` does. What stands in --kept is not done again;
+ENCODER, EPOCHS and SEED are filled in, or the folder of a saved model. Workers are copies of one process that has read
+the data; seconds of runs that share a GPU are not comparable, `--workers 1` times them. Each model is also measured
+with its answers re-ranked by inverse propensity, as `+ rerank` does. What stands in --kept is not done again;
 `lever_tables.py` makes tables and figures of it.
 Without a GPU, `--rows 500 --epochs 1 --encoder bag` rehearses it.
 """
@@ -32,17 +32,16 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import multiprocessing
-import os
 import re
 import sys
 import time
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing.pool import AsyncResult, Pool
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crew import afresh, crew
 from splits import reranked, splits
 
 MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
@@ -118,7 +117,7 @@ def jobs(options: argparse.Namespace) -> dict[Job, dict[str, str]]:
     for data in options.data:
         for seed in range(options.seeds):
             for part, name, job in _jobs(options, data, seed):
-                if part in options.parts:
+                if part in options.parts and (part == "main" or seed == 0):
                     found.setdefault(job, {})[part] = name
     return found
 
@@ -190,12 +189,9 @@ def one(data: str, recipe: str, rows: int | None, save: Path | None = None) -> d
     from longtail.metrics.calibration import Teaching
     from longtail.progress import hearing
 
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     try:
         train, valid, test = splits(data, rows)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
+        afresh()
         begin = time.perf_counter()
         with hearing() as told:
             saved = (Path(recipe) / "manifest.json").exists()
@@ -253,7 +249,7 @@ class Runner:
     def __init__(self, options: argparse.Namespace, names: dict[Job, dict[str, str]]) -> None:
         self.options, self.names, self.begin = options, names, time.monotonic()
         self.folder: Path = options.models or options.kept.resolve().with_suffix(".models")
-        self.running: dict[Future[dict[str, Any]], tuple[Job, Path | None]] = {}
+        self.running: list[tuple[AsyncResult[dict[str, Any]], Job, Path | None]] = []
         self.failed: set[Path] = set()
 
     def place(self, data: str, recipe: str) -> Path:
@@ -264,19 +260,21 @@ class Runner:
 
     def run(self, todo: list[Job]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with ProcessPoolExecutor(self.options.workers, multiprocessing.get_context("spawn")) as pool:
+        own = self.options
+        with crew(own.workers, own.data, own.rows, [own.encoder, *own.encoders]) as pool:
             while True:
-                late = time.monotonic() - self.begin > self.options.limit
+                late = time.monotonic() - self.begin > own.limit
                 for job in [] if late else list(todo):
                     if self.start(pool, job):
                         todo.remove(job)
                 if not self.running:
                     return
-                for done in wait(self.running, return_when=FIRST_COMPLETED).done:
-                    job, place = self.running.pop(done)
-                    todo = self.finish(job, place, done.result(), todo)
+                for run in [run for run in self.running if run[0].ready()]:
+                    self.running.remove(run)
+                    todo = self.finish(*run[1:], run[0].get(), todo)
+                time.sleep(0.05)
 
-    def start(self, pool: ProcessPoolExecutor, job: Job) -> bool:
+    def start(self, pool: Pool, job: Job) -> bool:
         """Begin a job, or the models it waits for, where a worker is free. Whether it needs no more looking after."""
         recipe, ready = job.recipe, True
         for word, model in job.models:
@@ -286,13 +284,14 @@ class Runner:
             recipe = recipe.replace(f"{{{word}}}", str(place))
             if not place.exists():
                 ready = False
-                known = any(place == other for _, other in self.running.values())
+                known = any(place == other for *_, other in self.running)
                 if not known and len(self.running) < self.options.workers:
                     lone = Job(job.data, job.seed, "{teacher}", (("teacher", model),))
-                    self.running[pool.submit(one, job.data, model, self.options.rows, place)] = lone, place
+                    trained = pool.apply_async(one, (job.data, model, self.options.rows, place))
+                    self.running.append((trained, lone, place))
         if not ready or len(self.running) >= self.options.workers:
             return False
-        self.running[pool.submit(one, job.data, recipe, self.options.rows)] = job, None
+        self.running.append((pool.apply_async(one, (job.data, recipe, self.options.rows)), job, None))
         return True
 
     def finish(self, job: Job, place: Path | None, found: dict[str, Any], todo: list[Job]) -> list[Job]:
@@ -366,7 +365,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--teachers-alone", action="store_true", help="part teachers without students")
     parser.add_argument("--warm", default=WARM, help="recipe or folder of renee's beginning; '': none")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="of part main; the others have one")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30, help="of students; teachers have twice as many, of labels")
     parser.add_argument("--rows", type=int)
@@ -378,8 +377,6 @@ def main() -> None:
     if options.neighbours:
         neighbours(*options.neighbours)
         return
-    threads = str(max((os.cpu_count() or 2) // options.workers, 1))
-    os.environ["OMP_NUM_THREADS"] = os.environ["LONGTAIL_THREADS"] = threads
     names, before = jobs(options), done_before(options.kept)
     todo = [job for job in names if (Path(job.data).name, job.seed, str(job)) not in before]
     todo = [job for job in todo if options.skip is None or not re.search(options.skip, str(job))]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Watch:
     def finish(self, handle: int) -> None:
         names = tuple(name for name, _ in self.open)
         self.done.append((names, time.perf_counter() - self.open.pop()[1]))
+        print(f"{' / '.join(names)}: {self.done[-1][1]:.2f} s", file=sys.stderr, flush=True)
 
     def note(self, line: str) -> None: ...
 
@@ -60,13 +62,13 @@ def main() -> None:
     teacher = TEACHER.replace("ENCODER", options.encoder).replace("EPOCHS", str(options.teacher_epochs))
     recipe = f'{options.student.replace("ENCODER", options.encoder)} + lever(teacher="{teacher}")'
     watch = Watch()
+    print(f"{len(train):,} rows, {len(train.labels):,} labels, {thread_count()} threads: {options.student} + lever")
     with hearing() as told, listening(watch):
         model = longtail.Recipe.parse(recipe).fit(train, valid)
     seconds = next(fact for fact in told if isinstance(fact, Teaching)).seconds
     outer = [(names[0], spent) for names, spent in watch.done if len(names) == 1]
     joined = sum(spent for name, spent in outer if name == SOFT[1])
     soft, student = joined + sum(spent for name, spent in outer if name == SOFT[0]), seconds["student"] - joined
-    print(f"{len(train):,} rows, {len(train.labels):,} labels, {thread_count()} threads: {options.student} + lever")
     print("| stage | s | of the student's training |\n| --- | --: | --: |")
     lines = [(" / ".join(names), spent) for names, spent in watch.done if names[0] in SOFT or len(names) == 1]
     lines += [("soft labels, all", soft), ("the student, all", student)]

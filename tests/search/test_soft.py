@@ -23,7 +23,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def halfway(cosines: np.ndarray) -> np.ndarray:
+def halfway(cosines: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return (1 + cosines) / 2
 
 

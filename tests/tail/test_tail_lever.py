@@ -15,6 +15,7 @@ import longtail.nn.lesson
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import DataError, RecipeError
 from longtail.metrics.calibration import Teaching
+from longtail.metrics.propensity import inverse_propensity
 from longtail.nn.checkpoint import keeping
 from longtail.nn.lesson import Wanted, learn_from
 from longtail.nn.siamese import Siamese
@@ -101,6 +102,22 @@ def test_tau_1_and_blend_1_are_plain_label_rows(circle: tuple[Dataset, Known]) -
     for tau, blend in ((1, 0.0), (3, 1.0)):
         assert np.array_equal(lesson.softened(data, tau, blend).targets[4:].toarray(), np.eye(4))
     assert lesson.softened(data, 3, 0.0).targets[4, 1] == pytest.approx(halfway(20))  # as released: p itself
+
+
+def test_relevances_of_rare_labels_grow_by_their_inverse_propensity(circle: tuple[Dataset, Known]) -> None:
+    data, teacher = circle
+
+    def soft(power: float) -> np.ndarray:
+        wanted = Wanted(3, 3, 0.0, "cosine", "exact", propensity=power)
+        return learn_from(teacher, data, data.take([]), wanted).softened(data, tau=3, blend=0.25).targets.toarray()
+
+    plain, power = soft(0.0), 0.5
+    weights = inverse_propensity(data.labels) ** power
+    assert len(set(weights)) > 1 and (weights > 1).all()
+    given = plain == 1
+    expected = np.where(given, 1, 0.75 * np.minimum(plain / 0.75 * weights, 1))
+    assert np.allclose(soft(power), expected, atol=1e-6)
+    assert (expected[~given] == 0.75).any() and (expected > plain).any()  # some reach the most there is
 
 
 def test_given_labels_and_excluded_pairs_are_left_alone(circle: tuple[Dataset, Known]) -> None:

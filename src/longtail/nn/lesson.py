@@ -9,10 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from longtail.arrays import Bools, Floats, Longs, Matrix
+from longtail.arrays import Bools, Floats, Ints, Longs, Matrix
 from longtail.data.dataset import Dataset
 from longtail.data.label_rows import labels_with_input, with_label_rows
 from longtail.metrics.calibration import Calibration, Teaching, error_bins, score_bins
+from longtail.metrics.propensity import inverse_propensity
 from longtail.nn.blend import LEAST_HITS
 from longtail.nn.checkpoint import Checkpoint, next_place
 from longtail.nn.relevance import ESTIMATORS, Asked, Estimator, Halfway, Relevance, estimate, settled
@@ -44,6 +45,7 @@ class Wanted:
     estimator: Asked
     search: Search
     twins: bool = True  # rows that must not have a label are about it, and lend its row their labels
+    propensity: float = 0.0  # the power of a label's inverse propensity that its chances grow by
 
     def least(self, estimator: Estimator) -> float:
         """The least similarity, where relevances come about like this."""
@@ -62,25 +64,31 @@ class Lesson:
     floor: float
     relevance: Relevance
     teaching: Teaching
+    weights: Floats | None = None  # (labels,) what chances of a label are multiplied by
 
     def softened(self, train: Dataset, tau: int, blend: float) -> Dataset:
         """The rows with soft labels, and behind them the texts of the labels as rows."""
         with stage("joining soft labels"):
             rows = self._label_rows(tau, blend)
             if self.documents.rows.shape[1]:
-                entries = document_targets(self.documents, len(train), self.floor, self.relevance.of, 1 - blend)
+                entries = document_targets(self.documents, len(train), self.floor, self.chances, 1 - blend)
                 train = train.with_entries(entries)
             told = labels_with_input(train, "lever")
             return with_label_rows(train, told, rows[told], origin="lever")
 
+    def chances(self, cosines: Floats, labels: Ints) -> Floats:
+        """How likely pairs are right. Held-out rows lack rare labels as training rows do, so say too little of them."""
+        found = self.relevance.of(cosines)
+        return found if self.weights is None else np.minimum(found * self.weights[labels], np.float32(1))
+
     def entries(self, train: Dataset, tau: int) -> int:
         """Soft targets that this tau adds."""
-        documents = document_targets(self.documents, len(train), self.floor, self.relevance.of, 1.0)
+        documents = document_targets(self.documents, len(train), self.floor, self.chances, 1.0)
         return int(self._label_rows(tau, 0.0).nnz - len(train.labels) + documents.nnz)
 
     def _label_rows(self, tau: int, blend: float) -> Matrix:
         """Targets of the labels' texts: the label, those near it, and what rows that are about it have."""
-        rows = label_targets(self.labels, tau, self.floor, self.relevance.of, 1 - blend)
+        rows = label_targets(self.labels, tau, self.floor, self.chances, 1 - blend)
         return rows.maximum(self.twins * np.float32(1 - blend))
 
 
@@ -97,9 +105,13 @@ def learn_from(
     near, topped = _neighbours(taught.recipe, scorer, vectors, train, wanted)
     excluded = train.excluded if wanted.twins else None
     twins = twin_targets(train.targets[seen], None if excluded is None else excluded[seen])
+    weights = None
+    if wanted.propensity:
+        weights = (inverse_propensity(train.labels) ** wanted.propensity).astype(np.float32)
     if valid.targets.nnz == 0:
         estimator = settled(wanted.estimator, 0)
-        return Lesson(near, topped, twins, wanted.least(estimator), Halfway(), Teaching(taught.recipe, estimator))
+        told = Teaching(taught.recipe, estimator)
+        return Lesson(near, topped, twins, wanted.least(estimator), Halfway(), told, weights)
     rows = valid.take(np.unique(np.linspace(0, len(valid) - 1, min(len(valid), JUDGED)).astype(np.int64)))
     places = min(CANDIDATES, len(vectors))
     index = index_of(vectors, len(rows), "exact", _device(), "fp32")
@@ -114,7 +126,7 @@ def learn_from(
             calibrations=_calibrations(found, rows),
             errors=error_bins(_believed(found, relevance, floor), rows),
         )
-    return Lesson(near, topped, twins, floor, relevance, teaching)
+    return Lesson(near, topped, twins, floor, relevance, teaching, weights)
 
 
 def _neighbours(teacher: str, scorer: HasVectors, vectors: Floats, train: Dataset, wanted: Wanted) -> tuple[Near, Near]:

@@ -17,7 +17,7 @@ from longtail.search.approximate import Approximate, build
 from longtail.search.choose import choose
 from longtail.search.exact import Exact, Precision
 
-Chances = Callable[[Floats], Floats]
+Chances = Callable[[Floats, Ints], Floats]  # of pairs, by cosine and label
 
 
 class Near(NamedTuple):
@@ -87,7 +87,8 @@ def label_targets(near: Near, number: int, floor: float, chances: Chances, share
     """Targets (labels, labels) of rows that hold the labels' texts: 1 for the label itself, share x chance for the
     nearest others, until the row has `number` labels or similarity (1 + cosine) / 2 falls below the floor."""
     labels = len(near.rows)
-    soft = _entries(Near(near.rows[:, : number - 1], near.cosines[:, : number - 1]), floor, chances, share, labels)
+    near = Near(near.rows[:, : number - 1], near.cosines[:, : number - 1])
+    soft = _entries(near, near.rows, floor, chances, share, labels)
     own = sparse.csr_array(
         (np.ones(labels, np.float32), np.arange(labels, dtype=np.int32), np.arange(labels + 1)), shape=(labels, labels)
     )
@@ -112,13 +113,14 @@ def twin_targets(targets: Matrix, excluded: Matrix | None) -> Matrix:
 
 def document_targets(near: Near, documents: int, floor: float, chances: Chances, share: float) -> Matrix:
     """Soft entries (documents, labels) for the documents that labels were given."""
-    return sparse.csr_array(_entries(near, floor, chances, share, documents).T)
+    labels = np.broadcast_to(np.arange(len(near.rows), dtype=np.int32)[:, None], near.rows.shape)
+    return sparse.csr_array(_entries(near, labels, floor, chances, share, documents).T)
 
 
-def _entries(near: Near, floor: float, chances: Chances, share: float, width: int) -> Matrix:
+def _entries(near: Near, labels: Ints, floor: float, chances: Chances, share: float, width: int) -> Matrix:
     kept = (near.rows >= 0) & (near.cosines >= np.float32(2 * floor - 1))
     rows = np.nonzero(kept)[0]
-    values = (np.float32(share) * chances(near.cosines[kept])).astype(np.float32)
+    values = (np.float32(share) * chances(near.cosines[kept], labels[kept])).astype(np.float32)
     real = values > 0
     pairs = rows[real], near.rows[kept][real]
     return sparse.csr_array((values[real], pairs), shape=(len(near.rows), width))

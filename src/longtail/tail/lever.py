@@ -63,6 +63,7 @@ class Lever:
     blend: float | Literal["auto"] = 0.0  # lambda: the part of what was given
     estimate: Asked = "auto"  # "isotonic" or "logistic": learned on valid; "cosine": the cosine itself; auto: isotonic
     # where valid has enough labels
+    propensity: float = 0.0  # relevances grow by this power of a label's inverse propensity, up to 1
     twins: bool = True  # what is excluded for a row is the row itself, as a label
     search: Search = "auto"
 
@@ -75,7 +76,7 @@ class Lever:
             raise RecipeError(f"setting 'tau' of lever is at least 1, the label itself, or \"auto\", got {self.tau}")
         if self.documents < 0:
             raise RecipeError(f"setting 'documents' of lever is at least 0, got {self.documents}")
-        for name in ("floor", "blend"):
+        for name in ("floor", "blend", "propensity"):
             value = getattr(self, name)
             if value != "auto" and not 0 <= value <= 1:
                 raise RecipeError(f"setting '{name}' of lever lies between 0 and 1, got {value:g}")
@@ -155,7 +156,9 @@ class Distilled:
             taught = self.teacher.fit(train.take(given), valid)
         trained = time.perf_counter()
         with stage("finding soft labels"):
-            wanted = Wanted(max(own.taus), own.documents, own.floor, own.estimate, own.search, own.twins)
+            wanted = Wanted(
+                max(own.taus), own.documents, own.floor, own.estimate, own.search, own.twins, own.propensity
+            )
             lesson = learn_from(taught, train, valid, wanted, seen)
         del taught
         found = time.perf_counter()
