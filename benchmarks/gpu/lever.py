@@ -276,6 +276,8 @@ class Runner:
 
     def start(self, pool: Pool, job: Job) -> bool:
         """Begin a job, or the models it waits for, where a worker is free. Whether it needs no more looking after."""
+        if any(job == other for _, other, _ in self.running):
+            return False  # a model that others wait for, saved and not measured yet
         recipe, ready = job.recipe, True
         for word, model in job.models:
             place = self.place(job.data, model)
