@@ -30,7 +30,8 @@ def crew(workers: int, data: Iterable[str], rows: int | None, encoders: Iterable
             for encoder in encoders:
                 if Path(encoder).is_dir():
                     tokenised(encoder, parts)
-        threads = max((os.cpu_count() or 2) // workers, 1)
+        cores = os.cpu_count() or 2
+        threads = max(min(cores // workers, int(os.environ.get("OMP_NUM_THREADS", cores))), 1)
         with multiprocessing.get_context("fork").Pool(workers, begin, (threads,)) as pool:
             yield pool
 
