@@ -25,6 +25,7 @@ from longtail.learners.siamesexml import SiameseXml
 from longtail.metrics.evaluate import evaluate
 from longtail.model import Model
 from longtail.nn.checkpoint import keeping
+from longtail.nn.fit import Towers
 from longtail.nn.history import History
 from longtail.nn.towers import TowerScorer, unit
 from longtail.progress import listening
@@ -286,3 +287,11 @@ def test_a_damaged_model_is_refused(tiny: Corpus) -> None:
         TowerScorer.restore(replace(state, tensors=state.tensors | {"bias": np.zeros(3, np.float32)}))
     with pytest.raises(ValueError, match="odds grow"):
         TowerScorer.restore(replace(state, settings=state.settings | {"odds": [-1.0, 0.0]}))
+
+
+@pytest.mark.parametrize(("learner", "at_random"), [(SiameseXml, 1e-2), (Dpr, 2e-3)])
+def test_an_encoder_that_was_trained_before_learns_slower(learner: Any, at_random: float, tiny: Corpus) -> None:
+    begun = Towers.begin(learner(encoder="tiny"), tiny.train, tiny.valid, ())
+    assert begun.rate == at_random
+    assert replace(begun, settings=learner(encoder="a folder")).rate == 2e-4
+    assert replace(begun, settings=learner(encoder="a folder", rate=3e-5)).rate == 3e-5

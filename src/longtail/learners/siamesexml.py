@@ -31,7 +31,6 @@ class SiameseXml(TowerSettings):
     encoder: str = "bag"
     rows: Literal["documents", "labels"] = "labels"
     epochs: int = 50
-    rate: float | None = 1e-2
     ceiling: float = 0.9  # c
     sharpness: float = 1.5  # d
     negatives: int = 10  # likeliest ones of a row
@@ -44,6 +43,7 @@ class SiameseXml(TowerSettings):
     classifier_dropout: float = 0.1  # on the rows' vectors
     classifier_batch: int = 256
 
+    rate_at_random: ClassVar[float] = 1e-2
     summary: ClassVar[str] = "label-wise dual encoder, probabilistic contrastive loss, then classifiers"
     scorer: ClassVar[type[Scorer]] = TowerScorer
 

@@ -100,7 +100,7 @@ class Towers:
         if self.settings.rate is not None:
             return self.settings.rate
         name = "bag" if self.encoder.settings["kind"] == "bag" else self.settings.encoder
-        return 2e-3 if name.startswith(BEGIN_AT_RANDOM) else 2e-4
+        return self.settings.rate_at_random if name.startswith(BEGIN_AT_RANDOM) else 2e-4
 
     @cached_property
     def longest(self) -> int:

@@ -28,7 +28,7 @@ class TowerSettings:
     rows: Literal["documents", "labels"] = "documents"  # what the loss is taken over, each with one drawn positive
     batch: int = 1024
     epochs: int = 30
-    rate: float | None = None  # of AdamW; none: 2e-4, and 2e-3 for an encoder that begins at random
+    rate: float | None = None  # of AdamW; none: 2e-4, and `rate_at_random` for an encoder that begins at random
     warmup: float = 0.1  # share of the steps in which the rate rises
     decay: Literal["linear", "cosine", "none"] = "linear"
     temperature: float = 0.05
@@ -45,6 +45,7 @@ class TowerSettings:
     ids_as_text: bool = False  # read the id of a label that has no text
     seed: int = 0
 
+    rate_at_random: ClassVar[float] = 2e-3
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "label_tower"})
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts", "label_texts"})
 
