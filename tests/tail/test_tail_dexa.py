@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from longtail.data.corpus import Corpus  # noqa: E402
 from longtail.errors import DataError, RecipeError  # noqa: E402
-from longtail.nn.auxiliary import SharedVectors, kmeans  # noqa: E402
+from longtail.nn.auxiliary import SharedVectors, _Moved, kmeans  # noqa: E402
 from longtail.nn.towers import unit  # noqa: E402
 from longtail.recipe import Recipe  # noqa: E402
 from longtail.tail.dexa import Dexa  # noqa: E402
@@ -55,6 +55,24 @@ def test_labels_of_a_cluster_pull_one_vector() -> None:
         (one.vectors(torch.tensor([label]), texts[label : label + 1]) * wanted[label]).sum().backward()
         alone += one.shared.weight.grad[0]
     assert torch.allclose(made.shared.weight.grad[0], alone, atol=1e-5)
+
+
+def test_slopes_are_those_of_the_formula_in_double_precision() -> None:
+    texts, vectors = (torch.from_numpy(drawn(rows)).double() * 1.5 for rows in (7, 5))
+    places = torch.tensor([0, 4, 4, 2, 4, 0, 1])
+    given = torch.from_numpy(drawn(7)[::-1].copy()).double()
+    pairs = []
+    for way in (_Moved.apply, lambda encoded, shared, at: torch.nn.functional.normalize(encoded + shared[at], dim=1)):
+        leaves = [texts.clone().requires_grad_(), vectors.clone().requires_grad_()]
+        moved = way(*leaves, places)
+        (moved * given).sum().backward()
+        pairs.append([moved.detach(), *(leaf.grad for leaf in leaves)])
+    for found, wanted in zip(*pairs, strict=True):
+        assert torch.allclose(found, wanted, atol=1e-12)
+    assert torch.autograd.gradcheck(
+        lambda encoded, shared: _Moved.apply(encoded, shared, places),
+        (texts.clone().requires_grad_(), vectors.clone().requires_grad_()),
+    )
 
 
 def test_a_new_clustering_begins_at_the_mean_of_its_labels_vectors() -> None:
