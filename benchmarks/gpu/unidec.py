@@ -168,7 +168,7 @@ def unseen(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     lines = []
     rare = sparse.csr_array(test.targets[:, left])
     some = np.flatnonzero(np.diff(rare.indptr))
-    ways = {"zero": {"unseen": "zero"}, "mapped": {}, "mapped, of length 1": {"fresh": 1.0}, "none": {}}
+    ways = {"zero": {"unseen": "zero"}, "mapped": {}, "none": {}}
     for lengths in (0.5, 1.0):
         towers.lengths = lengths
         bare = towers.pool_scorer()

@@ -90,7 +90,7 @@ def test_a_label_joins_by_its_text(unseen: str, trained: PoolScorer, tiny: Corpu
     else:
         assert trained.classifiers is not None
         plain = trained.heads[0].of(trained.reader.lengthy(tiny.labels.texts))
-        expected = unit(more.texts[10:] @ relation(plain, unit(trained.classifiers))) * trained.fresh
+        expected = unit(more.texts[10:] @ relation(plain, unit(trained.classifiers)))
         assert np.allclose(more.classifiers[10:], expected, atol=1e-5)
     rows = Rows(texts=("castle apple",))
     assert 10 in more.top(rows, 3)[0][0]
@@ -113,10 +113,8 @@ def test_a_half_of_zeros_leaves_the_other_whole() -> None:
 
 def test_as_much_of_their_lengths_counts_as_asked() -> None:
     rows = np.array([[3.0, 4.0], [0.0, 1.0]], dtype=np.float32)  # of lengths 5 and 1, in the mean 3
-    none, half, whole = (lengthened(rows, power) for power in (0, 0.5, 1))
-    assert np.allclose(none[0], unit(rows)) and np.allclose(whole[0], rows / 3)
-    assert np.allclose(np.linalg.norm(half[0], axis=1), np.sqrt([5 / 3, 1 / 3]))
-    assert [none[1], half[1], whole[1]] == pytest.approx([1, (1 / 3) ** 0.5, 1 / 3])  # as the second row, which is of 1
+    assert np.allclose(lengthened(rows, 0), unit(rows)) and np.allclose(lengthened(rows, 1), rows / 3)
+    assert np.allclose(np.linalg.norm(lengthened(rows, 0.5), axis=1), np.sqrt([5 / 3, 1 / 3]))
     texts = unit(np.array([[1.0, 0.0], [1.0, 1.0]]))
     assert np.allclose(joined(texts, unit(rows)), beside([texts, unit(rows)]), atol=1e-6)
     assert np.allclose(joined(texts, rows) @ joined(texts, rows).T, (texts @ texts.T + rows @ rows.T) / 2, atol=1e-5)
@@ -191,8 +189,6 @@ def test_a_damaged_model_is_refused(trained: PoolScorer) -> None:
     }.items():
         with pytest.raises(ValueError, match=r"label|head"):
             PoolScorer.restore(State(state.settings, {**state.tensors, name: value}))
-    with pytest.raises(ValueError, match="length"):
-        PoolScorer.restore(State({**state.settings, "fresh": 0.0}, state.tensors))
     with pytest.raises(ValueError, match="search"):
         PoolScorer.restore(State({**state.settings, "unseen": "guess"}, state.tensors))
     whole = PoolScorer.restore(state)

@@ -25,7 +25,7 @@ class Unidec(TowerSettings):
     One encoder ends in two heads: one is compared with the labels' texts, one with their classifiers. A step moves the
     classifiers of its pool and no others, so it costs the same for any number of labels. A label is found by the mean
     of the two cosines, as one vector of twice the length; `by` takes one of them alone. A frequent label's classifier
-    grows long, and `lengths` says how much of that counts when labels are searched.
+    grows long, and its cosine counts so much more; `lengths` below 1 takes that back, for the tail.
 
     Paper: Kharbanda et al., UniDEC: unified dual encoder and classifier training for extreme multi-label
     classification (WWW 2025).
@@ -39,7 +39,7 @@ class Unidec(TowerSettings):
     loss: str = "decoupled"  # of the dual encoder: supcon, decoupled, infonce, bce, or a sum of them
     classifier_loss: str = "decoupled+bce"  # likewise
     by: Literal["both", "encoder", "classifiers"] = "both"  # what labels are found by
-    lengths: float = 0.5  # of classifiers when searched: 0 none, as in the paper, for the tail; 1 all, for the head
+    lengths: float = 1.0  # of classifiers when searched: 1 all, for the head; 0 none, as in the paper, for the tail
     weight: float = 0.5  # of the dual encoder's loss (lambda); the rest is the classifiers'
     positives: int = 3  # of a row in the pool, at most (beta)
     negatives: int = 2  # mined ones of a row in the pool (eta)

@@ -156,15 +156,13 @@ class PoolTowers(Towers):
         encoded = encode(self.encoder, tokens, longest=self.longest, what="valid rows")
         sides = {"both": ("encoder", "classifiers")}.get(self.by, (self.by,))
         queries = beside([self.heads.applied(encoded, side) for side in sides])
-        return self._look(queries, joined(*self._halves()[:2]), rows)
+        return self._look(queries, joined(*self._halves()), rows)
 
-    def _halves(self) -> tuple[Floats | None, Floats | None, float]:
-        """The labels' texts, of length 1, and classifiers, as far as labels are found by them; and how long a
-        classifier is that was never moved."""
+    def _halves(self) -> tuple[Floats | None, Floats | None]:
+        """The labels' texts, of length 1, and classifiers, as far as labels are found by them."""
         texts = None if self.by == "classifiers" else self.label_vectors()
-        if self.table is None or self.by == "encoder":
-            return texts, None, 1.0
-        return texts, *lengthened(self.table.rows(), self.lengths)
+        own = None if self.table is None or self.by == "encoder" else lengthened(self.table.rows(), self.lengths)
+        return texts, own
 
     def pool_scorer(self, unseen: Unseen = "mapped") -> PoolScorer:
         """What was learned, with chances learned on valid."""
@@ -173,9 +171,9 @@ class PoolTowers(Towers):
         heads = _plain(self.heads.texts, bends=True), None if second is None else _plain(second, bends=False)
         sharp = 1 / own.temperature
         reader = Reader.of(self.encoder, self.tokenizer, self.longest)
-        texts, classifiers, fresh = self._halves()
+        texts, classifiers = self._halves()
         scorer = PoolScorer(
-            reader, heads, texts, classifiers, Odds(sharp, -0.5 * sharp), unseen, fresh, self.tower is not None,
+            reader, heads, texts, classifiers, Odds(sharp, -0.5 * sharp), unseen, self.tower is not None,
             own.search,
         )  # fmt: skip
         if len(self.valid) == 0:

@@ -56,7 +56,6 @@ class PoolScorer:
     classifiers: Floats | None  # likewise, of length 1 or as much of their own as counts
     odds: Odds
     unseen: Unseen = "mapped"  # what stands for the classifier of a label without one
-    fresh: float = 1.0  # how long such a one is: as one that was never moved
     moved: bool = False  # a label tower moved the texts' vectors
     search: Search = "auto"
     kind: ClassVar[str] = "pool.v1"
@@ -99,17 +98,16 @@ class PoolScorer:
         """The same model with more labels, told from their texts; `known` are the texts of those it has.
 
         Where classifiers are searched, a new label has none: zero leaves its half empty, and the other one counts
-        alone; mapped puts a classifier where the known labels' texts and classifiers say that it would lie, as long as
-        one that was never moved.
+        alone; mapped puts a classifier where the known labels' texts and classifiers say that it would lie.
         """
         new = self.heads[0].of(self.reader.lengthy(texts, "new labels"))
         mapped = self.classifiers is not None and (self.unseen == "mapped" or self.texts is None)
         plain = self.heads[0].of(self.reader.lengthy(known, "labels")) if mapped or self.moved else None
         classifiers = self.classifiers
         if classifiers is not None:
-            found = np.zeros_like(new)
-            if plain is not None and mapped:
-                found = unit(new @ relation(plain, unit(classifiers))) * np.float32(self.fresh)
+            found = (
+                np.zeros_like(new) if plain is None or not mapped else unit(new @ relation(plain, unit(classifiers)))
+            )
             classifiers = np.concatenate([classifiers, found])
         if self.moved and plain is not None and self.texts is not None:
             from longtail.search.exact import top_k
@@ -124,7 +122,6 @@ class PoolScorer:
             "longest": self.reader.longest,
             "odds": [self.odds.slope, self.odds.offset],
             "unseen": self.unseen,
-            "fresh": self.fresh,
             "moved": self.moved,
             "search": self.search,
         }
@@ -155,11 +152,9 @@ class PoolScorer:
             raise ValueError(f"{len(texts)} labels with texts and {len(classifiers)} with classifiers")
         if settings["search"] not in SEARCHES or settings["unseen"] not in get_args(Unseen):
             raise ValueError(f"a search {settings['search']!r} with new labels {settings['unseen']!r}")
-        slope, offset, fresh = (float(value) for value in (*settings["odds"], settings.get("fresh", 1.0)))
-        if not 0 < fresh < np.inf:
-            raise ValueError(f"new classifiers of length {fresh}")
+        slope, offset = (float(value) for value in settings["odds"])
         return cls(
-            reader, (first, second), texts, classifiers, Odds(slope, offset), settings["unseen"], fresh,
+            reader, (first, second), texts, classifiers, Odds(slope, offset), settings["unseen"],
             bool(settings["moved"]), settings["search"],
         )  # fmt: skip
 
@@ -189,15 +184,14 @@ def joined(texts: Floats | None, classifiers: Floats | None) -> Floats:
     return found
 
 
-def lengthened(rows: Floats, power: float) -> tuple[Floats, float]:
-    """Classifiers with as much of their lengths as the power says, the mean being 1: none at 0, all at 1. And how long
-    then is one that was of length 1, as all are before they are moved."""
+def lengthened(rows: Floats, power: float) -> Floats:
+    """Classifiers with as much of their lengths as the power says, the mean being 1: none at 0, all at 1."""
     if power == 0:
-        return unit(rows), 1.0
+        return unit(rows)
     lengths = np.sqrt(np.einsum("ld,ld->l", rows, rows))
-    mean = max(float(lengths.mean()), 1e-12)
-    found: Floats = unit(rows) * ((lengths / mean) ** np.float32(power)).astype(np.float32)[:, None]
-    return found, (1 / mean) ** power
+    longer = (lengths / max(float(lengths.mean()), 1e-12)) ** np.float32(power)
+    found: Floats = unit(rows) * longer.astype(np.float32)[:, None]
+    return found
 
 
 def relation(texts: Floats, classifiers: Floats) -> Floats:
