@@ -12,7 +12,7 @@ from numba.core import event
 from scipy import sparse
 
 from longtail.linear import cluster
-from longtail.linear.cluster import GAIN, ROUNDS, _halve, _pair, _select, halve
+from longtail.linear.cluster import GAIN, ROUNDS, _lower, _pair, halve
 from longtail.linear.text import unit_rows
 from longtail.linear.top import hold
 
@@ -22,14 +22,6 @@ def words(rows: int, columns: int, seed: int) -> sparse.csr_array:
     dense = chance.random((rows, columns)) * (chance.random((rows, columns)) < 0.2)
     dense[:, 0] += 0.01  # no row without a word
     return unit_rows(sparse.csr_array(dense.astype(np.float32)))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_place_among_values_is_found_without_sorting_them(seed: int) -> None:
-    chance = np.random.default_rng(seed)
-    values = chance.integers(0, 9, 50).astype(np.float32)  # many alike
-    for place in range(50):
-        assert _select(values.copy(), place) == np.sort(values)[place]
 
 
 @pytest.mark.parametrize("rows", [3, 4, 41, 200])
@@ -48,7 +40,7 @@ def test_halves_are_those_of_balanced_two_means(rows: int) -> None:
         if now - before < GAIN * rows:
             break
         before = now
-    assert np.array_equal(_halve(*hold(vectors), 30, one, other), lower)
+    assert np.array_equal(_lower(*hold(vectors), 30, one, other), lower)
 
 
 def test_starts_are_two_different_rows_and_change_with_the_seed() -> None:

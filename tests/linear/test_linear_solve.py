@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from threading import Barrier
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from longtail.linear.ahead import fetch
-from longtail.linear.node_rows import Scratch, gather, node_targets
+from longtail.linear.node_rows import LevelTargets, Scratch, gather
 from longtail.linear.solve import _chance, _passes, fit_chances, fit_children
 from longtail.threads import in_threads
 
@@ -114,12 +115,25 @@ def test_rows_and_targets_of_a_node() -> None:
     assert (starts.tolist(), columns.tolist(), values.tolist()) == ([0, 2, 3, 3], [0, 1, 0], [2, 1, 4])
     assert names.tolist() == [1, 3]
     assert (place == -1).all()
-    targets = sparse.csr_array(np.array([[1, 0.5, 0, 1], [0, 0, 1, 0], [0, 0.3, 1, 0]], dtype=np.float32))
-    indptr, indices = targets.indptr.astype(np.int64), targets.indices.astype(np.int32)
-    own = node_targets(np.array([0, 1, 2]), indptr, indices, targets.data, 1, 3)
-    assert own[0].tolist() == [0, 1, 2, 4]
-    assert own[1].tolist() == [0, 1, 0, 1]
-    assert own[2] == pytest.approx([0.5, 1, 0.3, 1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_targets_of_a_level_are_those_of_its_nodes(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    dense = (chance.random((12, 9)) * (chance.random((12, 9)) < 0.3)).astype(np.float32)
+    first_child = np.array([0, 3, 4, 9])
+    dense[:, 3] = 0 if seed == 0 else dense[:, 3]  # a node without a row
+    level = LevelTargets(sparse.csr_array(dense), first_child)
+    for node, (first, last) in enumerate(pairwise(first_child.tolist())):
+        rows = np.flatnonzero(dense[:, first:last].any(axis=1))
+        told = level.of(node)
+        assert level.rows(node) == len(rows)
+        assert told.rows.tolist() == rows.tolist()
+        assert told.importance == pytest.approx(dense[rows, first:last].max(axis=1, initial=0))
+        for begin, end in ((first, last), (first, first + 1), (last - 1, last)):  # all children, and some
+            starts, children, values = told.among(begin, end)
+            found = sparse.csr_array((values, children, starts), shape=(len(rows), end - begin))
+            assert np.array_equal(found.toarray(), dense[rows, begin:end])
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -134,11 +148,12 @@ def test_children_that_no_longer_move_are_done(soft: bool) -> None:
     weights, no = np.zeros((31, lanes), dtype=np.float32), np.zeros((rows, lanes), dtype=np.float32)
     done = np.zeros(lanes, dtype=np.bool_)
     given = (starts[:-1], starts[1:], inputs.indices, inputs.data, lengths, *told(targets), weights, no, yes)
-    made = _passes(*given, np.float32(0.5), np.float32(1e-3), 1000, np.arange(rows), done)
+    rest = (np.arange(rows), done, *np.empty((4, lanes), dtype=np.float32))
+    made = _passes(*given, np.float32(0.5), np.float32(1e-3), 1000, 1, *rest)
     assert 3 < made < 200
     assert done.sum() >= lanes // 2
     before = weights.copy()
-    _passes(*given, np.float32(0.5), np.float32(0.0), 1, np.arange(rows), done)
+    _passes(*given, np.float32(0.5), np.float32(0.0), 1, -1, *rest)
     assert np.abs(weights - before).max() < 0.05  # and they were right to stop
     assert np.abs(before).max() > 0.5
 

@@ -9,6 +9,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from longtail.linear.compiling import INNER
+
 READ, NEAR, DATA = 0, 3, 1  # what LLVM's prefetch is told: for reading, into the nearest cache, not instructions
 LINE = 16  # numbers of 4 bytes in a line of the cache
 SOON = 6  # rows ahead whose words are asked for; where these stand is asked for as many rows before
@@ -33,7 +35,7 @@ def _fetch(typing: Any, array: Any, place: Any) -> Any:
 fetch: Any = intrinsic(_fetch)
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def look_ahead(  # type: ignore[no-untyped-def]
     order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, yes, no, weights
 ):

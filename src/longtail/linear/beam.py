@@ -234,7 +234,7 @@ class _Block:
                     np.empty(features * lanes if columns else 0, dtype=np.int16),
                     np.empty(features + longest + 1, dtype=np.int32),
                     np.empty(longest + 1, dtype=np.float32),
-                    lanes,
+                    np.empty(lanes, dtype=np.float32),
                 ),
             )
         return held[1]

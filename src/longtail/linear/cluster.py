@@ -9,16 +9,18 @@ from typing import TypeAlias
 import numpy as np
 from numba import njit
 
-from longtail.arrays import Floats, Ints, Longs, Matrix
-from longtail.linear import compiling as compiling
+from longtail.arrays import Bools, Floats, Ints, Longs, Matrix
+from longtail.linear.compiling import KERNEL
 from longtail.linear.node_rows import Scratch, gather
 from longtail.linear.text import unit_rows
 from longtail.linear.top import hold
+from longtail.selection import at_place
 from longtail.threads import in_threads
 
 GAIN = 1e-4  # mean cosine below which another round is not worth it
 ROUNDS = 20
 NIL, UNIT, LEAST = np.float32(0.0), np.float32(1.0), np.float32(1e-12)  # each is a call where it stands in a kernel
+LOWEST = np.float32(-np.inf)
 SMALL = 5  # levels of halves from which a node is cut to the end by one thread
 
 Rows: TypeAlias = tuple[Longs, Ints, Floats, int]  # starts, columns, values, number of columns
@@ -56,7 +58,7 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
         members = order[levels[level][node] : levels[level][node + 1]]
         if level == len(levels) - 1 or len(members) < 3:
             return
-        lower = _halve(*rows, *_pair(len(members), seed + 7919 * (level + 1) + node))
+        lower = _lower(*rows, *_pair(len(members), seed + 7919 * (level + 1) + node))
         halves = (np.flatnonzero(lower), np.flatnonzero(~lower))
         members[:] = members[np.concatenate(halves)]
         yield from ((level + 1, 2 * node + side, half) for side, half in enumerate(halves))
@@ -65,8 +67,8 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
         members = order[levels[level][node] : levels[level][node + 1]]
         if len(members) == labels:  # all of them need no copy
             return (*plain, vectors.shape[1])
-        *rows, names = gather(members.astype(np.int64), *plain, scratch.place)
-        return (*rows, len(names))
+        starts, columns, values, names = gather(members.astype(np.int64), *plain, scratch.place)
+        return starts, columns, values, len(names)
 
     def all_below(node: int, level: int) -> None:
         """A small node and all under it: each takes its rows from its parent's, which are near."""
@@ -75,8 +77,8 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
             depth, place, rows = waiting.pop()
             for below, child, mine in cut(depth, place, rows):
                 if below < len(levels) - 1:
-                    *part, names = gather(mine, *rows[:3], scratch.place)
-                    waiting.append((below, child, (*part, len(names))))
+                    starts, columns, values, names = gather(mine, *rows[:3], scratch.place)
+                    waiting.append((below, child, (starts, columns, values, len(names))))
 
     def alone(node: int, level: int) -> None:
         list(cut(level, node, own(node, level)))
@@ -189,24 +191,27 @@ def _pair(rows: int, seed: int) -> tuple[int, int]:
     return first, (first + 1 + mixed // rows % (rows - 1)) % rows
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def _halve(starts, columns, values, features, one, other):  # type: ignore[no-untyped-def]
-    """Which rows belong to the first half (rows,): balanced spherical 2-means from two rows.
+def _lower(starts: Longs, columns: Ints, values: Floats, features: int, one: int, other: int) -> Bools:
+    """Which rows belong to the first half (rows,): balanced spherical 2-means from two rows."""
+    lower = np.empty(len(starts) - 1, dtype=np.bool_)
+    sums, leans = np.zeros((3, features), dtype=np.float32), np.empty((2, len(lower)), dtype=np.float32)
+    _halve(starts, columns, values, one, other, sums, leans, lower)
+    return lower
 
-    One centre is enough: a row's side depends on the difference of the two cosines alone.
-    """
-    rows = len(starts) - 1
-    whole, left = np.zeros(features, dtype=np.float32), np.empty(features, dtype=np.float32)
-    centre = np.zeros(features, dtype=np.float32)
+
+@njit(**KERNEL, fastmath={"contract", "reassoc", "nsz"})
+def _halve(starts, columns, values, one, other, sums, leans, lower):  # type: ignore[no-untyped-def]
+    """One centre is enough: a row's side depends on the difference of the two cosines alone."""
+    rows, features = len(lower), sums.shape[1]
+    whole, left, centre = sums[0], sums[1], sums[2]
+    lean, ranked = leans[0], leans[1]
     for entry in range(starts[rows]):
         whole[np.uintp(columns[entry])] += values[entry]
     for entry in range(starts[one], starts[one + 1]):
         centre[columns[entry]] += values[entry]
     for entry in range(starts[other], starts[other + 1]):
         centre[columns[entry]] -= values[entry]
-    lean, ranked = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.float32)
-    lower = np.empty(rows, dtype=np.bool_)
-    before = -np.float32(np.inf)
+    before = LOWEST
     for _ in range(ROUNDS):
         for row in range(rows):  # how far it leans away from the first centre
             total = NIL
@@ -214,7 +219,7 @@ def _halve(starts, columns, values, features, one, other):  # type: ignore[no-un
                 total -= values[entry] * centre[np.uintp(columns[entry])]
             lean[row] = ranked[row] = total
         spare = (rows + 1) // 2
-        edge = _select(ranked, spare - 1)
+        edge = at_place(ranked, spare - 1)
         for row in range(rows):
             lower[row] = lean[row] < edge
             spare -= lower[row]
@@ -237,33 +242,6 @@ def _halve(starts, columns, values, features, one, other):  # type: ignore[no-un
         if (left_length + right_length - before) < GAIN * rows:
             break
         before = left_length + right_length
-        left_scale = UNIT / max(left_length, LEAST)
-        right_scale = UNIT / max(right_length, LEAST)
+        left_scale, right_scale = UNIT / (left_length + LEAST), UNIT / (right_length + LEAST)
         for feature in range(features):
             centre[feature] = left[feature] * left_scale - (whole[feature] - left[feature]) * right_scale
-    return lower
-
-
-@njit(nogil=True, cache=True)
-def _select(values, place):  # type: ignore[no-untyped-def]
-    """The value that would stand at this place if they were sorted; they are left in another order."""
-    low, high = 0, len(values) - 1
-    while low < high:
-        pivot = values[(low + high) // 2]
-        left, right = low, high
-        while left <= right:
-            while values[left] < pivot:
-                left += 1
-            while values[right] > pivot:
-                right -= 1
-            if left <= right:
-                values[left], values[right] = values[right], values[left]
-                left += 1
-                right -= 1
-        if place <= right:
-            high = right
-        elif place >= left:
-            low = left
-        else:
-            break
-    return values[place]

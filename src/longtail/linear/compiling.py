@@ -1,12 +1,21 @@
-"""Numba compiles faster while nobody looks for garbage: it makes millions of small objects, and the search for cycles
-among them takes a sixth of the time. Files with large kernels import this one."""
+"""What makes Numba compile faster.
+
+It makes millions of small objects, and the search for cycles among them takes a sixth of the time: nobody looks for
+garbage meanwhile. Every function also gets a shell for callers from C, and one for callers from Python; a kernel has
+no use for the first, and a part of one for neither.
+"""
 
 from __future__ import annotations
 
 import gc
 from typing import Any
 
+import numpy as np
 from numba.core import event
+
+KERNEL: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True}
+INNER: dict[str, Any] = {**KERNEL, "no_cpython_wrapper": True}  # for what kernels alone call
+ZERO, ONE = np.int64(0), np.int64(1)  # a bare 0 is a type of its own to Numba: a count from it is typed once more
 
 
 class _WithoutCollection(event.Listener):

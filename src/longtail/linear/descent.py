@@ -13,16 +13,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.linear import compiling as compiling
-from longtail.linear.top import FIRST, _sift, _worse
+from longtail.linear.compiling import INNER, KERNEL, ZERO
+from longtail.linear.compiling import ONE as STRIDE
+from longtail.linear.top import _sift, _worse
 
 LANES = 8  # children are padded to a multiple of this many float32
 MANY = 8  # rows at a node from which unpacking its classifiers pays
 NONE, ONE, TWO, THREE, FOUR = (np.uintp(number) for number in range(5))  # a call each where they stand in a kernel
+NIL, UNIT = np.float32(0.0), np.float32(1.0)
 EVERY = 4  # words of the rows at a node for each that it knows, from which noting those that are met costs more
 
 
-@njit(nogil=True, cache=True)
+@njit(**KERNEL)
 def arrange(low, high, node, first_child, ends, order, begin):  # type: ignore[no-untyped-def]
     """Sort the pairs low..high-1 by node, by counting: order (pairs,), and ends (nodes,) where each node's pairs end.
 
@@ -31,46 +33,49 @@ def arrange(low, high, node, first_child, ends, order, begin):  # type: ignore[n
     for number in range(len(ends)):
         ends[number] = 0
     for pair in range(low, high):
-        if node[pair] >= 0:
-            ends[node[pair]] += 1
-    before = 0
+        number = node[pair]
+        if number >= 0:
+            ends[number] += 1
+    before = ZERO
     for number in range(len(ends)):
         here = ends[number]
         ends[number] = before
         before += here
-    room = 0
+    room = ZERO
     for pair in range(low, high):
         number = node[pair]
         if number >= 0:
-            order[ends[number]] = pair
-            ends[number] += 1
+            end = ends[number]
+            order[end], ends[number] = pair, end + 1
             begin[pair] = room
             room += first_child[number + 1] - first_child[number]
     return room
 
 
-@njit(nogil=True, cache=True)
+@njit(**KERNEL)
 def score_nodes(  # type: ignore[no-untyped-def]
     low, high, ends, order, path, begin, pairs_of_row, r_starts, r_columns, r_values, first_child, node_chunks,
     chunk_children, chunk_features, bias, features, starts, which, weights, scales, chances, seen, place, unpacked,
-    lines, shares, lanes, out,
+    lines, shares, score, out,
 ):  # fmt: skip
     """Score the children of the pairs order[low:high] into `out`: log chances of the paths to them.
 
     `seen` (columns,) notes words under the number of a node, modulo 256: an old note costs time and does no harm.
     `place` (columns,) is -1 on entry and on return: then the line of a word's unpacked weights.
     """
-    score = np.empty(lanes, dtype=np.float32)  # made here, so that the compiler knows that nobody else has it
     words = (r_starts[-1] - r_starts[0]) // (len(r_starts) - 1)
     for node in range(len(ends)):
-        first, last = low, min(high, ends[node])
+        first, last = low, ends[node]
+        if last > high:
+            last = high
         if first >= last:
             continue
         low = last
         many = last - first >= MANY
         stamp = np.uint8(node)
-        held = 0
-        for chunk in range(node_chunks[node], node_chunks[node + 1]):
+        chunks = range(node_chunks[node], node_chunks[node + 1])
+        held = ZERO
+        for chunk in chunks:
             held += chunk_features[chunk, 1] - chunk_features[chunk, 0]
         every = (last - first) * words > EVERY * held
         if many and not every:
@@ -78,8 +83,8 @@ def score_nodes(  # type: ignore[no-untyped-def]
                 row = order[position] // pairs_of_row
                 for entry in range(np.uintp(r_starts[row]), np.uintp(r_starts[row + 1])):
                     seen[np.uintp(r_columns[entry])] = stamp
-        for chunk in range(node_chunks[node], node_chunks[node + 1]):
-            child = chunk_children[chunk]
+        for chunk in chunks:
+            child, scale = chunk_children[chunk], scales[chunk]
             children = chunk_children[chunk + 1] - child
             padded = (children + LANES - 1) // LANES * LANES
             at, stop = chunk_features[chunk, 0], chunk_features[chunk, 1]
@@ -95,23 +100,23 @@ def score_nodes(  # type: ignore[no-untyped-def]
                     score[lane] = bias[np.uintp(child) + lane]
                 for lane in range(children, padded):
                     score[lane] = 0
+                here, there = np.uintp(r_starts[row]), np.uintp(r_starts[row + 1])
                 if many:
                     _add_unpacked(
-                        np.uintp(r_starts[row]), np.uintp(r_starts[row + 1]), r_columns, r_values, place, unpacked,
-                        np.uintp(padded), used, scales[chunk], lines, shares, score,
+                        here, there, r_columns, r_values, place, unpacked, np.uintp(padded), used, scale, lines, shares,
+                        score,
                     )  # fmt: skip
                 else:
                     _add_packed(
-                        r_starts[row], r_starts[row + 1], r_columns, r_values, at, stop, features, starts, which,
-                        weights, scales[chunk], score,
-                    )  # fmt: skip
-                here = np.uintp(begin[pair] + child - first_child[node])
-                _log_chances(score, np.uintp(children), path[pair], chances, here, out)
+                        here, there, r_columns, r_values, at, stop, features, starts, which, weights, scale, score
+                    )
+                to = np.uintp(begin[pair] + child - first_child[node])
+                _log_chances(score, np.uintp(children), path[pair], chances, to, out)
             for line in range(used):
                 place[np.uintp(features[np.uintp(lines[line])])] = -1
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _unpack(  # type: ignore[no-untyped-def]
     at, stop, every, stamp, padded, features, starts, which, weights, seen, place, unpacked, lines
 ):
@@ -131,7 +136,7 @@ def _unpack(  # type: ignore[no-untyped-def]
     return used
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _add_unpacked(here, there, words, values, place, unpacked, padded, used, scale, lines, shares, score):  # type: ignore[no-untyped-def]
     """First find the words that the chunk knows, without a branch; then add them, four at a time, so that memory is
     asked for four lines at once and a score is not put away after each. The lines from `used` on are free."""
@@ -158,17 +163,17 @@ def _add_unpacked(here, there, words, values, place, unpacked, padded, used, sca
             score[lane] += share * np.float32(unpacked[cell + lane])
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _add_packed(here, there, words, values, at, stop, features, starts, which, weights, scale, score):  # type: ignore[no-untyped-def]
     """Words and features both rise: each search starts where the last one ended."""
     for entry in range(here, there):
         feature = words[entry]
-        stride, low = 1, at
+        stride, low = STRIDE, at
         while at < stop and features[at] < feature:  # strides that double, then halve
             low = at + 1
             at += stride
             stride *= 2
-        high = min(at, stop)
+        high = at if at < stop else stop
         while low < high:
             middle = (low + high) // 2
             if features[middle] < feature:
@@ -184,36 +189,36 @@ def _add_packed(here, there, words, values, at, stop, features, starts, which, w
                 score[which[spot]] += share * np.float32(weights[spot])
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _log_chances(score, children, path, chances, to, out):  # type: ignore[no-untyped-def]
     """The path's log chance plus each child's."""
     for number in range(children):
         if chances:
             out[to + number] = path - np.log1p(np.exp(-score[number]))
         else:
-            lack = max(np.float32(1.0) - score[number], np.float32(0.0))
+            lack = max(UNIT - score[number], NIL)
             out[to + number] = path - lack * lack
 
 
-@njit(nogil=True, cache=True)
+@njit(**KERNEL)
 def go_down(low, high, node, path, beam, begin, first_child, child, next_node, next_path, scores):  # type: ignore[no-untyped-def]
     """Put the best children of the groups low..high-1 in their pairs' place."""
     for group in range(low, high):
-        count = FIRST
-        for pair in range(group * beam + beam - 1, group * beam - 1, -1):  # the best stand near the end of a heap
-            if node[pair] < 0:
+        count, first = ZERO, group * beam
+        for pair in range(first + beam - 1, first - 1, -1):  # the best stand near the end of a heap
+            parent = node[pair]
+            if parent < 0:
                 continue
-            base, here = np.uintp(first_child[node[pair]]), np.uintp(begin[pair])
-            for number in range(np.uintp(first_child[node[pair] + 1]) - base):
+            base, here = np.uintp(first_child[parent]), np.uintp(begin[pair])
+            for number in range(np.uintp(first_child[parent + 1]) - base):
                 value = scores[here + number]
                 if count < beam or value >= next_path[0]:
                     count = _offer(next_node, next_path, count, beam, child[base + number], value)
         for place in range(beam):
-            pair = group * beam + place
-            node[pair], path[pair] = next_node[place] if place < count else -1, next_path[place]
+            node[first + place], path[first + place] = next_node[place] if place < count else -1, next_path[place]
 
 
-@njit(nogil=True, cache=True)
+@njit(**KERNEL)
 def collect(  # type: ignore[no-untyped-def]
     low, high, trees, node, beam, begin, first_child, child, chances, marked, sums, candidates, best, worth, labels,
     scores,
@@ -227,53 +232,55 @@ def collect(  # type: ignore[no-untyped-def]
     k = labels.shape[1]
     for row in range(low, high):
         first, last = row * trees * beam, (row + 1) * trees * beam
-        entries = 0
+        entries = ZERO
         for pair in range(first, last):
-            if node[pair] >= 0:
-                entries += first_child[node[pair] + 1] - first_child[node[pair]]
-        near, size = np.float32(0.0), FIRST
+            leaf = node[pair]
+            if leaf >= 0:
+                entries += first_child[leaf + 1] - first_child[leaf]
+        near, size = NIL, ZERO
         narrow = k * trees * 8 < entries  # else looking for the best entries costs more than it saves
         for pair in range(first + beam - 1, first - 1 if narrow else first + beam, -1):  # the best near the end
-            if node[pair] < 0:
+            leaf = node[pair]
+            if leaf < 0:
                 continue
             here = np.uintp(begin[pair])
-            for number in range(np.uintp(first_child[node[pair] + 1] - first_child[node[pair]])):
+            for number in range(np.uintp(first_child[leaf + 1] - first_child[leaf])):
                 value = chances[here + number]
                 if size < k or value > worth[0]:
-                    size = _offer(best, worth, size, k, node[pair], value)
+                    size = _offer(best, worth, size, k, leaf, value)
         if narrow and size == k:
             near = worth[0] / np.float32(trees * 1.0001)
-        count = 0
-        for pair in range(first, last):
-            if node[pair] < 0:
-                continue
-            base, here = np.uintp(first_child[node[pair]]), np.uintp(begin[pair])
-            for number in range(np.uintp(first_child[node[pair] + 1]) - base):
-                if chances[here + number] >= near and not marked[child[base + number]]:
-                    marked[child[base + number]] = True
-                    candidates[count] = child[base + number]
-                    count += 1
-        for pair in range(first, last):
-            if node[pair] < 0:
-                continue
-            base, here = np.uintp(first_child[node[pair]]), np.uintp(begin[pair])
-            for number in range(np.uintp(first_child[node[pair] + 1]) - base):
-                if marked[child[base + number]]:
-                    sums[child[base + number]] += chances[here + number]
-        size = FIRST
+        count = ZERO
+        for adding in range(2):  # first find the candidates, then add up what they have
+            for pair in range(first, last):
+                leaf = node[pair]
+                if leaf < 0:
+                    continue
+                base, here = np.uintp(first_child[leaf]), np.uintp(begin[pair])
+                for number in range(np.uintp(first_child[leaf + 1]) - base):
+                    label, value = child[base + number], chances[here + number]
+                    known = marked[label]
+                    if adding and known:
+                        sums[label] += value
+                    elif not adding and not known and value >= near:
+                        marked[label] = True
+                        candidates[count] = label
+                        count += 1
+        size = ZERO
         for place in range(count):
-            size = _offer(best, worth, size, k, candidates[place], sums[candidates[place]])
-            sums[candidates[place]], marked[candidates[place]] = 0, False
+            label = candidates[place]
+            size = _offer(best, worth, size, k, label, sums[label])
+            sums[label], marked[label] = NIL, False
         if size < k:
             for start in range(size // 2 - 1, -1, -1):
                 _sift(best, worth, start, size)
         for last in range(size - 1, -1, -1):  # take the worst off the heap, again and again
             labels[row, last], scores[row, last] = best[0], worth[0] / np.float32(trees)
             best[0], worth[0] = best[last], worth[last]
-            _sift(best, worth, FIRST, last)
+            _sift(best, worth, ZERO, last)
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _offer(best, worth, size, most, name, value):  # type: ignore[no-untyped-def]
     """Put a name among the best if it belongs there; they are a heap with the worst on top once they are full."""
     if size < most:
@@ -284,5 +291,5 @@ def _offer(best, worth, size, most, name, value):  # type: ignore[no-untyped-def
                 _sift(best, worth, start, size)
     elif _worse(worth[0], best[0], value, name):
         best[0], worth[0] = name, value
-        _sift(best, worth, FIRST, size)
+        _sift(best, worth, ZERO, size)
     return size

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from threading import local
 
 import numpy as np
 from numba import njit
+from scipy import sparse
+
+from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
+from longtail.linear.compiling import KERNEL, ZERO
+from longtail.linear.top import fixed
 
 
 class Scratch(local):
@@ -15,25 +21,30 @@ class Scratch(local):
         self.place = np.full(features, -1, dtype=np.int32)
 
 
-@njit(nogil=True, cache=True)
-def gather(rows, starts, columns, values, place):  # type: ignore[no-untyped-def]
+def gather(
+    rows: AnyArray, starts: AnyArray, columns: AnyArray, values: AnyArray, place: Ints
+) -> tuple[AnyArray, AnyArray, AnyArray, Ints]:
     """The rows of a node over the features they hold: own starts, own columns, values, and the features' names.
 
     `place` (features,) is scratch, -1 on entry and on return.
     """
-    total = 0
-    for row in rows:
-        total += starts[row + 1] - starts[row]
-    own_starts = np.empty(len(rows) + 1, dtype=np.int64)
-    own_columns = np.empty(total, dtype=np.int32)
-    own_values = np.empty(total, dtype=np.float32)
+    begins = starts[rows]
+    own_starts = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(starts[rows + 1] - begins, out=own_starts[1:])
+    total = int(own_starts[-1])
+    own_columns, own_values = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.float32)
     names = np.empty(min(total, len(place)), dtype=np.int32)
-    found = 0
-    at = 0
-    own_starts[0] = 0
-    for number in range(len(rows)):
-        row = rows[number]
-        for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
+    found = _gather(begins, own_starts, columns, values, place, own_columns, own_values, names)
+    return fixed(own_starts), fixed(own_columns), fixed(own_values), names[:found]
+
+
+@njit(**KERNEL)
+def _gather(begins, own_starts, columns, values, place, own_columns, own_values, names):  # type: ignore[no-untyped-def]
+    found = ZERO
+    for number in range(len(begins)):
+        shift = begins[number] - own_starts[number]
+        for at in range(np.uintp(own_starts[number]), np.uintp(own_starts[number + 1])):
+            entry = at + np.uintp(shift)
             feature = np.uintp(columns[entry])
             if place[feature] < 0:
                 place[feature] = found
@@ -41,29 +52,56 @@ def gather(rows, starts, columns, values, place):  # type: ignore[no-untyped-def
                 found += 1
             own_columns[at] = place[feature]
             own_values[at] = values[entry]
-            at += 1
-        own_starts[number + 1] = at
     for number in range(found):
         place[names[number]] = -1
-    return own_starts, own_columns, own_values, names[:found].copy()
+    return found
 
 
-@njit(nogil=True, cache=True)
-def node_targets(rows, starts, columns, values, first, last):  # type: ignore[no-untyped-def]
-    """Targets of these rows among the columns first..last-1: starts, children counted from first, and values."""
-    own_starts = np.empty(len(rows) + 1, dtype=np.int64)
-    kept = 0
-    for number in range(len(rows)):
-        own_starts[number] = kept
-        for entry in range(starts[rows[number]], starts[rows[number] + 1]):
-            kept += first <= columns[entry] < last
-    own_starts[len(rows)] = kept
-    children = np.empty(kept, dtype=np.int32)
-    own = np.empty(kept, dtype=np.float32)
-    kept = 0
-    for number in range(len(rows)):
-        for entry in range(starts[rows[number]], starts[rows[number] + 1]):
-            if first <= columns[entry] < last:
-                children[kept], own[kept] = columns[entry] - first, values[entry]
-                kept += 1
-    return own_starts, children, own
+@dataclass(frozen=True, eq=False)
+class NodeTargets:
+    """Which rows a node trains on, and their targets among its children."""
+
+    rows: Longs
+    starts: Longs  # (rows + 1,)
+    children: Ints
+    values: Floats
+    importance: Floats  # (rows,) the largest target of each
+
+    def among(self, first: int, last: int) -> tuple[Longs, Ints, Floats]:
+        """Targets among the children first..last-1: starts, children counted from first, and values."""
+        kept = (self.children >= first) & (self.children < last)
+        if kept.all():
+            return self.starts, self.children - np.int32(first), self.values.copy()
+        before = np.zeros(len(kept) + 1, dtype=np.int64)
+        np.cumsum(kept, out=before[1:])
+        return before[self.starts], self.children[kept] - np.int32(first), self.values[kept]
+
+
+class LevelTargets:
+    """Targets over the children of a level's nodes (rows, children), sorted by node: those of one stand together."""
+
+    def __init__(self, targets: Matrix, first_child: Longs) -> None:
+        node_of = np.repeat(np.arange(len(first_child) - 1, dtype=np.int32), np.diff(first_child))
+        number = np.arange(targets.nnz, dtype=np.int32 if targets.nnz < 2**31 else np.int64)
+        shape = (targets.shape[0], len(first_child) - 1)
+        sorted_by_node = sparse.csr_array((number, node_of[targets.indices], targets.indptr), shape).tocsc()
+        self._entries: Longs = sorted_by_node.indptr.astype(np.int64)  # (nodes + 1,)
+        self._children: Ints = targets.indices[sorted_by_node.data].astype(np.int32, copy=False)
+        self._values: Floats = targets.data[sorted_by_node.data]
+        holders = sorted_by_node.indices
+        new = np.ones(len(holders) + 1, dtype=np.bool_)
+        new[1:-1] = holders[1:] != holders[:-1]
+        new[self._entries] = True
+        self._begins: Longs = np.flatnonzero(new)  # of each row in each node, and the end of all
+        self._rows: Ints = holders[self._begins[:-1]]
+        self._pairs: Longs = np.searchsorted(self._begins, self._entries)  # (nodes + 1,)
+
+    def rows(self, node: int) -> int:
+        return int(self._pairs[node + 1] - self._pairs[node])
+
+    def of(self, node: int) -> NodeTargets:
+        begin, end = self._pairs[node], self._pairs[node + 1]
+        mine = slice(self._entries[node], self._entries[node + 1])
+        starts, values = self._begins[begin : end + 1] - self._entries[node], self._values[mine]
+        importance = np.maximum.reduceat(values, starts[:-1]) if len(values) else values
+        return NodeTargets(self._rows[begin:end].astype(np.int64), starts, self._children[mine], values, importance)

@@ -12,34 +12,34 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.arrays import Floats, Ints, Longs
-from longtail.linear import compiling as compiling
+from longtail.arrays import AnyArray, Floats, Ints, Longs
 from longtail.linear.ahead import look_ahead
+from longtail.linear.compiling import INNER, KERNEL, ZERO
 
 NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep them inside their bounds
 LANES = 8  # children are padded to a multiple of this many float32
+FAST = {"contract", "reassoc", "nsz", "arcp"}
 NEAR = 1 << 18  # float32 that a core's own cache holds; what is larger is asked for ahead
-NIL, UNIT = np.float32(0.0), np.float32(1.0)  # each is a call where it stands in a kernel
+NIL, UNIT, NONE, NO = np.float32(0), np.float32(1), np.uintp(0), np.uint32(0)  # each a call where it stands in a kernel
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
+@njit(**KERNEL, fastmath=FAST)
 def _passes(  # type: ignore[no-untyped-def]
-    begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, order,
-    done,
+    begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, seed,
+    order, done, score, step, kept, worst,
 ):  # fmt: skip
     """Pass over the rows until children are done, half of them early or all, or `most` passes are; returns passes made.
 
     weights (features + 1, lanes), the last row is the bias; no (rows, lanes) and yes (targets,) are the dual variables.
-    `penalty` is 1 / (2 cost): the diagonal that makes the hinge squared.
+    `penalty` is 1 / (2 cost): the diagonal that makes the hinge squared. `seed` is -1 where the passes go on. The last
+    four (lanes,) are scratch.
     """
     lanes = weights.shape[1]
     bias = weights.shape[0] - 1
-    score = np.empty(lanes, dtype=np.float32)
-    step = np.empty(lanes, dtype=np.float32)
-    kept = np.empty(lanes, dtype=np.float32)
-    worst = np.empty(lanes, dtype=np.float32)
-    made = 0
+    made = ZERO
     rows = len(lengths)
+    if seed >= 0:
+        _start(seed, begins, ends, values, lengths, order)
     far = weights.size + no.size > NEAR
     while made < most:
         made += 1
@@ -52,20 +52,9 @@ def _passes(  # type: ignore[no-untyped-def]
             row = order[position]
             if far:
                 look_ahead(
-                    order,
-                    position,
-                    begins,
-                    ends,
-                    columns,
-                    values,
-                    lengths,
-                    t_starts,
-                    t_child,
-                    t_value,
-                    yes,
-                    no,
+                    order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, yes, no,
                     weights,
-                )
+                )  # fmt: skip
             for lane in range(lanes):
                 score[lane] = weights[bias, lane]
             here, there = np.uintp(begins[row]), np.uintp(ends[row])
@@ -78,33 +67,28 @@ def _passes(  # type: ignore[no-untyped-def]
             line = no[row]
             begin, end = t_starts[row], t_starts[row + 1]
             for entry in range(begin, end):
-                kept[t_child[entry]] = line[t_child[entry]]
+                child = t_child[entry]
+                kept[child] = line[child]
             for lane in range(lanes):  # every child as a plain no
-                slope = -score[lane] - UNIT + penalty * line[lane]
-                moved = max(line[lane] - slope * scale, NIL)
-                step[lane] = line[lane] - moved
-                line[lane] = moved
+                old = line[lane]
+                moved = max(old - (-score[lane] - UNIT + penalty * old) * scale, NIL)
+                step[lane], line[lane] = old - moved, moved
             for entry in range(begin, end):  # then those that are a yes, wholly or in part
-                lane = t_child[entry]
-                share = t_value[entry]
-                old = kept[lane]
-                line[lane] = old
-                step[lane] = 0
+                child, share, old, before = t_child[entry], t_value[entry], kept[t_child[entry]], yes[entry]
+                found, moved = score[child], old
                 if share < 1:
                     own = penalty / (1 - share)
-                    moved = max(old - (-score[lane] - UNIT + own * old) / (length + own), NIL)
-                    line[lane] = moved
-                    step[lane] = old - moved
+                    moved = max(old - (-found - UNIT + own * old) / (length + own), NIL)
+                line[child], change = moved, old - moved
                 own = penalty / share
-                slope = score[lane] + step[lane] * length - UNIT + own * yes[entry]
-                moved = max(yes[entry] - slope / (length + own), NIL)
-                worst[lane] = max(worst[lane], abs(moved - yes[entry]))
-                step[lane] += moved - yes[entry]
-                yes[entry] = moved
-            moving = 0
+                after = max(before - (found + change * length - UNIT + own * before) / (length + own), NIL)
+                worst[child] = max(worst[child], abs(after - before))
+                step[child], yes[entry] = change + (after - before), after
+            moving = ZERO
             for lane in range(lanes):
-                worst[lane] = max(worst[lane], abs(step[lane]))
-                moving += step[lane] != 0
+                moved = abs(step[lane])
+                worst[lane] = max(worst[lane], moved)
+                moving += moved > 0
             if moving == 0:
                 continue
             for lane in range(lanes):
@@ -119,7 +103,7 @@ def _passes(  # type: ignore[no-untyped-def]
                     if step[lane] != 0:
                         for entry in range(here, there):
                             weights[np.uintp(columns[entry]), lane] += values[entry] * step[lane]
-        finished = 0
+        finished = ZERO
         for lane in range(lanes):
             done[lane] = worst[lane] <= limit
             finished += done[lane]
@@ -152,20 +136,21 @@ def fit_chances(
     rows, width = len(begins), _padded(children)
     lengths, order = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.int64)
     weights, pull = np.zeros((features + 1, width), dtype=np.float32), np.zeros((rows, width), dtype=np.float32)
-    _start(seed, begins, ends, values, lengths, order)
     told = (t_starts, t_child, t_value, weights, pull, importance)
-    _chance_passes(*(begins, ends, columns, values, lengths, *told, np.float32(cost), np.float32(limit), most, order))
+    settings = (np.float32(cost), np.float32(limit), most, seed, order)
+    _chance_passes(*(begins, ends, columns, values, lengths, *told, *settings))
     return weights
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
+@njit(**KERNEL, fastmath=FAST)
 def _chance_passes(  # type: ignore[no-untyped-def]
     begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, pull, importance, cost, limit, most,
-    order,
+    seed, order,
 ):  # fmt: skip
     """Pass over the rows until no pull moves by more than `limit`; weights and pull as in `_passes`."""
     lanes = weights.shape[1]
     features, rows = weights.shape[0] - 1, len(lengths)
+    _start(seed, begins, ends, values, lengths, order)
     far = weights.size + pull.size > NEAR
     target = np.zeros(lanes, dtype=np.float32)
     score = np.empty(lanes, dtype=np.float32)
@@ -267,14 +252,15 @@ def fit_children(
     lengths, order = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.int64)
     weights, no = np.zeros((features + 1, width), dtype=np.float32), np.zeros((rows, width), dtype=np.float32)
     yes = np.zeros(len(t_child), dtype=np.float32)
-    _start(seed, begins, ends, values, lengths, order)
     left = np.arange(children)
     result = weights
     while True:
         done = np.empty(width, dtype=np.bool_)
         told = (t_starts, t_child, t_value, weights, no, yes)
-        rest = (np.float32(0.5 / cost), np.float32(limit), most, order, done)
-        most -= _passes(*(begins, ends, columns, values, lengths, *told, *rest))
+        rest = (np.float32(0.5 / cost), np.float32(limit), most, seed, order, done)
+        scratch = np.empty((4, width), dtype=np.float32)
+        most -= _passes(*(begins, ends, columns, values, lengths, *told, *rest, *scratch))
+        seed = -1
         finished = done[: len(left)] | (most == 0)
         if result is not weights:
             result[:, left[finished]] = weights[:, np.flatnonzero(finished)]
@@ -300,7 +286,7 @@ def _narrower(table: Floats, staying: Longs, width: int) -> Floats:
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _start(seed, begins, ends, values, lengths, order):  # type: ignore[no-untyped-def]
     """Seed the draws of this thread; the squared lengths of the rows, with the bias, and their first order."""
     np.random.seed(seed)
@@ -312,42 +298,39 @@ def _start(seed, begins, ends, values, lengths, order):  # type: ignore[no-untyp
         lengths[row] = total
 
 
-@njit(nogil=True, cache=True)
-def pruned(weights, order, names, least):  # type: ignore[no-untyped-def]
+def pruned(weights: Floats, names: Ints, least: Floats) -> tuple[Ints, Longs, AnyArray, Floats]:
     """What is left of the weights (features + 1, lanes) without those smaller than `least` (lanes,), which is
     above 0, and the bias.
 
-    By feature, in `order`, that of their names: features, starts (features + 1,), children, values; the last two have
-    one more entry at their end.
+    By feature, in the order of their names: features, starts (features + 1,), children, values.
     """
+    features, starts = np.empty(len(names), dtype=np.int32), np.empty(len(names) + 1, dtype=np.int64)
+    room = len(names) * weights.shape[1]  # pages that are never written take no memory
+    which, packed = np.empty(room, dtype=np.uint8), np.empty(room, dtype=np.float32)
+    held = _pruned(weights, np.argsort(names), names, least, features, starts, which, packed)
+    kept = starts[held]
+    return features[:held].copy(), starts[: held + 1].copy(), which[:kept].copy(), packed[:kept].copy()
+
+
+@njit(**KERNEL)
+def _pruned(weights, order, names, least, features, starts, which, packed):  # type: ignore[no-untyped-def]
     lanes = np.uintp(weights.shape[1])
-    kept, held = 0, 0
-    number = np.empty(len(order), dtype=np.int32)
+    at, held = NONE, ZERO
+    starts[0] = 0
     for line in range(len(order)):
         values = weights[order[line]]
-        count = np.uint32(0)
+        count = NO
         for lane in range(lanes):
             count += np.uint32(abs(values[lane]) >= least[lane])
-        number[line] = count
-        kept += number[line]
-        if number[line] > 0:
-            held += 1
-    features = np.empty(held, dtype=np.int32)
-    starts = np.zeros(held + 1, dtype=np.int64)
-    which = np.empty(kept + 1, dtype=np.uint8)  # what is not kept is written, and written over
-    packed = np.empty(kept + 1, dtype=np.float32)
-    at, feature = np.uintp(0), 0
-    for line in range(len(order)):
-        if number[line] == 0:
+        if count == 0:
             continue
-        values = weights[order[line]]
-        for lane in range(lanes):  # without a branch
+        for lane in range(lanes):  # without a branch: what is not kept is written, and written over
             which[at], packed[at] = lane, values[lane]
             at += np.uintp(abs(values[lane]) >= least[lane])
-        features[feature] = names[order[line]]
-        feature += 1
-        starts[feature] = at
-    return features, starts, which, packed
+        features[held] = names[order[line]]
+        held += 1
+        starts[held] = at
+    return held
 
 
 def _padded(children: int) -> int:

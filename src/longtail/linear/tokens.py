@@ -10,9 +10,9 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import AnyArray, Bools, Bytes, Floats, Ints, Longs
-from longtail.linear import compiling as compiling
+from longtail.linear.compiling import INNER, KERNEL, ZERO
 
-FIRST, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a
+SEED, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a
 MIX_A, MIX_B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 FEWEST_SLOTS = 64
 Counts: TypeAlias = tuple[Ints, Floats, Longs]
@@ -44,14 +44,15 @@ class WordTable:
         self.offsets = _roomy(self.offsets, self.size + 1, len(starts))
         self.hashes = _roomy(self.hashes, self.size, len(starts))
         table = (self.packed, self.offsets, self.hashes)
-        numbers: Ints
-        numbers, self.slots, self.size = _number(raw, starts, lengths, hashes, *table, self.slots, self.size, True)
+        numbers = np.empty(len(starts), dtype=np.int32)
+        self.slots, self.size = _number(raw, starts, lengths, hashes, *table, self.slots, self.size, True, numbers)
         return numbers
 
     def find(self, raw: Bytes, starts: Longs, lengths: Longs, hashes: AnyArray) -> Ints:
         """Numbers of these words; -1 for those never added."""
         table = (self.packed, self.offsets, self.hashes)
-        numbers: Ints = _number(raw, starts, lengths, hashes, *table, self.slots, self.size, False)[0]
+        numbers = np.empty(len(starts), dtype=np.int32)
+        _number(raw, starts, lengths, hashes, *table, self.slots, self.size, False, numbers)
         return numbers
 
     def all(self) -> tuple[Bytes, Longs, Longs, AnyArray]:
@@ -150,7 +151,7 @@ def arrange(terms: Ints, counts: Floats, bounds: Longs, columns: Ints) -> Counts
     return new_columns[:total], new_counts[:total], lengths
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _mixed(value):  # type: ignore[no-untyped-def]
     """Spread a hash over all its bits: its low bits choose the slot, its high ones the hashed column."""
     value = (value ^ (value >> np.uint64(33))) * MIX_A
@@ -158,13 +159,13 @@ def _mixed(value):  # type: ignore[no-untyped-def]
     return value ^ (value >> np.uint64(33))
 
 
-@njit(nogil=True, cache=True)
+@njit(**KERNEL)
 def _cut(raw, offsets, matches, starts, lengths, hashes, bounds):  # type: ignore[no-untyped-def]
-    count = 0
+    count = ZERO
     for row in range(len(offsets) - 1):
         place, end = offsets[row], offsets[row + 1]
         while place < end:
-            start, hashed = place, FIRST
+            start, hashed = place, SEED
             while place < end:
                 byte = raw[place]
                 if byte < 0x80:
@@ -194,22 +195,9 @@ def _cut(raw, offsets, matches, starts, lengths, hashes, bounds):  # type: ignor
         bounds[row + 1] = count
 
 
-@njit(nogil=True, cache=True)
-def hash_each(raw, offsets):  # type: ignore[no-untyped-def]
-    """The hashes that `cut` gives to words, of whole strings."""
-    hashes = np.empty(len(offsets) - 1, dtype=np.uint64)
-    for row in range(len(hashes)):
-        hashed = FIRST
-        for place in range(offsets[row], offsets[row + 1]):
-            hashed = (hashed ^ raw[place]) * PRIME
-        hashes[row] = _mixed(hashed)
-    return hashes
-
-
-@njit(nogil=True, cache=True)
-def _number(raw, starts, lengths, hashes, packed, offsets, known, slots, size, adding):  # type: ignore[no-untyped-def]
-    """Look words up by hash, compare their bytes, and add those that are new."""
-    numbers = np.empty(len(starts), dtype=np.int32)
+@njit(**KERNEL)
+def _number(raw, starts, lengths, hashes, packed, offsets, known, slots, size, adding, numbers):  # type: ignore[no-untyped-def]
+    """Look words up by hash, compare their bytes, and add those that are new. Returns the slots and the size."""
     mask = len(slots) - 1
     for word in range(len(starts)):
         start, length, hashed = starts[word], lengths[word], hashes[word]
@@ -218,8 +206,9 @@ def _number(raw, starts, lengths, hashes, packed, offsets, known, slots, size, a
             number = slots[slot]
             if number < 0:
                 break
-            if known[number] == hashed and offsets[number + 1] - offsets[number] == length:
-                begin, same = offsets[number], True
+            begin = offsets[number]
+            if known[number] == hashed and offsets[number + 1] - begin == length:
+                same = True
                 for place in range(length):
                     if packed[begin + place] != raw[start + place]:
                         same = False
@@ -245,7 +234,7 @@ def _number(raw, starts, lengths, hashes, packed, offsets, known, slots, size, a
                         slot = (slot + 1) & mask
                     slots[slot] = other
         numbers[word] = number
-    return numbers, slots, size
+    return slots, size
 
 
 @njit(nogil=True, cache=True)
@@ -276,53 +265,59 @@ def _number_pairs(keys, known, slots, size, adding):  # type: ignore[no-untyped-
     return numbers, slots, size
 
 
-@njit(nogil=True, cache=True)
+@njit(**KERNEL)
 def _merge(words, word_bounds, pairs, pair_bounds, size, seen, terms, counts, bounds):  # type: ignore[no-untyped-def]
-    count = 0
+    count = ZERO
     for row in range(len(word_bounds) - 1):
         begin = count
         for place in range(word_bounds[row], word_bounds[row + 1]):
             term = words[place]
-            if seen[term] >= begin:
-                counts[seen[term]] += 1
+            spot = seen[term]
+            if spot >= begin:
+                counts[spot] += 1
             else:
                 seen[term], terms[count], counts[count] = count, term, 1
                 count += 1
         for place in range(pair_bounds[row], pair_bounds[row + 1]):
             term = pairs[place] + size
-            if seen[term] >= begin:
-                counts[seen[term]] += 1
+            spot = seen[term]
+            if spot >= begin:
+                counts[spot] += 1
             else:
                 seen[term], terms[count], counts[count] = count, term, 1
                 count += 1
         bounds[row + 1] = count
 
 
-@njit(nogil=True, cache=True)
+@njit(**KERNEL)
 def _arrange(terms, counts, bounds, columns, order, first, holders, values, new_columns, new_counts, ends):  # type: ignore[no-untyped-def]
     for term in terms:
         first[term + 1] += 1
-    for term in range(len(columns)):
-        first[term + 1] += first[term]
+    before = ZERO
+    for term in range(len(first)):
+        before += first[term]
+        first[term] = before
     for row in range(len(ends)):
-        ends[row] = bounds[row]
-        for place in range(bounds[row], bounds[row + 1]):
-            spot = first[terms[place]]
+        begin = bounds[row]
+        ends[row] = begin
+        for place in range(begin, bounds[row + 1]):
+            term = terms[place]
+            spot = first[term]
             holders[spot], values[spot] = row, counts[place]
-            first[terms[place]] += 1  # ends as the start of the next term
+            first[term] = spot + 1  # ends as the start of the next term
     for term in order:
         column = columns[term]
         if column < 0:
             continue
         for spot in range(first[term - 1] if term > 0 else 0, first[term]):
-            row = holders[spot]
+            row, value = holders[spot], values[spot]
             end = ends[row]
             if end > bounds[row] and new_columns[end - 1] == column:
-                new_counts[end - 1] += values[spot]
+                new_counts[end - 1] += value
             else:
-                new_columns[end], new_counts[end] = column, values[spot]
+                new_columns[end], new_counts[end] = column, value
                 ends[row] = end + 1
-    count = 0
+    count = ZERO
     for row in range(len(ends)):  # close the gaps
         for place in range(bounds[row], ends[row]):
             new_columns[count], new_counts[count] = new_columns[place], new_counts[place]

@@ -8,9 +8,8 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import AnyArray, Floats, Ints, Matrix
+from longtail.linear.compiling import INNER, ZERO
 from longtail.threads import over_rows
-
-FIRST = np.int64(0)  # a bare 0 is a type of its own to Numba, and compiles what it is handed to once more
 
 Plain: TypeAlias = tuple[AnyArray, AnyArray, AnyArray]  # starts, columns, values
 
@@ -40,21 +39,28 @@ def held_top(queries: Matrix, held: Plain, items: int, k: int) -> tuple[Ints, Fl
 
 
 def hold(matrix: Matrix) -> Plain:
-    """One set of types for the kernel, so that it compiles once."""
+    """One set of types for the kernels, so that they compile once: arrays of data sets can not be written to."""
     return (
-        matrix.indptr.astype(np.int64, copy=False),
-        matrix.indices.astype(np.int32, copy=False),
-        matrix.data.astype(np.float32, copy=False),
+        fixed(matrix.indptr.astype(np.int64, copy=False)),
+        fixed(matrix.indices.astype(np.int32, copy=False)),
+        fixed(matrix.data.astype(np.float32, copy=False)),
     )
 
 
-@njit(nogil=True, cache=True)
+def fixed(array: AnyArray) -> AnyArray:
+    """The same numbers, not to be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@njit(**INNER)
 def _worse(left_value, left_column, right_value, right_column):  # type: ignore[no-untyped-def]
     """Whether the left pair ranks behind the right one: smaller value, or the same value and a later column."""
     return left_value < right_value or (left_value == right_value and left_column > right_column)
 
 
-@njit(nogil=True, cache=True)
+@njit(**INNER)
 def _sift(columns, values, place, size):  # type: ignore[no-untyped-def]
     """Restore the heap (worst pair on top) below `place`."""
     while True:
@@ -77,7 +83,7 @@ def _top(begin, end, q_start, q_term, q_value, i_start, i_item, i_value, items, 
     touched = np.empty(items, dtype=np.int32)
     k = columns.shape[1]
     for row in range(begin, end):
-        count = 0
+        count = ZERO
         for place in range(q_start[row], q_start[row + 1]):
             term, weight = q_term[place], q_value[place]
             for entry in range(i_start[term], i_start[term + 1]):
@@ -88,7 +94,7 @@ def _top(begin, end, q_start, q_term, q_value, i_start, i_item, i_value, items, 
                     count += 1
                 sums[item] += weight * i_value[entry]
         best, score = columns[row], values[row]
-        size = FIRST
+        size = ZERO
         for position in range(count):
             item = touched[position]
             value = sums[item]
@@ -104,11 +110,11 @@ def _top(begin, end, q_start, q_term, q_value, i_start, i_item, i_value, items, 
                         _sift(best, score, start, k)
             elif _worse(score[0], best[0], value, item):
                 best[0], score[0] = item, value
-                _sift(best, score, FIRST, k)
+                _sift(best, score, ZERO, k)
         if size < k:
             for start in range(size // 2 - 1, -1, -1):
                 _sift(best, score, start, size)
         for last in range(size - 1, 0, -1):  # take the worst off the heap, again and again: best first remains
             best[0], best[last] = best[last], best[0]
             score[0], score[last] = score[last], score[0]
-            _sift(best, score, FIRST, last)
+            _sift(best, score, ZERO, last)

@@ -11,9 +11,9 @@ import numpy as np
 from scipy import sparse
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
-from longtail.linear.node_rows import Scratch, gather, node_targets
+from longtail.linear.node_rows import LevelTargets, NodeTargets, Scratch, gather
 from longtail.linear.solve import fit_chances, fit_children, pruned
-from longtail.linear.top import hold
+from longtail.linear.top import fixed, hold
 from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.threads import in_threads, thread_count
@@ -68,35 +68,27 @@ def fit_tree(
     leaves.sort_indices()
     plain, scratch = hold(rows), Scratch(rows.shape[1])
     tasks: list[tuple[int, int, int, int, int]] = []  # cost, level, parent, first child, last child
-    held: list[tuple[Matrix, Matrix]] = []  # targets over children (by row) and over parents (by parent)
+    held: list[LevelTargets] = []
     bounds = [*levels, np.arange(len(order) + 1)]
     for level in range(len(levels)):
         parents, children = bounds[level], bounds[level + 1]
-        over_parents = _raised(leaves, parents).tocsc()
-        over_children = _raised(leaves, children)
-        held.append((over_children, over_parents))
         starts = np.searchsorted(children, parents)  # children of a parent stand together
+        held.append(LevelTargets(_raised(leaves, children), starts))
         for parent in range(len(parents) - 1):
-            size = int(over_parents.indptr[parent + 1] - over_parents.indptr[parent])
             if starts[parent + 1] - starts[parent] == 1:  # an only child is as likely as its parent
                 keep(_only_child(level, parent, int(starts[parent])))
                 continue
             for first in range(int(starts[parent]), int(starts[parent + 1]), CHUNK):
                 last = min(first + CHUNK, int(starts[parent + 1]))
-                tasks.append((size * (last - first), level, parent, first, last))
+                tasks.append((held[level].rows(parent) * (last - first), level, parent, first, last))
     tasks.sort(reverse=True)  # the longest first, so that no thread is left with one at the end
     in_turn = InTurn(keep)
     with stage("training classifiers", total=len(tasks)) as advance:
 
         def work(number: int) -> None:
             _, level, parent, first, last = tasks[number]
-            over_children, over_parents = held[level]
-            mine = slice(over_parents.indptr[parent], over_parents.indptr[parent + 1])
-            members, importance = over_parents.indices[mine].astype(np.int64), over_parents.data[mine]
-            in_turn.put(
-                number,
-                _fit_chunk(plain, scratch, members, over_children, level, parent, first, last, training, importance),
-            )
+            told = held[level].of(parent)
+            in_turn.put(number, _fit_chunk(plain, scratch, told, level, parent, first, last, training))
             advance(1)
 
         in_threads(work, range(len(tasks)))
@@ -140,28 +132,26 @@ def _raised(leaves: Matrix, bounds: Longs) -> Matrix:
 def _fit_chunk(
     plain: tuple[AnyArray, AnyArray, AnyArray],
     scratch: Scratch,
-    rows: AnyArray,
-    targets: Matrix,
+    targets: NodeTargets,
     level: int,
     parent: int,
     first: int,
     last: int,
     training: Training,
-    importance: Floats,
 ) -> Chunk:
-    """Train up to CHUNK children of a node on its rows; `importance` is each row's largest target in the node."""
-    begins, ends, columns, values, names = _node_rows(rows, plain, scratch)
-    wide = WIDE if WIDE * (len(names) + len(rows)) <= WIDE_CELLS else BLOCK
+    """Train up to CHUNK children of a node on its rows."""
+    begins, ends, columns, values, names = _node_rows(targets.rows, plain, scratch)
+    wide = WIDE if WIDE * (len(names) + len(begins)) <= WIDE_CELLS else BLOCK
     pieces = -(-(last - first) // wide)
     bounds = [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
     found = []
     for begin, end in pairwise(bounds):
-        told = node_targets(rows, targets.indptr, targets.indices, targets.data, begin, end)
+        told = targets.among(begin, end)
         seed = training.seed + 1_000_003 * level + begin
         settings = (end - begin, training.cost, training.limit, training.passes, seed)
         if training.chances:
-            told[2][:] /= np.repeat(importance, np.diff(told[0]))  # the path's product is then the label's own target
-            weights = fit_chances(*(begins, ends, columns, values, len(names), *told, importance, *settings))
+            told[2][:] /= np.repeat(targets.importance, np.diff(told[0]))  # the path's product is then the label's own
+            weights = fit_chances(*(begins, ends, columns, values, len(names), *told, targets.importance, *settings))
         else:
             weights = fit_children(*(begins, ends, columns, values, len(names), *told, *settings))
         least = np.full(end - begin, training.cut, dtype=np.float32)
@@ -180,9 +170,10 @@ def _node_rows(
     A node with a large part of all rows meets most features and reads the rows where they lie; a small one has a copy
     over the features that it meets, so that its weights stay in the cache.
     """
-    starts = plain[0]
+    starts, columns, values = plain
     if COPIED * len(rows) > len(starts) - 1:
-        return starts[rows], starts[rows + 1], plain[1], plain[2], np.arange(len(scratch.place), dtype=np.int32)
+        names = np.arange(len(scratch.place), dtype=np.int32)
+        return fixed(starts[rows]), fixed(starts[rows + 1]), columns, values, names
     own, columns, values, names = gather(rows, *plain, scratch.place)
     return own[:-1], own[1:], columns, values, names
 
@@ -217,8 +208,7 @@ def _packed(level: int, parent: int, first: int, weights: Floats, names: Ints, l
     bias = weights[-1, : len(least)].copy()
     above = np.full(weights.shape[1], np.inf, dtype=np.float32)  # lanes without a child keep nothing
     above[: len(least)] = np.maximum(least, np.finfo(np.float32).tiny)  # and zeros are never kept
-    features, starts, children, kept = pruned(weights, np.argsort(names), names, above)
-    return Chunk(level, parent, first, bias, features, starts, children[:-1], kept[:-1])
+    return Chunk(level, parent, first, bias, *pruned(weights, names, above))
 
 
 def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int, beam: int, kept: float) -> Plan:

@@ -20,7 +20,6 @@ from longtail.linear.tokens import (
     WordTable,
     arrange,
     cut,
-    hash_each,
     hash_pairs,
     merge,
     word_characters,
@@ -115,8 +114,8 @@ class Vocabulary:
     def _tables(self) -> tuple[WordTable, PairTable]:
         words, pairs = WordTable(), PairTable()
         packed, offsets = pack_strings(self.words)
-        hashes = hash_each(packed, offsets)
-        numbers = words.add(packed, offsets[:-1], np.diff(offsets), hashes)
+        whole = np.ones(0x110000, dtype=np.bool_)  # where every character belongs to a word, a string is one
+        numbers = words.add(packed, *cut(packed, offsets, whole)[:3])
         pair_numbers = pairs.add(np.array(self.pairs))  # a copy, because a loaded array may be read-only
         if words.size < len(numbers) or pairs.size < len(pair_numbers):
             raise DataError("a vocabulary holds a word or a pair twice; its file is damaged")

@@ -17,7 +17,7 @@ from numba import njit
 from longtail.arrays import AnyArray, Floats, Longs
 from longtail.errors import DataError
 from longtail.progress import stage
-from longtail.search.select import at
+from longtail.selection import at_place
 from longtail.threads import in_threads
 
 GAIN = 1e-4  # mean cosine below which another round is not worth it
@@ -213,7 +213,7 @@ def _products(rows, direction, scores):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _highest(scores, number):  # type: ignore[no-untyped-def]
     """Which `number` scores are the highest; of equal ones the first."""
-    bound = at(scores.copy(), len(scores) - number)
+    bound = at_place(scores.copy(), len(scores) - number)
     chosen = np.zeros(len(scores), np.bool_)
     taken = 0
     for place in range(len(scores)):

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs
+from longtail.selection import at_place
 from longtail.threads import over_rows
 
 BLOCK = 128  # numbers looked at in one go: mostly none is good enough
@@ -66,38 +67,12 @@ def ordered(rows: Ints, keys: AnyArray) -> tuple[Ints, Floats]:
 
 
 @njit(nogil=True, cache=True)
-def at(values, place):  # type: ignore[no-untyped-def]
-    """The value that would stand at `place` if the values were sorted; they are left in disorder."""
-    low, high = 0, len(values) - 1
-    while low < high:
-        one, two, three = values[low], values[(low + high) // 2], values[high]
-        pivot = max(min(one, two), min(max(one, two), three))
-        up, down = low, high
-        while up <= down:
-            while values[up] < pivot:
-                up += 1
-            while values[down] > pivot:
-                down -= 1
-            if up <= down:
-                values[up], values[down] = values[down], values[up]
-                up += 1
-                down -= 1
-        if place <= down:
-            high = down
-        elif place >= up:
-            low = up
-        else:
-            break
-    return values[place]
-
-
-@njit(nogil=True, cache=True)
 def _shrink(rows, keys, count, k):  # type: ignore[no-untyped-def]
     """Leave the k largest of the first `count`, of equal ones the first, in the order they stand. Returns the least."""
     copy = np.empty(count, keys.dtype)
     for place in range(count):
         copy[place] = keys[place]
-    bound = at(copy, count - k)
+    bound = at_place(copy, count - k)
     equal = k
     for place in range(count):
         equal -= keys[place] > bound
