@@ -30,7 +30,7 @@ RECIPES = {
     "cut": 'dpr(encoder="tiny", batch=128, epochs=1, search_dimension=24)',
     "classifiers": 'renee(encoder="tiny", batch=128, epochs=1)',
     "one head": 'depsl(encoder="tiny", batch=128, epochs=1, longest=12)',
-    "two heads": 'unidec(encoder="tiny", batch=128, epochs=1, longest=12)',
+    "two heads": 'unidec(encoder="tiny", batch=128, epochs=1, longest=12, head_dimension=32)',
     "classifiers on a bag": 'renee(encoder="bag", dimension=48, batch=128, epochs=1)',
 }
 
