@@ -53,6 +53,10 @@ CHOICES = [
     *(f"gandalf(threshold={bar}, least={least})" for bar in (0.1, 0.3, 0.5) for least in (1, 3)),
     "gandalf(most=1)",
     "gandalf(most=3, least=3)",
+    *(f"gandalf(scale={scale}, times={times})" for scale in (0.1, 0.3, 0.5) for times in (1, 2)),
+    "gandalf(doubt=2)",
+    "gandalf(doubt=2, scale=0.3)",
+    "gandalf(scale=0.5, least=3)",
     *(f"bow(threshold={bar}, nearest={nearest})" for bar in (0.3, 0.5, 0.7) for nearest in (5, 15)),
 ]
 SHARES = (0.25, 0.5, 0.75)

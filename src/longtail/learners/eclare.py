@@ -29,7 +29,7 @@ class Eclare(GraphNet, TextNet, FrugalSettings):
 
     dimension: int = 300
     batch: int = 1024
-    epochs: int = 30
+    epochs: int = 15
     dropout: float = 0.2
     beam: int = 50  # clusters of a row whose labels stand in the pool
 

@@ -27,7 +27,6 @@ class InceptionXmlLf(GraphNet, TextNet, Convolutions, FrugalSettings):
 
     batch: int = 1024
 
-    waits: ClassVar[int] = 3  # it learns by fits and starts
     summary: ClassVar[str] = "inceptionxml with label texts and a label graph in its classifiers"
     scorer: ClassVar[type[Scorer]] = FrugalScorer
 

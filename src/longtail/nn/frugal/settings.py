@@ -15,6 +15,7 @@ from longtail.seams import Scorer
 WORDS = 100_000  # most different words
 ALL = 2e15  # operations that comparing every row with every label may take in auto: hours on a processor
 BASE = 500_000_000  # bytes that torch holds before anything else
+WAITS = 3  # looks without a better P@1 that end a training: nets learn by fits and starts
 FAR = 200  # steps between two looks at valid of which one may end a training
 
 
@@ -26,7 +27,7 @@ class FrugalSettings:
     vectors: str | None = None  # a file of word vectors to begin at: text with a word a line (GloVe), or .npy
     longest: int = 64  # tokens of a text that are read
     batch: int = 512
-    epochs: int = 40
+    epochs: int = 20
     rate: float = 5e-3  # of Adam, for word vectors, layers and classifiers
     dropout: float = 0.5
     warmup: float = 0.05  # share of the steps in which the rate rises
@@ -37,13 +38,12 @@ class FrugalSettings:
     random: int = 1000  # labels of a pool that are drawn at random
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of large products; auto: bf16 where that is faster
     measure_every: int = 5  # epochs between two looks at valid
-    patience: int | None = None  # looks without a better P@1 before it stops; none: `waits`, if they are far apart
+    patience: int | None = None  # looks without a better P@1 before it stops; none: 3, if they are far apart
     seed: int = 0
 
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts"})
     scorer: ClassVar[type[Scorer]]
-    waits: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         least = {"dimension": 1, "longest": 3, "batch": 1, "epochs": 1, "cluster": 1, "random": 0, "measure_every": 0,
@@ -83,7 +83,7 @@ class FrugalSettings:
         """Looks without a better P@1, at most. Where few steps lie between two of them, one that is no better says
         little, and a training is short anyway."""
         far = self.measure_every * -(-rows // self.batch) >= FAR
-        return self.waits if self.patience is None and far else self.patience
+        return WAITS if self.patience is None and far else self.patience
 
     @property
     def reading(self) -> float:
