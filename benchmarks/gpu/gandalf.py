@@ -2,14 +2,14 @@
 
     python benchmarks/gpu/gandalf.py --data DATA [DATA ...] --part table3 [table2 ...] --out DIR
                                      [--workers 4] [--seeds 1] [--nets NAME ...] [--renee RECIPE] [--limit SECONDS]
-                                     [--set epochs=30] [--rows N] [--chosen]
+                                     [--set epochs=30] [--rows N] [--recipes RECIPE ...]
 
 The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Parts: table2 (what rows are trained on),
 table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
 (other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
 fewer labels), epochs (how many each net wants, by the valid split), search (settings of gandalf, by the valid split),
-cost (seconds and peak memory without and with it). Parts of one net take `astec`, or the only one of --nets. With
-`--chosen`, nets and gandalf have the settings that were best on valid in what `epochs` and `search` left in DIR.
+cost (seconds and peak memory without and with it), given (those of --recipes). Parts of one net take `astec`, or the
+only one of --nets.
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
@@ -67,6 +67,7 @@ MORE = (  # on astec alone
     "gandalf(scale=0.2, times=4)", "gandalf(doubt=2, scale=0.2, times=4)", "gandalf @first half",
     "gandalf(scale=0.3) @first half", "gandalf(times=2) @first half", "gandalf @last half", "gandalf @every second",
 )  # fmt: skip
+BEST = "gandalf(scale=0.3, times=2)"  # as chosen on valid: the most PSP@5 on both where P@1 is not lower than plain
 WHEN = {  # label rows from one share of the epochs to another, and the chance of each in an epoch
     "first half": (0.0, 0.5, 1.0),
     "last half": (0.5, 1.0, 1.0),
@@ -78,31 +79,9 @@ def net(name: str, options: argparse.Namespace, seed: int, **more: Any) -> str:
     """A learner with its settings, as a recipe writes it."""
     if name == "renee":
         return str(options.renee).replace("SEED", str(seed))
-    own = {**options.choice.get(name, {}), **dict(setting.split("=") for setting in options.set), **more}
+    own = {**dict(setting.split("=") for setting in options.set), **more}
     own |= {"seed": seed} if seed else {}
     return f"{name}({', '.join(f'{key}={value}' for key, value in own.items())})" if own else name
-
-
-def choose(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """By the valid split: the epochs with the best P@1 of each plain net; of gandalf the settings with the highest
-    PSP@5 over plain, in the mean of the nets, where P@1 of none is more than half a point lower than plain."""
-    data = Path(options.data[0]).name
-    valid = {recipe: run["valid"] for (where, recipe), run in kept_runs(options).items() if where == data}
-    choice: dict[str, dict[str, Any]] = {}
-    for name, tried in EPOCHS.items():
-        found = {epochs: valid[recipe]["P@1"] for epochs in tried if (recipe := net(name, options, 0, epochs=epochs)) in valid}  # fmt: skip  # noqa: E501
-        if found:
-            choice[name] = {"epochs": max(found, key=lambda epochs: found[epochs])}
-    gains: dict[str, float] = {}
-    for way in (*BOTH, *MORE):
-        pairs = [(valid.get(plain), valid.get(f"{plain} + {way}")) for plain in tried_on(options)]
-        known = [(old, new) for old, new in pairs if old and new]
-        if way in ("rows", "gandalf") or "self_only" in way or " @" in way or len(known) < 1 + (way in BOTH):
-            continue
-        if all(new["P@1"] >= old["P@1"] - 0.5 for old, new in known):
-            gains[way] = statistics.mean(new["PSP@5"] / old["PSP@5"] for old, new in known)
-    choice["ways"] = {"+ gandalf": f" + {max(gains, key=lambda way: gains[way])}" if gains else " + gandalf"}
-    return choice
 
 
 def tried_on(options: argparse.Namespace) -> list[str]:
@@ -121,9 +100,7 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
             if not options.ways or way in options.ways
         }
 
-    three = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf"}
-    if options.choice:
-        three |= {"+ gandalf, chosen": options.choice["ways"]["+ gandalf"]}
+    three = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", f"+ {BEST}": f" + {BEST}"}
     main = options.nets[0] if len(options.nets) == 1 else "astec"
     found: dict[str, list[str]] = {}
     if part in ("table3", "table4", "figure2", "cost"):
@@ -147,6 +124,8 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
             for share in SHARES
         }
         found |= lines(main, {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", **shares})
+    elif part == "given":
+        found |= {recipe: [recipe] for recipe in options.recipes}
     elif part == "epochs":
         for name in options.nets:
             for epochs in EPOCHS.get(name, ()):
@@ -363,14 +342,10 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], help="settings of every frugal net, such as epochs=2")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--ways", nargs="+", help="only these lines of each net, such as '+ gandalf'")
-    parser.add_argument("--chosen", action="store_true", help="with the settings that were best on valid")
+    parser.add_argument("--recipes", nargs="+", default=[], help="of the part `given`")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
     options = parser.parse_args()
     Path(options.out).mkdir(parents=True, exist_ok=True)
-    options.choice = {}
-    if options.chosen:
-        options.choice = choose(options)
-        print(f"chosen: {options.choice}", flush=True)
     until, done = time.monotonic() + options.limit, kept_runs(options)
     wanted = [(data, recipe) for part in options.part for data in options.data
               for some in recipes(part, options).values() for recipe in some]  # fmt: skip
