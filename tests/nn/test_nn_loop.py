@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from longtail.errors import DataError, ModelError, RecipeError
 from longtail.nn.checkpoint import keeping
 from longtail.nn.history import History
-from longtail.nn.loop import Course, train
+from longtail.nn.loop import Course, _Run, train
 from longtail.progress import listening
 
 ROWS, SIZE = 24, 4
@@ -247,3 +247,18 @@ def test_a_history_that_cannot_be_read_says_where(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"history\.jsonl:2: not a line"):
         History.read(tmp_path)
     assert History([{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.0, "P@1": 5}]).values("P@1") == [(2, 5.0)]
+
+
+def test_groups_that_learn_alike_are_moved_as_one() -> None:
+    class Parted(Line):
+        def groups(self) -> list[dict[str, Any]]:
+            whole = super().groups()
+            return [{**group, "params": [parameter]} for group in whole for parameter in group["params"]]
+
+    alike, parted = Line(), Parted()
+    run = _Run(parted, COURSE, None, {})
+    assert [len(group["params"]) for group in run.optimiser.param_groups] == [2, 2]
+    assert run.rates == [0.05, 0.025]
+    for task in (alike, parted):
+        train(task, COURSE, {})
+    assert alike.weights == parted.weights

@@ -183,8 +183,8 @@ class Towers:
             return vectors
         with torch.no_grad():
             rows = torch.arange(len(vectors), device=self.device)
-            moved = self.tower.vectors(rows, torch.from_numpy(vectors).to(self.device))
-        return unit(moved.float().cpu().numpy())
+            moved: Floats = self.tower.vectors(rows, torch.from_numpy(vectors).to(self.device)).float().cpu().numpy()
+        return moved
 
     def searched(self, vectors: Floats) -> Floats:
         """The first numbers of each vector, as many as are searched, of length 1 again."""
