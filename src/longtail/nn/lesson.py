@@ -134,14 +134,24 @@ def _neighbours(teacher: str, scorer: HasVectors, vectors: Floats, train: Datase
     import torch
 
     place = next_place("soft-labels")
+    if place is None:
+        return _found(scorer, vectors, train, wanted)
     identity = {"teacher": teacher, "tau": wanted.tau, "documents": wanted.documents, "search": wanted.search,
                 "data": _digest(train), "epochs": 1}  # fmt: skip
-    kept = None if place is None else place.read(identity)
+    kept = place.read(identity)
     if kept is not None:
         labels, cosines, documents, nearness = (
             kept.tensors[name].numpy() for name in ("labels", "cosines", "documents", "nearness")
         )
         return Near(labels, cosines), Near(documents, nearness)
+    near, topped = _found(scorer, vectors, train, wanted)
+    arrays = {"labels": near.rows, "cosines": near.cosines, "documents": topped.rows, "nearness": topped.cosines}
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    place.write(Checkpoint({"epoch": 1, "step": 0, "stopped": True}, tensors), identity)
+    return near, topped
+
+
+def _found(scorer: HasVectors, vectors: Floats, train: Dataset, wanted: Wanted) -> tuple[Near, Near]:
     device = _device()
     near = topped = Near(np.zeros((len(vectors), 0), np.int32), np.zeros((len(vectors), 0), np.float32))
     if wanted.tau > 1:
@@ -149,10 +159,6 @@ def _neighbours(teacher: str, scorer: HasVectors, vectors: Floats, train: Datase
     if wanted.documents > 1:
         index = index_of(scorer.row_vectors(train.rows), len(vectors), wanted.search, device)
         topped = new_documents(index, vectors, train.targets, train.excluded, wanted.documents)
-    if place is not None:
-        arrays = {"labels": near.rows, "cosines": near.cosines, "documents": topped.rows, "nearness": topped.cosines}
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-        place.write(Checkpoint({"epoch": 1, "step": 0, "stopped": True}, tensors), identity)
     return near, topped
 
 
