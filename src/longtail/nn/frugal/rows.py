@@ -54,9 +54,8 @@ class MovingRows(nn.Module):
         self.done += 1
 
     @torch.no_grad()
-    def move(self, places: Places, gradient: Tensor, factor: float | Tensor) -> None:
-        """Move these rows against their gradient, at this part of the rate. A place that stands twice among them must
-        have one gradient: it moves once."""
+    def move(self, places: Places, gradient: Tensor, factor: float | Tensor, real: Tensor | None = None) -> None:
+        """Move these rows against their gradient, at this part of the rate; of some places only the real ones."""
         tables = (self.weight, self.first, self.second)
         parts = [table[places] for table in tables]  # views of a range, else copies
         done = torch.full((), float(self.done - 1), device=self.weight.device) if self.clock is None else self.clock
@@ -67,7 +66,7 @@ class MovingRows(nn.Module):
         )  # fmt: skip
         if not isinstance(places, slice):
             for table, part in zip(tables, parts, strict=True):
-                table[places] = part
+                table[places] = part if real is None else torch.where(real[:, None], part, table[places])
 
     def means(self) -> dict[str, Tensor]:
         """What a checkpoint holds besides the weights."""

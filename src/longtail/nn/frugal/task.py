@@ -131,7 +131,7 @@ class FrugalTask:
             if whole is not None and whole.grad is not None:
                 self.words.move(slice(None), whole.grad.index_add_(0, given.touched, table.grad), factor)
             else:
-                self.words.move(given.touched, table.grad if given.same is None else table.grad[given.same], factor)
+                self.words.move(given.touched, table.grad, factor, given.real)
         return loss
 
     def tables(self) -> list[MovingRows]:
