@@ -16,14 +16,16 @@ import longtail.learners.parabel as learner
 import longtail.linear.tree as tree
 from longtail import Recipe
 from longtail.linear.beam import ForestMaker
+from longtail.linear.node_rows import LevelTargets
 from zipf_data import zipf_data
 
 STAGES = {  # what is wrapped, and what it is called in the table
     (learner, "label_vectors"): "vectors of labels",
     (learner, "halve"): "halving labels",
     (tree, "_raised"): "targets of nodes",
+    (LevelTargets, "__init__"): "sorting them by node",
+    (LevelTargets, "of"): "gathering targets",
     (tree, "_node_rows"): "gathering rows",
-    (tree, "node_targets"): "gathering targets",
     (tree, "fit_children"): "classifiers",
     (tree, "_packed"): "dropping small weights",
     (ForestMaker, "keep"): "keeping the rest",

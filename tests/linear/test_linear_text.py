@@ -287,6 +287,8 @@ def test_unit_rows_with_empty_rows() -> None:
     expected = [[0, 0, 0], [0.6, 0, 0.8], [0, 0, 0], [0, 1, 0], [0, 0, 0]]
     assert unit_rows(matrix).toarray() == pytest.approx(np.array(expected))
     assert unit_rows(sparse.csr_array((3, 2), dtype=np.float32)).nnz == 0
+    last = sparse.csr_array(np.array([[0, 0], [3, 4], [0, 0], [0, 0]], dtype=np.float32))
+    assert unit_rows(last).toarray()[1] == pytest.approx([0.6, 0.8])
 
 
 def test_features_in_any_order_come_out_in_order(numbers: Corpus) -> None:

@@ -193,7 +193,7 @@ def _pair(rows: int, seed: int) -> tuple[int, int]:
 
 def _lower(starts: Longs, columns: Ints, values: Floats, features: int, one: int, other: int) -> Bools:
     """Which rows belong to the first half (rows,): balanced spherical 2-means from two rows."""
-    lower = np.empty(len(starts) - 1, dtype=np.bool_)
+    lower = np.zeros(len(starts) - 1, dtype=np.bool_)
     sums, leans = np.zeros((3, features), dtype=np.float32), np.empty((2, len(lower)), dtype=np.float32)
     _halve(starts, columns, values, one, other, sums, leans, lower)
     return lower
@@ -221,17 +221,17 @@ def _halve(starts, columns, values, one, other, sums, leans, lower):  # type: ig
         spare = (rows + 1) // 2
         edge = at_place(ranked, spare - 1)
         for row in range(rows):
-            lower[row] = lean[row] < edge
-            spare -= lower[row]
-        for feature in range(features):
-            left[feature] = 0
+            spare -= lean[row] < edge
         for row in range(rows):
+            before_edge = lean[row] < edge
             if lean[row] == edge and spare > 0:  # ties by row
-                lower[row] = True
+                before_edge = True
                 spare -= 1
-            if lower[row]:
+            if before_edge != lower[row]:  # few rows change sides after the first rounds
+                sign = UNIT if before_edge else -UNIT
+                lower[row] = before_edge
                 for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
-                    left[np.uintp(columns[entry])] += values[entry]
+                    left[np.uintp(columns[entry])] += sign * values[entry]
         left_length, right_length = NIL, NIL
         for feature in range(features):
             right = whole[feature] - left[feature]

@@ -33,7 +33,7 @@ def gather(
     np.cumsum(starts[rows + 1] - begins, out=own_starts[1:])
     total = int(own_starts[-1])
     own_columns, own_values = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.float32)
-    names = np.empty(min(total, len(place)), dtype=np.int32)
+    names = np.empty(min(total, len(place)) + 1, dtype=np.int32)
     found = _gather(begins, own_starts, columns, values, place, own_columns, own_values, names)
     return fixed(own_starts), fixed(own_columns), fixed(own_values), names[:found]
 
@@ -46,12 +46,12 @@ def _gather(begins, own_starts, columns, values, place, own_columns, own_values,
         for at in range(np.uintp(own_starts[number]), np.uintp(own_starts[number + 1])):
             entry = at + np.uintp(shift)
             feature = np.uintp(columns[entry])
-            if place[feature] < 0:
-                place[feature] = found
-                names[found] = feature
-                found += 1
-            own_columns[at] = place[feature]
-            own_values[at] = values[entry]
+            spot = place[feature]
+            names[found] = feature  # without a branch: what was known is written over
+            new = spot < 0
+            spot = found if new else spot
+            found += new
+            place[feature], own_columns[at], own_values[at] = spot, spot, values[entry]
     for number in range(found):
         place[names[number]] = -1
     return found

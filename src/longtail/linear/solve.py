@@ -20,7 +20,8 @@ NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep th
 LANES = 8  # children are padded to a multiple of this many float32
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 NEAR = 1 << 18  # float32 that a core's own cache holds; what is larger is asked for ahead
-NIL, UNIT, NONE, NO = np.float32(0), np.float32(1), np.uintp(0), np.uint32(0)  # each a call where it stands in a kernel
+NIL, UNIT = np.float32(0.0), np.float32(1.0)  # each is a call where it stands in a kernel
+TINY = np.finfo(np.float32).tiny
 
 
 @njit(**KERNEL, fastmath=FAST)
@@ -298,39 +299,27 @@ def _start(seed, begins, ends, values, lengths, order):  # type: ignore[no-untyp
         lengths[row] = total
 
 
-def pruned(weights: Floats, names: Ints, least: Floats) -> tuple[Ints, Longs, AnyArray, Floats]:
-    """What is left of the weights (features + 1, lanes) without those smaller than `least` (lanes,), which is
-    above 0, and the bias.
+def pruned(weights: Floats, names: Ints, children: int, least: Floats) -> tuple[Ints, Longs, AnyArray, Floats]:
+    """What is left of the weights (features + 1, lanes) of the first `children` lanes without zeros, those smaller than
+    `least`, one number or (children,), and the bias.
 
-    By feature, in the order of their names: features, starts (features + 1,), children, values.
+    By feature, as they stand: features, starts (features + 1,), children, values.
     """
-    features, starts = np.empty(len(names), dtype=np.int32), np.empty(len(names) + 1, dtype=np.int64)
-    room = len(names) * weights.shape[1]  # pages that are never written take no memory
-    which, packed = np.empty(room, dtype=np.uint8), np.empty(room, dtype=np.float32)
-    held = _pruned(weights, np.argsort(names), names, least, features, starts, which, packed)
-    kept = starts[held]
-    return features[:held].copy(), starts[: held + 1].copy(), which[:kept].copy(), packed[:kept].copy()
-
-
-@njit(**KERNEL)
-def _pruned(weights, order, names, least, features, starts, which, packed):  # type: ignore[no-untyped-def]
-    lanes = np.uintp(weights.shape[1])
-    at, held = NONE, ZERO
-    starts[0] = 0
-    for line in range(len(order)):
-        values = weights[order[line]]
-        count = NO
-        for lane in range(lanes):
-            count += np.uint32(abs(values[lane]) >= least[lane])
-        if count == 0:
-            continue
-        for lane in range(lanes):  # without a branch: what is not kept is written, and written over
-            which[at], packed[at] = lane, values[lane]
-            at += np.uintp(abs(values[lane]) >= least[lane])
-        features[held] = names[order[line]]
-        held += 1
-        starts[held] = at
-    return held
+    lanes = weights.shape[1]
+    bound = np.maximum(least, TINY)
+    if bound.ndim:  # lanes without a child keep nothing
+        bound = np.concatenate([bound, np.full(lanes - children, np.inf, dtype=np.float32)])
+    large = weights[:-1] >= bound
+    large |= weights[:-1] <= -bound
+    if not bound.ndim:
+        large[:, children:] = False
+    places = np.flatnonzero(large)  # few of them: one in thirty
+    lines = places // lanes
+    new = np.ones(len(lines) + 1, dtype=np.bool_)
+    new[1:-1] = lines[1:] != lines[:-1]
+    starts = np.flatnonzero(new) if len(lines) else np.zeros(1, dtype=np.int64)
+    which = (places - lines * lanes).astype(np.uint8)
+    return names[lines[starts[:-1]]], starts, which, weights.ravel()[places]
 
 
 def _padded(children: int) -> int:

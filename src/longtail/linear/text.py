@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import AnyArray, Floats, Matrix, pack_strings, unpack_strings
+from longtail.arrays import AnyArray, Doubles, Floats, Matrix, pack_strings, unpack_strings
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import DataError, RecipeError
 from longtail.linear.words import PLAIN
@@ -100,12 +100,13 @@ class Features:
 
 def unit_rows(matrix: Matrix) -> Matrix:
     """Every row scaled to length 1; rows without entries stay empty."""
-    squares = np.add.reduceat(
-        np.append(matrix.data.astype(np.float64) ** 2, 0.0), np.minimum(matrix.indptr[:-1], matrix.nnz)
-    )
-    lengths = np.sqrt(np.where(np.diff(matrix.indptr) > 0, squares, 1.0))
+    squares: Doubles = matrix.data.astype(np.float64)
+    squares *= squares
+    sizes = np.diff(matrix.indptr)
+    lengths, held = np.ones(len(sizes)), sizes > 0
+    lengths[held] = np.sqrt(np.add.reduceat(squares, matrix.indptr[:-1][held]))
     lengths[lengths == 0] = 1.0
-    scaled = matrix.data / np.repeat(lengths, np.diff(matrix.indptr)).astype(np.float32)
+    scaled = matrix.data / np.repeat(lengths.astype(np.float32), sizes)
     scaled = scaled.astype(np.float32, copy=False)
     return sparse.csr_array((scaled, matrix.indices, matrix.indptr), shape=matrix.shape)
 
