@@ -2,11 +2,11 @@
 
     python benchmarks/gandalf_figure.py RUNS --shares LINES --out docs/results [--data gutenberg]
 
-Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows and gandalf add
-to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1 and PSP@5 on valid over
-the epochs); and LINES, which `gandalf_linear.py --part shares --out LINES` has kept, and writes gandalf-share.svg (P@1
-and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without all three runs have no panel,
-and a picture without its runs is not drawn.
+Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows, gandalf and
+gandalf as chosen add to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1
+and PSP@5 on valid over the epochs); and LINES, which `gandalf_linear.py --part shares --out LINES` has kept, and writes
+gandalf-share.svg (P@1 and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without their
+first three runs have no panel, and a picture without its runs is not drawn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from longtail.report.markup import Safe, tag
 
 NETS = ("astec", "inceptionxml", "decaf", "eclare", "inceptionxml-lf", "renee")
 SHARES = (0.25, 0.5, 0.75)
-LOOKS = {"plain": 0, "rows": 1, "gandalf": 2, "uniform": 0, "rarest first": 3}  # the same in every picture
+CHOSEN = "gandalf(scale=0.3, times=2)"
+LOOKS = {"plain": 0, "rows": 1, "gandalf": 2, CHOSEN: 3, "uniform": 0, "rarest first": 3}  # alike in every picture
 WIDE, HIGH, LEGEND = 340, 280, 30  # of a panel, and of the strip above them
 STYLE = """
 svg{background:#fff;font:12px system-ui,sans-serif;fill:#444}
@@ -38,9 +39,10 @@ Panel = tuple[str, Sequence[str], Sequence[Line]]
 
 
 def figure(title: str, panels: Sequence[Panel], across: int) -> str:
-    """Panels in rows of `across`; the names of the first panel's lines stand above them all."""
+    """Panels in rows of `across`; the names of their lines stand above them all."""
     parts = [tag("style", Safe(STYLE))]
-    for place, (name, _) in enumerate(panels[0][2]):
+    named = {name for _, _, lines in panels for name, _ in lines}
+    for place, name in enumerate(name for name in LOOKS if name in named):
         at, number = 40 + 130 * place, LOOKS[name]
         parts += [tag("g", marker(at, 16, number), class_=look(number)), tag("text", name, x=at + 12, y=20)]
     for number, (name, slots, lines) in enumerate(panels):
@@ -80,6 +82,12 @@ class Runs:
         lines = (folder / "runs.jsonl").read_text().splitlines()
         self.found = [run for line in lines if (run := json.loads(line))["data"] == data]
 
+    def has(self, net: str, more: str) -> bool:
+        try:
+            return bool(self.of(net, more))
+        except Missing:
+            return False
+
     def of(self, net: str, more: str) -> list[dict[str, Any]]:
         """Runs of a net, whatever its settings, with exactly this behind it."""
         found = [
@@ -104,13 +112,14 @@ class Runs:
 def bins(runs: Runs) -> str:
     panels: list[Panel] = []
     for net in NETS:
+        ways = ("rows", "gandalf", *([CHOSEN] if runs.has(net, f" + {CHOSEN}") else []))
         try:
-            plain, *others = (runs.bins(net, more) for more in ("", " + rows", " + gandalf"))
+            plain, *others = (runs.bins(net, more) for more in ("", *(f" + {way}" for way in ways)))
         except Missing:
             continue
         gains = [
             (way, [new - old for new, old in zip(found, plain, strict=True)])
-            for way, found in zip(("rows", "gandalf"), others, strict=True)
+            for way, found in zip(ways, others, strict=True)
         ]
         panels.append((f"{net}, points of P@5 over plain", ["head", "2", "3", "4", "tail"], gains))
     return figure("points of P@5 by frequency bin over the plain net", panels, 2)
