@@ -5,7 +5,9 @@
 Zipf data is generated (`zipf_data.py`): rows from 10k to 1M at 10k labels, then labels from 1k to 500k at 200k rows.
 Each size runs in a process of its own, under the command that `--under` names. The measure is CPU time in all threads,
 the least of up to three trainings: a busy machine changes it least. Depth is the number of classifiers on the way to a
-label; work is exact, entries x children over all nodes for one pass over the rows. Exits with 1 where CPU time per
+label; work is exact, entries x children over all nodes for one pass over the rows. Beside them stands what memory alone
+costs: a plain walk over the rows in random order that reads a line of 16 weights for each entry, and reads and writes
+one for each row, as a pass over the rows of a root does. Exits with 1 where CPU time per
 (entries x depth) grows by more than GROWTH from the smallest size of a series to any other. Linux only: reads /proc.
 """
 
@@ -22,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from numba import njit
 
 from linear_peers import Clock, memory
 from longtail import Recipe
@@ -53,6 +56,7 @@ class Run:
     peak: int
     predict: float  # seconds a row
     right: float  # share of the first answers that are a label of the row
+    walk: float  # nanoseconds an entry of a plain walk
 
     @property
     def cost(self) -> float:
@@ -90,7 +94,35 @@ def measure(recipe: Recipe, rows: int, labels: int) -> Run:
         peak=peak,
         predict=predict,
         right=float(answers.hits(test.targets)[:, 0].mean()),
+        walk=walk(train.features),
     )
+
+
+def walk(rows: Matrix) -> float:
+    """Nanoseconds an entry of visiting the rows in random order, the least of three times."""
+    order = np.random.default_rng(0).permutation(rows.shape[0])
+    weights, own = np.zeros((rows.shape[1], 16), dtype=np.float32), np.zeros((rows.shape[0], 16), dtype=np.float32)
+    held = (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))
+    _walk(order[:1], *held, weights, own)
+    times = []
+    for _ in range(3):
+        begin = time.process_time()
+        _walk(order, *held, weights, own)
+        times.append(time.process_time() - begin)
+    return 1e9 * min(times) / rows.nnz
+
+
+@njit(fastmath=True)
+def _walk(order, starts, columns, values, weights, own):  # type: ignore[no-untyped-def]
+    total = np.zeros(16, dtype=np.float32)
+    for row in order:
+        for lane in range(16):
+            total[lane] = own[row, lane]
+        for entry in range(starts[row], starts[row + 1]):
+            for lane in range(16):
+                total[lane] += values[entry] * weights[columns[entry], lane]
+        for lane in range(16):
+            own[row, lane] = total[lane]
 
 
 def effort(forest: Forest, rows: Matrix, targets: Matrix) -> tuple[int, int]:
@@ -129,13 +161,14 @@ def run(under: str, recipe: str, rows: int, labels: int, threads: int) -> Run:
 
 def table(runs: list[Run]) -> str:
     columns = ["rows", "labels", "entries", "depth", "entries x depth", "s", "CPU s", "ns per entry x depth", "growth"]
-    columns += ["work / (entries x depth)", "ns per work", "MB at start", "peak MB", "predict ms/row", "P@1"]
+    columns += ["work / (entries x depth)", "ns per work", "plain walk, ns per entry", "MB at start", "peak MB"]
+    columns += ["predict ms/row", "P@1"]
     lines = [f"| {' | '.join(columns)} |", "| --: " * len(columns) + "|"]
     for one in runs:
         product = one.entries * one.depth
         figures = [f"{one.rows:,}", f"{one.labels:,}", f"{one.entries:,}", str(one.depth), f"{product:,}"]
         figures += [f"{one.seconds:.2f}", f"{one.cpu:.2f}", f"{one.cost:,.0f}", f"{one.cost / runs[0].cost:.2f}"]
-        figures += [f"{one.work / product:.0f}", f"{1e9 * one.cpu / one.work:.1f}"]
+        figures += [f"{one.work / product:.0f}", f"{1e9 * one.cpu / one.work:.1f}", f"{one.walk:.1f}"]
         figures += [f"{size / 2**20:,.0f}" for size in (one.start, one.peak)]
         figures += [f"{1000 * one.predict:.3f}", f"{100 * one.right:.1f}"]
         lines.append(f"| {' | '.join(figures)} |")
