@@ -58,8 +58,8 @@ class Facts:
 
     @property
     def reading_seconds(self) -> float:
-        """To cut all texts into words; about 50 million characters a second."""
-        return 2e-8 * self.characters
+        """To cut all texts into words; about 100 million characters and a million texts a second."""
+        return 1e-8 * self.characters + 1e-6 * (self.rows if self.characters else 0)
 
     @classmethod
     def of(cls, data: Dataset) -> Facts:

@@ -109,12 +109,12 @@ class Centroid(Reading):
         facts = self.seen(facts)
         products = facts.positives * facts.terms_per_row
         chances = 160 * CANDIDATES * min(CHANCE_ROWS, facts.rows // 20)
-        means = 34 * facts.mean_terms  # as they are scaled and turned; 24 of them stay with the process
+        means = 30 * facts.mean_terms  # as they are scaled and turned; 18 of them stay with the process
         # A query meets the means that hold its words; common words are in most means, which caps the number.
         met = 0.28 * facts.shared_terms / max(facts.terms_per_row, 1) * facts.mean_terms
         return Plan(
             train_bytes=max(
-                facts.reading_bytes, facts.read_bytes + means, facts.read_bytes + 24 * facts.mean_terms + chances
+                facts.reading_bytes, facts.read_bytes + means, facts.read_bytes + 18 * facts.mean_terms + chances
             ),
             model_bytes=int(20 * facts.terms + 8 * facts.mean_terms + 60 * facts.labels),
             train_seconds=facts.reading_seconds + 5e-8 * products + 1e-7 * facts.mean_terms + 0.2,

@@ -22,9 +22,10 @@ Counts: TypeAlias = tuple[Ints, Floats, Longs]
 def word_characters(only_ascii: bool) -> Bools:
     """For each code point, whether \\w matches it: the same answer as Python's, because Python gives it."""
     matches = np.zeros(0x80 if only_ascii else 0x110000, dtype=np.bool_)
-    for plane in np.split(np.arange(len(matches), dtype="<u4"), max(len(matches) >> 16, 1)):
+    for first in range(0, len(matches), 1 << 16):
+        plane = np.arange(first, min(first + (1 << 16), len(matches)), dtype="<u4")
         for run in re.finditer(r"\w+", plane.tobytes().decode("utf-32-le", "surrogatepass")):
-            matches[plane[0] + run.start() : plane[0] + run.end()] = True
+            matches[first + run.start() : first + run.end()] = True
     return matches
 
 

@@ -236,12 +236,12 @@ def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int
     scratch = int(max(in_leaves, in_root))
     groups = 34 * facts.mean_terms  # vectors of labels while they are scaled, or with copies of trees in work
     visits = trees * passes * facts.positives * (leaf + branches)  # of a row by a classifier
-    search = facts.reading_seconds / max(facts.rows, 1) + 2e-8 * trees * beam * (leaf + facts.terms_per_row)
+    search = facts.reading_seconds / max(facts.rows, 1) + 1e-8 * trees * beam * (leaf + facts.terms_per_row / 3)
     return Plan(
         train_bytes=max(facts.reading_bytes, facts.read_bytes + groups, facts.kept_bytes + HEAP + weights + scratch),
         model_bytes=20 * facts.terms + weights + 90 * facts.labels,
         train_seconds=facts.reading_seconds + visits * (5e-9 + 1.2e-10 * facts.terms_per_row) + 0.5,
-        predict_seconds=1000 * (2e-5 + search),
+        predict_seconds=1000 * (1e-5 + search),
         steps=(
             ("word counts", facts.reading_bytes),
             ("label groups", groups),
