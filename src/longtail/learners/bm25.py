@@ -17,7 +17,7 @@ from longtail.plan import Facts, Plan
 from longtail.progress import stage
 from longtail.seams import Scorer, State, TailMethod
 
-READING_BYTES = 3_600_000  # to cut texts as short as labels are
+READING_BYTES = 3_000_000  # to cut texts as short as labels are
 
 
 @dataclass(frozen=True, eq=False)
