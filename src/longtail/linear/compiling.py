@@ -14,7 +14,7 @@ import numpy as np
 from numba.core import event
 
 KERNEL: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True}
-INNER: dict[str, Any] = {**KERNEL, "no_cpython_wrapper": True}  # for what kernels alone call
+INNER: dict[str, Any] = {**KERNEL, "cache": False, "no_cpython_wrapper": True}  # part of what calls it, cached there
 ZERO, ONE = np.int64(0), np.int64(1)  # a bare 0 is a type of its own to Numba: a count from it is typed once more
 
 

@@ -196,7 +196,8 @@ def _log_chances(score, children, path, chances, to, out):  # type: ignore[no-un
         if chances:
             out[to + number] = path - np.log1p(np.exp(-score[number]))
         else:
-            lack = max(UNIT - score[number], NIL)
+            lack = UNIT - score[number]
+            lack = lack if lack > NIL else NIL
             out[to + number] = path - lack * lack
 
 

@@ -46,14 +46,22 @@ class WordTable:
         self.hashes = _roomy(self.hashes, self.size, len(starts))
         table = (self.packed, self.offsets, self.hashes)
         numbers = np.empty(len(starts), dtype=np.int32)
-        self.slots, self.size = _number(raw, starts, lengths, hashes, *table, self.slots, self.size, True, numbers)
+        done, fresh = 0, False
+        while done < len(starts):
+            done, self.size = _number(
+                raw, starts, lengths, hashes, *table, self.slots, self.size, True, fresh, done, numbers
+            )
+            if fresh := 2 * self.size > len(self.slots):
+                self.slots = np.full(4 * len(self.slots), -1, dtype=np.int32)
+        if fresh:  # nobody was left to fill them
+            _number(raw, starts, lengths, hashes, *table, self.slots, self.size, True, True, done, numbers)
         return numbers
 
     def find(self, raw: Bytes, starts: Longs, lengths: Longs, hashes: AnyArray) -> Ints:
         """Numbers of these words; -1 for those never added."""
         table = (self.packed, self.offsets, self.hashes)
         numbers = np.empty(len(starts), dtype=np.int32)
-        _number(raw, starts, lengths, hashes, *table, self.slots, self.size, False, numbers)
+        _number(raw, starts, lengths, hashes, *table, self.slots, self.size, False, False, 0, numbers)
         return numbers
 
     def all(self) -> tuple[Bytes, Longs, Longs, AnyArray]:
@@ -197,21 +205,28 @@ def _cut(raw, offsets, matches, starts, lengths, hashes, bounds):  # type: ignor
 
 
 @njit(**KERNEL)
-def _number(raw, starts, lengths, hashes, packed, offsets, known, slots, size, adding, numbers):  # type: ignore[no-untyped-def]
-    """Look words up by hash, compare their bytes, and add those that are new. Returns the slots and the size."""
+def _number(raw, starts, lengths, hashes, packed, offsets, known, slots, size, adding, fresh, begin, numbers):  # type: ignore[no-untyped-def]
+    """Look words up by hash, from `begin` on, compare their bytes, and add those that are new. Stops when the slots are
+    half full; returns how many words are done, and the size. Slots that are `fresh` are filled first."""
     mask = len(slots) - 1
-    for word in range(len(starts)):
+    if fresh:
+        for other in range(size):
+            slot = np.int64(known[other] & np.uint64(mask))
+            while slots[slot] >= 0:
+                slot = (slot + 1) & mask
+            slots[slot] = other
+    for word in range(begin, len(starts)):
         start, length, hashed = starts[word], lengths[word], hashes[word]
         slot = np.int64(hashed & np.uint64(mask))
         while True:
             number = slots[slot]
             if number < 0:
                 break
-            begin = offsets[number]
-            if known[number] == hashed and offsets[number + 1] - begin == length:
+            first = offsets[number]
+            if known[number] == hashed and offsets[number + 1] - first == length:
                 same = True
                 for place in range(length):
-                    if packed[begin + place] != raw[start + place]:
+                    if packed[first + place] != raw[start + place]:
                         same = False
                         break
                 if same:
@@ -219,23 +234,16 @@ def _number(raw, starts, lengths, hashes, packed, offsets, known, slots, size, a
             slot = (slot + 1) & mask
         if number < 0 and adding:
             number = size
-            begin = offsets[size]
+            first = offsets[size]
             for place in range(length):
-                packed[begin + place] = raw[start + place]
-            offsets[size + 1] = begin + length
-            known[size] = hashed
-            slots[slot] = size
+                packed[first + place] = raw[start + place]
+            offsets[size + 1] = first + length
+            known[size], slots[slot] = hashed, size
             size += 1
-            if 2 * size > len(slots):
-                mask = 4 * len(slots) - 1
-                slots = np.full(mask + 1, -1, dtype=np.int32)
-                for other in range(size):
-                    slot = np.int64(known[other] & np.uint64(mask))
-                    while slots[slot] >= 0:
-                        slot = (slot + 1) & mask
-                    slots[slot] = other
         numbers[word] = number
-    return slots, size
+        if 2 * size > len(slots) and adding:
+            return word + 1, size
+    return len(starts), size
 
 
 @njit(nogil=True, cache=True)
