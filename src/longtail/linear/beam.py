@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from threading import local
 
 import numpy as np
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
-from longtail.linear.descent import LANES, MANY, arrange, collect, go_down, score_nodes
+from longtail.linear.descent import EVERY, LANES, MANY, arrange, collect, go_down, score_nodes
 from longtail.linear.top import hold
 from longtail.linear.tree import Chunk
 from longtail.threads import thread_count
@@ -45,6 +46,12 @@ class Forest:
     scales: Floats  # (chunks,)
     labels: int
     chances: bool  # scores are log odds (log loss) rather than margins (squared hinge)
+
+    @cached_property
+    def words(self) -> Longs:
+        """(nodes,) features that the chunks of each node know."""
+        sizes = np.concatenate([[0], np.cumsum(np.diff(self.chunk_features)[:, 0])])
+        return np.diff(sizes[self.node_chunks])
 
 
 class ForestMaker:
@@ -181,6 +188,8 @@ class _Block:
         self.order, self.begin = np.empty(pairs, dtype=np.int64), np.empty(pairs, dtype=np.int64)
         self.ends = np.empty(len(forest.node_leaf), dtype=np.int64)
         self.found: Floats = np.empty(0, dtype=np.float32)
+        mean = int(rows[0][-1] - rows[0][0]) // max(self.number, 1)  # words of a row
+        self.rows_for_all: Longs = EVERY * forest.words // max(mean, 1)
 
     def search(self, labels: Ints, scores: Floats) -> None:
         node = int(self.forest.roots[0])
@@ -205,7 +214,7 @@ class _Block:
         room = arrange(first * each, last * each, self.node, self.first_child, self.ends, self.order, self.begin)
         if room > len(self.found):
             self.found = np.empty(room, dtype=np.float32)
-        pairs = (self.ends, self.order, self.path, self.begin, each, *self.rows, self.first_child)
+        pairs = (self.ends, self.order, self.path, self.begin, each, *self.rows, self.first_child, self.rows_for_all)
         chunks = (forest.node_chunks, forest.chunk_children, forest.chunk_features, forest.bias)
         packed = (forest.features, forest.starts, forest.which, forest.weights, forest.scales, forest.chances)
 

@@ -54,16 +54,16 @@ def arrange(low, high, node, first_child, ends, order, begin):  # type: ignore[n
 
 @njit(**KERNEL)
 def score_nodes(  # type: ignore[no-untyped-def]
-    low, high, ends, order, path, begin, pairs_of_row, r_starts, r_columns, r_values, first_child, node_chunks,
-    chunk_children, chunk_features, bias, features, starts, which, weights, scales, chances, seen, place, unpacked,
-    lines, shares, score, out,
+    low, high, ends, order, path, begin, pairs_of_row, r_starts, r_columns, r_values, first_child, rows_for_all,
+    node_chunks, chunk_children, chunk_features, bias, features, starts, which, weights, scales, chances, seen, place,
+    unpacked, lines, shares, score, out,
 ):  # fmt: skip
     """Score the children of the pairs order[low:high] into `out`: log chances of the paths to them.
 
+    Where more rows than `rows_for_all` (nodes,) stand at a node, all its words are unpacked, met or not.
     `seen` (columns,) notes words under the number of a node, modulo 256: an old note costs time and does no harm.
     `place` (columns,) is -1 on entry and on return: then the line of a word's unpacked weights.
     """
-    words = (r_starts[-1] - r_starts[0]) // (len(r_starts) - 1)
     for node in range(len(ends)):
         first, last = low, ends[node]
         if last > high:
@@ -73,17 +73,13 @@ def score_nodes(  # type: ignore[no-untyped-def]
         low = last
         many = last - first >= MANY
         stamp = np.uint8(node)
-        chunks = range(node_chunks[node], node_chunks[node + 1])
-        held = ZERO
-        for chunk in chunks:
-            held += chunk_features[chunk, 1] - chunk_features[chunk, 0]
-        every = (last - first) * words > EVERY * held
+        every = last - first > rows_for_all[node]
         if many and not every:
             for position in range(first, last):
                 row = order[position] // pairs_of_row
                 for entry in range(np.uintp(r_starts[row]), np.uintp(r_starts[row + 1])):
                     seen[np.uintp(r_columns[entry])] = stamp
-        for chunk in chunks:
+        for chunk in range(node_chunks[node], node_chunks[node + 1]):
             child, scale = chunk_children[chunk], scales[chunk]
             children = chunk_children[chunk + 1] - child
             padded = (children + LANES - 1) // LANES * LANES
