@@ -5,7 +5,7 @@
 On a GPU encoding and searching are quick, and what is left runs here: texts become tokens (once for the teacher, the
 soft labels and the student), vectors get length 1, pairs that are given already are left out, relevances are learned
 from held-out rows, and targets are joined. Neighbours are drawn at random: their number decides the time, not what they
-are. One thread; the tokenizer takes as many as RAYON_NUM_THREADS says.
+are. One thread.
 """
 
 from __future__ import annotations

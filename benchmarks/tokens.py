@@ -66,7 +66,7 @@ def main() -> None:
         for some in rows:
             tokens.batch(some, LONGEST)
         print(f"a batch of 1,024 random rows in {1000 * (time.perf_counter() - begin) / len(rows):.2f} ms")
-    alone = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+    alone = {**os.environ, "LONGTAIL_THREADS": "1"}
     tenth = [sys.executable, __file__, "--plain", "--titles", str(given.titles // 10), "--encoder", given.encoder]
     done = subprocess.run(tenth, env=alone, capture_output=True, text=True, check=True)
     print(f"on one thread: {done.stdout.splitlines()[0]}")

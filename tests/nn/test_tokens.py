@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from longtail.errors import DataError, ModelError
 from longtail.nn import tokens as room
 from longtail.nn.read_once import reading_once
-from longtail.nn.tokenizers import TextTokenizer, learn_words
+from longtail.nn.tokenizers import PIECE, TextTokenizer, learn_words
 from longtail.nn.tokens import Tokens, tokenise
 from longtail.progress import listening
 
@@ -82,6 +82,16 @@ def test_reading_the_first_part_changes_nothing(words: list[str]) -> None:
     whole = Tokenizer.from_str(tokenizer.definition)
     whole.enable_truncation(4)
     assert tokenizer.encode([text], 4) == [whole.encode(text).ids]
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_many_texts_are_cut_by_threads_as_one_by_one(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGTAIL_THREADS", threads)
+    tokenizer = learn_words(["red apple", "green pear", "blue plum"])
+    chance = np.random.default_rng(0)
+    words = ["red", "apple", "green", "pear", "other", "\ud800"]
+    texts = [" ".join(chance.choice(words, chance.integers(0, 9))) for _ in range(2 * PIECE + 37)]
+    assert tokenizer.encode(texts, 5) == [tokenizer.encode([text], 5)[0] for text in texts]
 
 
 def test_a_limit_without_room_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,12 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from longtail.errors import DataError, ModelError
+from longtail.threads import in_threads
 
+# The library's own threads know nothing of LONGTAIL_THREADS and do not outlive a fork, so ours do the work.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+PIECE = 256  # texts that a thread cuts at once
 PAD_NAMES = ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>")
 UNKNOWN_NAMES = ("[UNK]", "<unk>")
 
@@ -88,6 +94,18 @@ class TextTokenizer:
         Halves of surrogate pairs, which no UTF-8 can hold, are read as U+FFFD.
         """
         tokenizer = self._cut_at(longest)
+        if len(texts) <= PIECE:
+            return self._encode(texts, longest, tokenizer)
+        begins = range(0, len(texts), PIECE)
+        found: list[list[list[int]]] = [[]] * len(begins)
+
+        def work(piece: int) -> None:
+            found[piece] = self._encode(texts[begins[piece] : begins[piece] + PIECE], longest, tokenizer)
+
+        in_threads(work, range(len(begins)))
+        return [ids for piece in found for ids in piece]
+
+    def _encode(self, texts: Sequence[str], longest: int, tokenizer: Tokenizer) -> list[list[int]]:
         # A tokenizer reads all of a text before it cuts. The words before a blank do not depend on those behind it, so
         # reading the first part is enough where that alone reaches the limit.
         parts = [text[:end] if (end := text.find(" ", 16 * longest)) > 0 else text for text in texts]
