@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -21,3 +23,15 @@ def test_a_place_among_values_is_found_without_sorting_them(seed: int, kind: typ
 def test_ordered_values_are_no_trap(values: list[float]) -> None:
     for place in range(len(values)):
         assert at_place(np.array(values, dtype=np.float32), place) == sorted(values)[place]
+
+
+def test_no_pattern_takes_much_longer_than_chance() -> None:
+    number = 200_000
+    rising = np.arange(number, dtype=np.float32)
+    taken = []
+    for values in (np.random.default_rng(0).permutation(rising), np.minimum(rising, rising[::-1]), rising, rising % 7):
+        wanted = np.sort(values)[number // 3]
+        begin = time.perf_counter()
+        assert at_place(values.copy(), number // 3) == wanted
+        taken.append(time.perf_counter() - begin)
+    assert max(taken) < 100 * max(taken[0], 1e-3)  # the square of the number would be a thousand times

@@ -6,14 +6,16 @@ import numpy as np
 from numba import njit
 
 ZERO = np.int64(0)  # a bare 0 is a type of its own to Numba
+FIRST, FACTOR, LUCKS = np.int64(16807), np.int64(1103515245), np.int64(2**31 - 1)
 
 
 @njit(nogil=True, cache=True)
 def at_place(values, place):  # type: ignore[no-untyped-def]
     """The value that would stand at `place` if the values were sorted; they are left in disorder."""
-    low, high = ZERO, len(values) - 1
+    low, high, luck = ZERO, len(values) - 1, FIRST
     while low < high:
-        pivot = values[(low + high) // 2]
+        luck = (luck * FACTOR + 12345) % LUCKS  # values that rise and then fall would trap a fixed choice
+        pivot = values[low + luck % (high - low + 1)]
         up, down = low, high
         while up <= down:
             while values[up] < pivot:
