@@ -148,6 +148,20 @@ def test_rows_move_as_adam_moves_them() -> None:
     assert torch.allclose(moving.weight, known.detach(), atol=1e-6)
 
 
+def test_rows_named_twice_move_once() -> None:
+    torch.manual_seed(0)
+    once = MovingRows(torch.randn(6, 3), Rule(0.1))
+    twice = MovingRows(once.weight.clone(), Rule(0.1))
+    for _ in range(3):
+        gradient = torch.randn(2, 3)
+        for moving in (once, twice):
+            moving.begin_step()
+        once.move(torch.tensor([4, 1]), gradient, 1.0)
+        again = torch.cat([gradient, torch.ones(2, 3)])
+        twice.move(torch.tensor([4, 1, 4, 4]), again, 1.0, same=torch.tensor([0, 1, 0, 0]))
+    assert torch.allclose(once.weight, twice.weight) and torch.allclose(once.second, twice.second)
+
+
 def test_rows_that_nobody_used_stay_and_their_means_wait() -> None:
     torch.manual_seed(0)
     begin = torch.randn(6, 3)

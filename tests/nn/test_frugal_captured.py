@@ -82,13 +82,24 @@ def test_only_words_of_the_rows_move(tiny: Corpus, monkeypatch: pytest.MonkeyPat
     rows = FixedRows(task.texts, task.targets.matrix, None, len(task.words), task.device)
     for batch in (whole[:some] for whole in list(task.batches(0, 0))[:5] for some in (2, 8, 32)):
         given = rows.batch(torch.from_numpy(batch).to(task.device))
-        words = np.unique(task.texts.words[task.texts.places(batch)[0]])
-        assert given.real is not None and len(given.touched.unique()) == len(given.touched)
-        assert np.array_equal(given.touched[given.real].sort().values.cpu().numpy(), words)
-        lengths = given.run.lengths.cpu().numpy()
-        read = given.touched[given.run.words].cpu().numpy()[: lengths.sum()]
-        assert np.array_equal(read, task.texts.words[task.texts.places(batch)[0]])
-        assert not given.run.weights[int(lengths.sum()) :].any()
+        own = task.texts.words[task.texts.places(batch)[0]]
+        touched, same = given.touched.cpu().numpy(), given.same.cpu().numpy()  # type: ignore[union-attr]
+        different = len(np.unique(own))
+        assert rows.holds(batch) and len(touched) == rows.most(len(batch)) > different
+        assert np.array_equal(touched[:different], np.unique(own)) and (touched[different:] == touched[0]).all()
+        assert same.tolist() == [*range(different), *[0] * (len(touched) - different)]
+        total = int(given.run.lengths.sum())
+        assert np.array_equal(touched[given.run.words.cpu().numpy()[:total]], own)
+        assert not given.run.weights[total:].any()
+
+
+def test_a_batch_that_has_no_room_is_not_held(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of(NETS[0], tiny, monkeypatch)
+    rows = FixedRows(task.texts, task.targets.matrix, None, len(task.words), task.device)
+    longest = np.argsort(np.diff(task.texts.offsets))[::-1][:8].copy()
+    assert rows.holds(np.arange(8))
+    rows._most[8] = rows._different(longest) - 1
+    assert not rows.holds(longest)
 
 
 def test_the_first_label_that_a_row_does_not_have() -> None:

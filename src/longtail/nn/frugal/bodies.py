@@ -21,8 +21,8 @@ NARROWEST = 64  # word vectors that the convolutions can slide along
 def bag(run: Run, table: Tensor, turned: Run | None = None) -> Tensor:
     """The weighted sum of each text's word vectors: (texts, width). `turned` are the texts of each word, where somebody
     has them: the gradient of the words is then a sum of the same kind, and nothing is sorted."""
-    if turned is not None:
-        found: Tensor = _Bagged.apply(table, run, turned)  # type: ignore[no-untyped-call]
+    if (turned or run.turned) is not None:
+        found: Tensor = _Bagged.apply(table, run, turned or run.turned)  # type: ignore[no-untyped-call]
         return found
     return F.embedding_bag(run.words, table, run.begins, mode="sum", per_sample_weights=run.weights)
 
@@ -31,11 +31,18 @@ class _Bagged(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, run: Run, turned: Run) -> Tensor:
         ctx.turned = turned
-        return bag(run, table)
+        return _summed(run, table)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return bag(ctx.turned, gradients[0].contiguous()), None, None
+        return _summed(ctx.turned, gradients[0].contiguous()), None, None
+
+
+def _summed(run: Run, table: Tensor) -> Tensor:
+    """What stands behind the last text is not read: it may be much, and one text would be summed for a long time."""
+    ends = torch.cat([run.begins, run.begins[-1:] + run.lengths[-1:]])
+    weights = run.weights
+    return F.embedding_bag(run.words, table, ends, mode="sum", per_sample_weights=weights, include_last_offset=True)
 
 
 class Words(nn.Module):

@@ -17,7 +17,8 @@ from longtail.nn.heads.entries import Entries, Targets
 if TYPE_CHECKING:
     from longtail.nn.frugal.task import FrugalTask
 
-SPREAD = 6  # standard deviations above its mean that a batch has room for
+SPREAD = 4  # standard deviations above its mean that a batch has room for
+TRIED = 20  # batches whose words are counted
 WARM = 3  # steps before the recording, in which libraries make themselves ready
 
 
@@ -29,14 +30,15 @@ class Given:
     touched: Tensor  # (words,) int64, each once
     entries: Entries
     meta: Entries | None = None  # the clusters' targets
-    real: Tensor | None = None  # (words,) bool: false where a word only fills the list up; none: all are
+    same: Tensor | None = None  # (words,) int64: which of them each is; what fills the list up is the first once more
 
 
 class FixedRows:
     """Texts and targets of all rows on the device, cut there into batches whose arrays all have the same length.
 
-    Words that fill a batch up weigh nothing, and words that fill `touched` up are ones that no row of it has.
-    Targets that fill it up are 0, at a label that the first row does not have, where 0 is true.
+    What fills the texts up stands behind the last one and weighs nothing; what fills `touched` up is its first word
+    again, which must move as that one does. Targets that fill up are 0, at a label that the first row does not have,
+    where 0 is true.
     """
 
     def __init__(self, texts: Runs, targets: Matrix, meta: Matrix | None, words: int, device: torch.device) -> None:
@@ -44,30 +46,53 @@ class FixedRows:
         self.targets = _Lists(targets.indptr, device, targets.indices, targets.data)
         self.meta = None if meta is None else _Lists(meta.indptr, device, meta.indices, meta.data)
         self.free = [None if kind is None else torch.from_numpy(free(kind)).to(device) for kind in (targets, meta)]
-        self.words, self.device = words, device
+        self.words, self.device, self._read, self._most = words, device, texts, dict[int, int]()
 
     def holds(self, batch: Longs) -> bool:
-        """Whether these rows fit into the fixed length."""
-        return all(lists.holds(batch) for lists in (self.texts, self.targets, self.meta) if lists is not None)
+        """Whether these rows have any word, and fit into the fixed length."""
+        lists = (self.texts, self.targets, self.meta)
+        return 0 < self._different(batch) <= self.most(len(batch)) and all(
+            each.holds(batch) for each in lists if each is not None
+        )
+
+    def most(self, rows: int) -> int:
+        """Different words for which a batch of so many rows has room: more than any of some that were tried had."""
+        if rows not in self._most:
+            chance = np.random.default_rng(rows)
+            tried = [self._different(chance.integers(len(self._read), size=rows)) for _ in range(TRIED)]
+            self._most[rows] = min(int(1.1 * max(tried)) + 16, self.words, self.texts.size(rows))
+        return self._most[rows]
+
+    def _different(self, batch: Longs) -> int:
+        used = np.zeros(self.words, dtype=bool)
+        used[self._read.words[self._read.places(batch)[0]]] = True
+        return int(np.count_nonzero(used))
 
     def batch(self, rows: Tensor) -> Given:
-        where = self.texts.places(rows)
+        where, most = self.texts.places(rows), self.most(len(rows))
         numbers, weights = self.texts.at(where)
-        used = torch.zeros(self.words + 1, dtype=torch.uint8, device=self.device)  # what fills up counts at the end
-        # An assignment would copy its 1 from the host, which a recording cannot.
-        used.index_fill_(0, torch.where(where.real, numbers, self.words), 1)
-        number = min(self.words, len(numbers))
-        real, order = torch.sort(used[: self.words], descending=True, stable=True)
-        touched = order[:number]
-        place = torch.zeros(self.words, dtype=torch.int64, device=self.device)
-        place[touched] = torch.arange(number, device=self.device)
-        # What fills up is spread over the words: of many equal ones the gradients are summed one after another.
-        spread = torch.arange(len(numbers), device=self.device) % number
-        words = torch.where(where.real, place[numbers], spread)
-        run = Run(words, weights * where.real, where.ends - where.lengths, where.lengths)
+        weights = weights * where.real
+        # In order of the word, what fills up last; `slots` is the place of each one's word among the different ones.
+        ordered, order = torch.sort(torch.where(where.real, numbers, self.words).int(), stable=True)
+        ordered = ordered.long()
+        new = torch.ones_like(ordered, dtype=torch.bool)
+        torch.ne(ordered[1:], ordered[:-1], out=new[1:])
+        slots = torch.cumsum(new, 0).sub_(1)
+        places = torch.arange(len(ordered), device=self.device)
+        # One place more than there is room for takes what fills up.
+        kept = torch.where(ordered < self.words, slots, most)
+        touched = ordered[:1].expand(most + 1).scatter(0, kept, ordered)[:most]
+        begins = where.ends[-1:].expand(most + 1).clone()
+        begins.scatter_reduce_(0, kept, places, "amin")
+        begins = begins[:most]
+        lengths = torch.cat([begins[1:], where.ends[-1:]]).sub_(begins)
+        turned = Run(where.owners[order], weights[order], begins, lengths)
+        words = torch.empty_like(slots).scatter_(0, order, kept.clamp_max(most - 1))
+        run = Run(words, weights, where.ends - where.lengths, where.lengths, turned)
         entries = self._entries(self.targets, self.free[0], rows)
         meta = None if self.meta is None else self._entries(self.meta, self.free[1], rows)
-        return Given(run, touched, entries, meta, real[:number].bool())
+        same = torch.arange(most, device=self.device)
+        return Given(run, touched, entries, meta, same * (lengths > 0))
 
     @staticmethod
     def _entries(lists: _Lists, free: Tensor | None, rows: Tensor) -> Entries:
@@ -96,13 +121,14 @@ class _Lists:
 
     def __init__(self, offsets: AnyArray, device: torch.device, numbers: AnyArray, weights: AnyArray) -> None:
         self.lengths = np.diff(offsets)
+        self.mean, self.spread = float(self.lengths.mean()), float(self.lengths.std())
         self.offsets = torch.from_numpy(np.array(offsets, dtype=np.int64)).to(device)
         self.numbers = torch.from_numpy(np.array(numbers, dtype=np.int32)).to(device)
         self.weights = torch.from_numpy(np.array(weights, dtype=np.float32)).to(device)
 
     def size(self, rows: int) -> int:
         """What rows drawn by chance hold almost never more of. As many as the longest would be several times more."""
-        return int(self.lengths.mean() * rows + SPREAD * self.lengths.std() * rows**0.5) + 1
+        return int(self.mean * rows + SPREAD * self.spread * rows**0.5) + 1
 
     def holds(self, batch: Longs) -> bool:
         return int(self.lengths[batch].sum()) <= self.size(len(batch))

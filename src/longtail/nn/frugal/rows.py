@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -54,19 +56,29 @@ class MovingRows(nn.Module):
         self.done += 1
 
     @torch.no_grad()
-    def move(self, places: Places, gradient: Tensor, factor: float | Tensor, real: Tensor | None = None) -> None:
-        """Move these rows against their gradient, at this part of the rate; of some places only the real ones."""
-        tables = (self.weight, self.first, self.second)
+    def move(self, places: Places, gradient: Tensor, factor: float | Tensor, same: Tensor | None = None) -> None:
+        """Move these rows against their gradient, at this part of the rate. Of places that repeat, `same` says which
+        of them each is: it moves once, by the gradient that stands there."""
+        device, some = self.weight.device, None if isinstance(places, slice) else places
+        tables = [self.weight, self.first, self.second]
+        done = torch.full((), float(self.done - 1), device=device) if self.clock is None else self.clock
+        if device.type == "cuda" and _has_kernels():
+            from longtail.nn.kernels.move import move
+
+            part = factor if isinstance(factor, Tensor) else torch.full((), factor, device=device)
+            chosen = [table[places] if some is None else table for table in tables]
+            move(chosen, gradient, some, same, done, part, self.rule.rate, self.rule.decay, BETAS, EPSILON)
+            return
         parts = [table[places] for table in tables]  # views of a range, else copies
-        done = torch.full((), float(self.done - 1), device=self.weight.device) if self.clock is None else self.clock
         step = done.clone()  # it is counted up in place
+        gradient = gradient if same is None else gradient[same]
         adamw(
             [parts[0]], [gradient], [parts[1]], [parts[2]], [], [step], fused=True, amsgrad=False, maximize=False,
             beta1=BETAS[0], beta2=BETAS[1], eps=EPSILON, lr=self.rule.rate * factor, weight_decay=self.rule.decay,
         )  # fmt: skip
-        if not isinstance(places, slice):
-            for table, part in zip(tables, parts, strict=True):
-                table[places] = part if real is None else torch.where(real[:, None], part, table[places])
+        if some is not None:
+            for table, moved in zip(tables, parts, strict=True):
+                table[some] = moved
 
     def means(self) -> dict[str, Tensor]:
         """What a checkpoint holds besides the weights."""
@@ -76,3 +88,8 @@ class MovingRows(nn.Module):
         self.first.copy_(state["first"])
         self.second.copy_(state["second"])
         self.done = int(state["done"])
+
+
+@cache
+def _has_kernels() -> bool:
+    return find_spec("triton") is not None

@@ -20,6 +20,7 @@ class Run:
     weights: Tensor  # (words of all texts,) float32
     begins: Tensor  # (texts,) int64
     lengths: Tensor  # (texts,) int64
+    turned: Run | None = None  # the texts of each row of the table, where somebody has them; ends with its last text
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +59,9 @@ class Runs:
         where, lengths = self.places(rows)
         words = self.words[where]
         begins = np.cumsum(lengths) - lengths
-        sent = (words if place is None else place[words], self.weights[where], begins, lengths)
-        return Run(*(_sent(array, device) for array in sent))
+        placed = words if place is None else place[words]
+        weights = _sent(self.weights[where], device)
+        return Run(_sent(placed, device), weights, _sent(begins, device), _sent(lengths, device))
 
     def whole(self, device: torch.device) -> Run:
         """All texts, each word at its number."""

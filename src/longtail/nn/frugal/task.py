@@ -131,7 +131,7 @@ class FrugalTask:
             if whole is not None and whole.grad is not None:
                 self.words.move(slice(None), whole.grad.index_add_(0, given.touched, table.grad), factor)
             else:
-                self.words.move(given.touched, table.grad, factor, given.real)
+                self.words.move(given.touched, table.grad, factor, given.same)
         return loss
 
     def tables(self) -> list[MovingRows]:
