@@ -8,8 +8,8 @@ The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Part
 table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
 (other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
 fewer labels), epochs (how many each net wants, by the valid split), search (settings of gandalf, by the valid split),
-cost (seconds and peak memory without and with it), given (those of --recipes). Parts of one net take `astec`, or the
-only one of --nets.
+gentle (settings that say less than the paper's, by the valid split), cost (seconds and peak memory without and with),
+given (those of --recipes). Parts of one net take `astec`, or the only one of --nets.
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
@@ -33,46 +33,7 @@ from typing import Any
 
 import numpy as np
 from crew import afresh, crew
-
-NETS = ("astec", "decaf", "eclare", "inceptionxml", "inceptionxml-lf")
-KS = (1, 3, 5)
-TABLE2 = {
-    "D, the rows as given": "",
-    "Z, label rows alone": " + gandalf(rows_only=true)",
-    "G, both": " + gandalf",
-    "U(G, N), as many of both as given": " + gandalf(budget=true)",
-    "Z¹ and D, `rows`": " + rows",
-    "σ(S) instead of co-occurrence": ' + gandalf(graph="symmetric")',
-}
-TABLE6 = {
-    "plain": "", "synonyms": " + synonyms", "mixup": " + mixup", "labelmixup": " + labelmixup", "bow": " + bow",
-    "rows": " + rows", "gandalf": " + gandalf",
-}  # fmt: skip
-SHARES = (0.25, 0.5, 0.75)
-EPOCHS = {
-    "astec": (10, 15, 20, 30), "decaf": (10, 15, 20, 30), "eclare": (5, 10, 15, 30), "inceptionxml": (15, 20, 30),
-    "inceptionxml-lf": (15, 20, 30),
-}  # fmt: skip
-AT = {"inceptionxml": 20, "astec": 15}  # epochs in which settings of gandalf are tried
-BOTH = (
-    "rows", "gandalf", "gandalf(scale=0.3)", "gandalf(scale=0.3, times=2)", "gandalf(self_only=true, times=2)",
-    "gandalf(scale=0.5, least=3)", "gandalf(doubt=2, scale=0.3)",
-)  # fmt: skip
-MORE = (  # on astec alone
-    "gandalf(times=2)", "gandalf(least=3)", "gandalf(scale=0.1)", "gandalf(scale=0.5, least=3, times=2)",
-    "gandalf(self_only=true, times=4)", "gandalf(scale=0.2)", "gandalf(scale=0.5)", "gandalf(doubt=2)",
-    "gandalf(scale=0.1, times=2)", "gandalf(scale=0.2, times=2)", "gandalf(scale=0.5, times=2)",
-    "gandalf(doubt=2, scale=0.3, times=2)", "gandalf(doubt=2, scale=0.5)", "gandalf(doubt=5, scale=0.5)",
-    "gandalf(scale=0.3, least=3)", "gandalf(threshold=0.5)", "gandalf(threshold=0.5, scale=0.5)", "gandalf(most=3)",
-    "gandalf(scale=0.2, times=4)", "gandalf(doubt=2, scale=0.2, times=4)", "gandalf @first half",
-    "gandalf(scale=0.3) @first half", "gandalf(times=2) @first half", "gandalf @last half", "gandalf @every second",
-)  # fmt: skip
-BEST = "gandalf(scale=0.3, times=2)"  # as chosen on valid: the most PSP@5 on both where P@1 is not lower than plain
-WHEN = {  # label rows from one share of the epochs to another, and the chance of each in an epoch
-    "first half": (0.0, 0.5, 1.0),
-    "last half": (0.5, 1.0, 1.0),
-    "every second": (0.0, 1.0, 0.5),
-}
+from gandalf_ways import AT, BEST, BOTH, EPOCHS, GENTLE, KS, MORE, NETS, SHARES, TABLE2, TABLE6, THEN, WHEN
 
 
 def net(name: str, options: argparse.Namespace, seed: int, **more: Any) -> str:
@@ -130,6 +91,9 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
         for name in options.nets:
             for epochs in EPOCHS.get(name, ()):
                 found[f"{name}: {epochs} epochs"] = [net(name, options, 0, epochs=epochs)]
+    elif part == "gentle":
+        for plain in (net(name, options, 0) for name in options.nets):
+            found |= {f"{plain}: plain": [plain], **{f"{plain}: {way}": [f"{plain} + {way}"] for way in GENTLE}}
     elif part == "search":
         for plain in tried_on(options):
             ways = (*BOTH, *MORE) if plain.startswith("astec") else BOTH
@@ -182,15 +146,23 @@ def histories() -> Iterator[list[Any]]:
 
 
 @contextmanager
-def label_rows(given: int, epochs: int, when: str) -> Iterator[None]:
-    """Rows behind the `given` ones only in some of the epochs."""
+def label_rows(given: int, labels: int, epochs: int, when: str) -> Iterator[None]:
+    """Rows behind the `given` ones only in some of the epochs; the last `labels` of them are those of `rows`, where
+    these follow on others."""
     from longtail.nn.frugal.task import FrugalTask
 
-    batches, (begin, end, chance) = FrugalTask.batches, WHEN[when]
+    batches = FrugalTask.batches
+
+    def wanted(task: Any, epoch: int) -> Any:
+        if when == THEN:
+            own = np.arange(task.rows) >= task.rows - labels
+            return own if 2 * epoch >= epochs else ~own
+        begin, end, chance = WHEN[when]
+        drawn = np.random.default_rng([task.seed, epoch, 1]).random(task.rows) < chance
+        return drawn & (begin * epochs <= epoch < end * epochs)
 
     def some(task: Any, epoch: int, first: int) -> Iterator[Any]:
-        drawn = np.random.default_rng([task.seed, epoch, 1]).random(task.rows) < chance
-        drawn &= begin * epochs <= epoch < end * epochs
+        drawn = wanted(task, epoch)
         drawn[:given] = True
         kept = np.concatenate([batch[drawn[batch]] for batch in batches(task, epoch, 0)])
         return (kept[place : place + task.batch] for place in range(first * task.batch, len(kept), task.batch))
@@ -211,7 +183,7 @@ def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
     given, cuda = corpus(data, rows), torch.cuda.is_available()
     written, _, how = recipe.partition(" @")
     parsed = longtail.Recipe.parse(written)
-    only = label_rows(len(given.train), parsed.learner.epochs, how) if how else nullcontext()
+    only = label_rows(len(given.train), len(given.labels), parsed.learner.epochs, how) if how else nullcontext()
     afresh()
     with histories() as seen, only:
         begin = time.perf_counter()
@@ -291,7 +263,7 @@ def report(part: str, data: str, options: argparse.Namespace) -> str:
         return title + table(head, rows)
     names = [f"C@{k}" for k in KS] if part == "table4" else [f"{name}@{k}" for name in ("P", "PSP") for k in KS]
     names += [] if part == "table4" else ["C@5"]
-    split = "valid" if part in ("epochs", "search") else "test"
+    split = "valid" if part in ("epochs", "search", "gentle") else "test"
     text = title + f"{split} split\n\n" + table(["", *names], [[line, *row_of(runs, split, names)] for line, runs in kept.items()])  # fmt: skip  # noqa: E501
     if part == "figure3":
         text += "\n\nvalid, by epoch:\n" + "\n".join(_over_epochs(line, runs[0]) for line, runs in kept.items())
