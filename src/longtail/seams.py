@@ -68,6 +68,14 @@ class HasVectors(Protocol):
 
 
 @runtime_checkable
+class HasRowsThere(Protocol):
+    """A scorer whose vectors of rows need not leave the device that makes them."""
+
+    def rows_there(self, rows: Rows) -> Any:
+        """A tensor (rows, dimension), of length 1."""
+
+
+@runtime_checkable
 class TakesLabels(Protocol):
     """A scorer that knows a label by its text, so that new ones can join without training."""
 

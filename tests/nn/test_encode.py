@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import DataError
-from longtail.nn.encode import SPARE, alike, batches, encode, for_inference
+from longtail.nn.encode import BATCH_TOKENS, SPARE, alike, batches, encode, encode_there, for_inference
 from longtail.nn.encoders import Encoder, load_encoder
 from longtail.nn.tokenizers import learn_words
 from longtail.nn.tokens import Tokens, tokenise
@@ -42,6 +42,15 @@ def test_in_order_and_as_one_by_one(name: str, batch_tokens: int) -> None:
     vectors = encode(encoder, tokens, batch_tokens=batch_tokens, precision="fp32")
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, one_by_one(encoder, tokens), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bag", "gru", "tiny"])
+def test_vectors_that_stay_where_they_are_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, tokens = ready(name)
+    monkeypatch.setitem(BATCH_TOKENS, "cpu", 50)
+    vectors = encode_there(encoder, tokens)
+    assert vectors.dtype == torch.float32
+    np.testing.assert_array_equal(vectors.numpy(), encode(encoder, tokens))
 
 
 def test_bf16_is_near_and_the_encoder_is_left_as_it_was() -> None:

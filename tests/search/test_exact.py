@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from longtail.arrays import Floats, Ints
 from longtail.errors import DataError, MissingExtra
+from longtail.nn.towers import unit
 from longtail.progress import listening
 from longtail.search import device, exact, lone
 from longtail.search.exact import Exact, products, top_k
@@ -154,6 +155,27 @@ def test_what_may_only_be_read(precision: exact.Precision, place: str) -> None:
     queries, vectors = draw(9, 4, 30, 5, 4)
     queries.flags.writeable = vectors.flags.writeable = False
     np.testing.assert_array_equal(top_k(queries, vectors, 3, precision, place)[0], slow(queries, vectors, 3)[0])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.usefixtures("small_pieces")
+def test_a_tensor_is_searched_where_it_lies(precision: exact.Precision) -> None:
+    queries, vectors = draw(3, 5, 40, 4, 3)
+    lying = torch.from_numpy(vectors)
+    index = Exact(lying, precision, "cpu:0")
+    assert index.held.single.data_ptr() == lying.data_ptr()  # no copy of it
+    for found, expected in zip(index.top(queries, 6), slow(queries, vectors, 6), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    lying[17, 2] = torch.inf
+    with pytest.raises(DataError, match="vectors: row 17 holds a number that is not finite"):
+        Exact(lying, precision, "cpu:0")
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_tensors_get_length_1_as_arrays_do() -> None:
+    vectors = np.random.default_rng(4).standard_normal((20, 6)).astype(np.float32)
+    vectors[3] = 0
+    np.testing.assert_allclose(device.shorten(torch.from_numpy(vectors.copy())).numpy(), unit(vectors), atol=1e-7)
 
 
 def test_prepared_vectors_answer_again() -> None:

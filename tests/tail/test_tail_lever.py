@@ -16,10 +16,15 @@ from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import DataError, RecipeError
 from longtail.metrics.calibration import Teaching
 from longtail.metrics.propensity import inverse_propensity
+from longtail.nn import lesson as lesson_module
+from longtail.nn.blend import Odds
 from longtail.nn.checkpoint import keeping
+from longtail.nn.encoders import load_encoder
 from longtail.nn.lesson import Wanted, learn_from
+from longtail.nn.pool.scorer import Head, HeadedReader
 from longtail.nn.siamese import Siamese
 from longtail.nn.tokenizers import TextTokenizer
+from longtail.nn.towers import Reader, TowerScorer
 from longtail.plan import Facts
 from longtail.progress import hearing, listening
 from longtail.recipe import Recipe
@@ -102,6 +107,28 @@ def test_tau_1_and_blend_1_are_plain_label_rows(circle: tuple[Dataset, Known]) -
     for tau, blend in ((1, 0.0), (3, 1.0)):
         assert np.array_equal(lesson.softened(data, tau, blend).targets[4:].toarray(), np.eye(4))
     assert lesson.softened(data, 3, 0.0).targets[4, 1] == pytest.approx(halfway(20))  # as released: p itself
+
+
+@pytest.mark.parametrize("kind", [Reader, HeadedReader])
+def test_vectors_that_stay_on_the_device_say_the_same(kind: type[Reader], monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ("red ants", "ants build", "a hill", "big leaves", "by the way", "a long way")
+    labels = LabelSet(ids=("a", "b", "c"), texts=("ants", "hill", "way"))
+    targets = sparse.csr_array(np.eye(6, 3, dtype=np.float32))
+    data = Dataset(labels=labels, targets=targets, ids=tuple("012345"), texts=texts)
+    data = data.over(labels.counted(data.targets))
+    plain = Reader.of(*load_encoder("bag", texts=texts, seed=1), 8)
+    width, chance = plain.vectors(["ants"]).shape[1], np.random.default_rng(0)
+    heads = (Head(chance.standard_normal((width, width), dtype=np.float32), np.zeros(width, np.float32), True),)
+    more = {"heads": heads} if kind is HeadedReader else {}
+    reader = kind(plain.settings, plain.weights, plain.definition, plain.longest, **more)
+    teacher = Known(labels, TowerScorer(reader, reader.vectors(labels.texts), Odds(1.0, 0.0)))
+    found = []
+    for device in ("cpu", "cpu:0"):  # the second takes the way of a GPU
+        monkeypatch.setattr(lesson_module, "_device", lambda device=device: device)
+        found.append(learn_from(teacher, data, data.take([]), Wanted(3, 4, 0.0, "cosine", "exact")))
+    assert (found[0].documents.rows >= 0).sum() == 3 * 2
+    np.testing.assert_array_equal(found[0].documents.rows, found[1].documents.rows)
+    np.testing.assert_allclose(found[0].documents.cosines, found[1].documents.cosines, atol=1e-6)
 
 
 def test_relevances_of_rare_labels_grow_by_their_inverse_propensity(circle: tuple[Dataset, Known]) -> None:

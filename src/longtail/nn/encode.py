@@ -41,24 +41,10 @@ def encode(
     """
     if precision not in PRECISIONS:
         raise DataError(f"precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
-    device = next(encoder.parameters()).device
-    limit = min(longest or 2**31, encoder.longest or 2**31)
-    lengths = np.minimum(tokens.lengths, limit)
-    transformer = encoder.settings["kind"] in ("transformer", "foreign")
-    pays = bf16_pays(device) and int(lengths.sum()) >= FEWEST_TOKENS
-    lower = transformer and (precision == "bf16" or (precision == "auto" and pays))
-    ready = encoder if prepared else _ready(encoder, lower)
-    multiple = 1 if device.type == "cpu" else 8
     result = np.empty((len(tokens), encoder.dimension), dtype=np.float32)
     waiting: tuple[Longs, torch.Tensor] | None = None
     with stage(f"encoding {what}", total=len(tokens)) as advance:
-        for rows in batches(lengths, batch_tokens or BATCH_TOKENS.get(device.type, 131_072), multiple):
-            if device.type == "cpu" and encoder.settings["kind"] == "transformer":
-                vectors = _grouped(ready, tokens, rows, lengths[rows], limit)
-            else:
-                ids, mask = tokens.batch(rows, limit, multiple)
-                full = lengths[rows[-1]] == ids.shape[1]  # rows stand longest first
-                vectors = ready(ids.to(device, non_blocking=True), None if full else mask.to(device, non_blocking=True))
+        for rows, vectors in _parts(encoder, tokens, longest, batch_tokens, precision, prepared):
             # A GPU works on this batch while the one before is taken down and the next is put together.
             if waiting is not None:
                 result[waiting[0]] = waiting[1].cpu().numpy()
@@ -68,6 +54,39 @@ def encode(
             result[waiting[0]] = waiting[1].cpu().numpy()
             advance(len(waiting[0]))
     return result
+
+
+@torch.inference_mode()
+def encode_there(encoder: Encoder, tokens: Tokens, *, prepared: bool = False, what: str = "texts") -> torch.Tensor:
+    """The same, left where the encoder's weights lie, for those who go on there: (texts, dimension) in float32."""
+    device = next(encoder.parameters()).device
+    result = torch.empty((len(tokens), encoder.dimension), dtype=torch.float32, device=device)
+    with stage(f"encoding {what}", total=len(tokens)) as advance:
+        for rows, vectors in _parts(encoder, tokens, None, None, "auto", prepared):
+            result[torch.from_numpy(rows).to(device, non_blocking=True)] = vectors.float()
+            advance(len(rows))
+    return result
+
+
+def _parts(
+    encoder: Encoder, tokens: Tokens, longest: int | None, batch_tokens: int | None, precision: str, prepared: bool
+) -> Iterator[tuple[Longs, torch.Tensor]]:
+    """Some rows and their vectors, until all had their turn; a GPU may be at work on them still."""
+    device = next(encoder.parameters()).device
+    limit = min(longest or 2**31, encoder.longest or 2**31)
+    lengths = np.minimum(tokens.lengths, limit)
+    transformer = encoder.settings["kind"] in ("transformer", "foreign")
+    pays = bf16_pays(device) and int(lengths.sum()) >= FEWEST_TOKENS
+    lower = transformer and (precision == "bf16" or (precision == "auto" and pays))
+    ready = encoder if prepared else _ready(encoder, lower)
+    multiple = 1 if device.type == "cpu" else 8
+    for rows in batches(lengths, batch_tokens or BATCH_TOKENS.get(device.type, 131_072), multiple):
+        if device.type == "cpu" and encoder.settings["kind"] == "transformer":
+            yield rows, _grouped(ready, tokens, rows, lengths[rows], limit)
+            continue
+        ids, mask = tokens.batch(rows, limit, multiple)
+        full = lengths[rows[-1]] == ids.shape[1]  # rows stand longest first
+        yield rows, ready(ids.to(device, non_blocking=True), None if full else mask.to(device, non_blocking=True))
 
 
 def batches(lengths: Longs, batch_tokens: int, multiple: int = 1) -> Iterator[Longs]:

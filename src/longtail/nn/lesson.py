@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from longtail.nn.relevance import ESTIMATORS, Asked, Estimator, Halfway, Relevan
 from longtail.nn.settings import Search
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
-from longtail.seams import HasVectors, Taught
+from longtail.seams import HasRowsThere, HasVectors, Taught
+from longtail.search.device import refuse_too_many
 from longtail.search.soft import (
     Near,
     document_targets,
@@ -157,7 +158,13 @@ def _found(scorer: HasVectors, vectors: Floats, train: Dataset, wanted: Wanted) 
     if wanted.tau > 1:
         near = other_labels(index_of(vectors, len(vectors), wanted.search, device), vectors, wanted.tau - 1)
     if wanted.documents > 1:
-        index = index_of(scorer.row_vectors(train.rows), len(vectors), wanted.search, device)
+        rows: Any
+        if device != "cpu" and wanted.search != "approximate" and isinstance(scorer, HasRowsThere):
+            refuse_too_many(len(train), vectors.shape[1], 6, device)
+            rows = scorer.rows_there(train.rows)  # taking them down and up again costs as much as reading them
+        else:
+            rows = scorer.row_vectors(train.rows)
+        index = index_of(rows, len(vectors), wanted.search, device)
         topped = new_documents(index, vectors, train.targets, train.excluded, wanted.documents)
     return near, topped
 

@@ -21,6 +21,8 @@ from longtail.seams import State
 from longtail.threads import over_rows
 
 if TYPE_CHECKING:
+    import torch
+
     from longtail.nn.encoders import Encoder
     from longtail.nn.tokenizers import TextTokenizer
     from longtail.search.approximate import Approximate
@@ -62,6 +64,18 @@ class Reader:
 
         encoder, tokenizer = self._ready
         return encode(encoder, tokenise(texts, tokenizer, self.longest), prepared=True, what=what)
+
+    def there(self, texts: Sequence[str], what: str = "texts") -> torch.Tensor:
+        """What `vectors` says, left on the device that reads, for those who search there. Readers of another shape say
+        how in their own words."""
+        from longtail.nn.encode import encode_there
+        from longtail.nn.tokens import tokenise
+        from longtail.search.device import shorten
+
+        encoder, tokenizer = self._ready
+        encoded = encode_there(encoder, tokenise(texts, tokenizer, self.longest), prepared=True, what=what)
+        vectors: torch.Tensor = shorten(encoded[:, : self.cut].contiguous())
+        return vectors
 
     def fresh(self) -> tuple[Encoder, TextTokenizer]:
         """The encoder once more, to be trained on, and its tokenizer; on the host."""
@@ -141,6 +155,12 @@ class TowerScorer:
         if rows.texts is None:
             raise DataError("this model reads texts; give rows with texts, not only features")
         return self.reader.vectors(rows.texts)
+
+    def rows_there(self, rows: Rows) -> torch.Tensor:
+        """The same, on the device that reads."""
+        if rows.texts is None:
+            raise DataError("this model reads texts; give rows with texts, not only features")
+        return self.reader.there(rows.texts)
 
     @property
     def searching(self) -> str:

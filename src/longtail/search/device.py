@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from longtail.arrays import AnyArray, Floats, Ints
+from longtail.arrays import Floats, Ints
 from longtail.errors import DataError, MissingExtra, WillNotFit
 
 PIECE = 1 << 16  # vectors compared at once: 1,024 queries take 0.5 GiB of sortable scores
@@ -22,26 +22,53 @@ class Held(NamedTuple):
     half: Any  # the same in bfloat16, or None
 
 
-def hold(vectors: AnyArray, half: bool, device: str) -> Held:
-    """Copy vectors to the device."""
+def hold(vectors: Any, half: bool, device: str) -> Held:
+    """Copy vectors to the device. A tensor that lies there is held as it is."""
     try:
         import torch
     except ImportError:
         raise MissingExtra("torch", "nn", f"searching on {device!r}") from None
-    if device.startswith("cuda"):
-        if not torch.cuda.is_available():
-            raise DataError(f"device {device!r}: this machine has no GPU that torch can use; pass device='cpu'")
-        free, needed = torch.cuda.mem_get_info(device)[0], vectors.size * (6 if half else 4) + (2 << 30)
-        if needed > free:
-            raise WillNotFit(
-                f"searching {len(vectors):,} vectors of {vectors.shape[1]} on {device!r} needs {needed / 2**30:.1f} "
-                f"GiB, {free / 2**30:.1f} are free: search on the cpu, or cut the vectors to a smaller dimension"
-            )
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise DataError(f"device {device!r}: this machine has no GPU that torch can use; pass device='cpu'")
+    lies = isinstance(vectors, torch.Tensor)
+    refuse_too_many(len(vectors), vectors.shape[1], (2 if half else 0) + (0 if lies else 4), device)
+    if lies:
+        single = (vectors if vectors.device.type == torch.device(device).type else vectors.to(device)).float()
+        bad = torch.nonzero(~torch.isfinite(single.sum(dim=1)))
+        if len(bad):
+            raise DataError(f"vectors: row {int(bad[0])} holds a number that is not finite; encode it again")
+        return Held(single, single.bfloat16() if half else None)
     single = torch.empty(vectors.shape, dtype=torch.float32, device=device)
     for begin in range(0, len(vectors), PIECE):
         piece = np.array(vectors[begin : begin + PIECE], dtype=np.float32)  # torch dislikes what it may not write
         single[begin : begin + len(piece)] = torch.from_numpy(piece)
     return Held(single, single.bfloat16() if half else None)
+
+
+def refuse_too_many(rows: int, dimension: int, each: int, device: str) -> None:
+    """Vectors that will not fit on a GPU, with so many bytes a number."""
+    import torch
+
+    if not device.startswith("cuda"):
+        return
+    free, needed = torch.cuda.mem_get_info(device)[0], rows * dimension * each + (2 << 30)
+    if needed > free:
+        raise WillNotFit(
+            f"searching {rows:,} vectors of {dimension} on {device!r} needs {needed / 2**30:.1f} GiB, "
+            f"{free / 2**30:.1f} are free: search on the cpu, or cut the vectors to a smaller dimension"
+        )
+
+
+def shorten(vectors: Any) -> Any:
+    """A tensor of vectors, each to length 1, in place. Reckoned in float64, some rows at a time."""
+    import torch
+
+    with torch.inference_mode():
+        for begin in range(0, len(vectors), PIECE):
+            piece = vectors[begin : begin + PIECE]
+            some = piece.double()
+            piece.copy_(some / some.norm(dim=1, keepdim=True).clamp_min(1e-12))
+    return vectors
 
 
 def search(held: Held, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats]:

@@ -48,10 +48,11 @@ class Exact:
 
     With `bf16`, a shortlist of 2k + 32 is found in half precision, then scored and ordered in float32: twice as fast,
     with the scores of fp32, and it misses a vector only where rounding moves it past the whole margin. float16
-    vectors and memory maps are read piece by piece. `device` other than cpu holds the vectors there.
+    vectors and memory maps are read piece by piece. `device` other than cpu holds the vectors there; a tensor that lies
+    there already is searched as it is.
     """
 
-    vectors: AnyArray  # (rows, dimension)
+    vectors: Any  # (rows, dimension), an array or a tensor of the device
     precision: Precision = "fp32"
     device: str = "cpu"
     held: Any = field(default=None, init=False, repr=False)  # a bf16 copy, or the tensors on the device
@@ -61,7 +62,8 @@ class Exact:
             raise DataError(f"vectors must be a (rows, dimension) matrix, got shape {self.vectors.shape}")
         if self.precision not in ("fp32", "bf16"):
             raise DataError(f"search precision is 'fp32' or 'bf16', not {self.precision!r}")
-        _refuse_infinite("vectors", self.vectors)
+        if isinstance(self.vectors, np.ndarray):  # a tensor is looked at where it lies
+            _refuse_infinite("vectors", self.vectors)
         if self.device != "cpu":
             object.__setattr__(self, "held", other.hold(self.vectors, self.precision == "bf16", self.device))
         elif self.precision == "bf16":

@@ -7,7 +7,7 @@ that several can be tried.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -28,14 +28,14 @@ class Near(NamedTuple):
 
 
 def index_of(
-    vectors: Floats,
+    vectors: Any,
     queries: int,
     search: Literal["auto", "exact", "approximate"] = "auto",
     device: str = "cpu",
     precision: Precision | None = None,
 ) -> Exact | Approximate:
     """Exact search, or a graph where it is asked for or where exact search would take longer. On a GPU the shortlists
-    are found in half precision, unless something else is said."""
+    are found in half precision, unless something else is said, and `vectors` may be a tensor that lies there."""
     quick = search == "approximate" or (
         search == "auto" and choose(len(vectors), vectors.shape[1], queries, device).kind == "hnsw"
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from longtail.nn.blend import Odds
 from longtail.nn.settings import SEARCHES, Search
 from longtail.nn.towers import NEAR, Reader, TowerScorer, unit
 from longtail.seams import State
+
+if TYPE_CHECKING:
+    import torch
 
 Unseen = Literal["zero", "mapped"]
 PULL = 1.0  # how strongly, in known labels, the relation of texts and classifiers stays a multiple of the identity
@@ -43,6 +46,11 @@ class HeadedReader(Reader):
 
     def shaped(self, encoded: Floats) -> Floats:
         return beside([head.of(encoded) for head in self.heads])
+
+    def there(self, texts: Sequence[str], what: str = "texts") -> torch.Tensor:
+        import torch
+
+        return torch.from_numpy(self.vectors(texts, what))  # heads speak on the host
 
 
 @dataclass(frozen=True, eq=False)
