@@ -16,7 +16,8 @@ The paper's tables, by part:
     tau        21, 22 and figure 7: labels and documents given to a label
     estimate   how similarities become relevances, and the floor
     chosen     tau and lambda chosen on valid, for each learner
-    search     the settings of lever named by --tries, on the first learner: to choose by valid
+    search     the settings of lever named by --tries, on the first learner or on one of their own, as in
+               "renee(propensity=0.25): documents=40": to choose by valid
 
 Teachers and warm starts are trained once a data set and seed and saved in a folder beside --kept: students share
 them; a student's seconds are then its own, and the teacher's stand in a line of theirs. --teacher is a recipe in which
@@ -59,7 +60,7 @@ TEACHERS = {
     "ngame softmax": f"ngame({LABELS}, classifiers=false)",
 }
 WARM = "ngame(encoder='ENCODER', epochs=EPOCHS, classifiers=false, seed=SEED, measure_every=0)"
-WARMED, TAUGHT = 'warm="{warm}"', 'teacher="{teacher}"'  # folders that are filled in
+WARMED, TAUGHT, BESIDE = 'warm="{warm}"', 'teacher="{teacher}"', 'encoder="{teacher}"'  # folders that are filled in
 BRIEF = ("P@1", "PSP@1", "PSP@5", "C@5")
 
 
@@ -94,6 +95,13 @@ def changed(recipe: str, **settings: str) -> str:
     return recipe
 
 
+def shown(name: str) -> str:
+    """A student as tables call it: without how long it is trained."""
+    bare, _, given = name.rstrip(")").partition("(")
+    own = [one for one in given.split(", ") if one and not one.startswith(("epochs=", "measure_every="))]
+    return f"{bare}({', '.join(own)})" if own else bare
+
+
 def student(name: str, options: argparse.Namespace, seed: int) -> tuple[str, dict[str, str]]:
     """A learner with the settings of this run, and the models that it begins from."""
     from longtail.catalogue import learner_class
@@ -105,6 +113,8 @@ def student(name: str, options: argparse.Namespace, seed: int) -> tuple[str, dic
     if bare != "renee":
         return f"{bare}({', '.join(own)})" if own else bare, {}
     own += [f"epochs={options.epochs}", "measure_every=0"]
+    if "warm=" in given:
+        return f"renee({', '.join(own)})", {}
     if not options.warm:
         return f"renee({', '.join([f'encoder={options.encoder!r}', *own])})", {}
     begun = filled(options.warm, options.encoder, options.epochs, seed)
@@ -127,8 +137,11 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
 
     def job(part: str, name: str, more: str = "", say: str | None = None, **models: str) -> Wanted:
         learner, begun = student(name, options, seed)
-        said = name.partition("(")[0] + (more if say is None else say)
-        return part, said, Job(data, seed, learner + more, tuple((begun | models).items()))
+        return (
+            part,
+            shown(name) + (more if say is None else say),
+            Job(data, seed, learner + more, tuple((begun | models).items())),
+        )
 
     def lever(part: str, name: str, settings: str = "", say: str = "", teacher: str = taught) -> Wanted:
         told = say or settings
@@ -142,14 +155,14 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
         yield job("main", name)
         yield job("main", name, " + rows")
     for settings in options.tries:
-        yield lever("search", first, settings)
+        own, colon, rest = settings.rpartition("): ")
+        yield lever("search", own + ")" if colon else first, rest)
     yield lever("tail", first)
     for other in ("", *(f" + {one}" for one in options.others)):
         yield job("tail", first, other)
-    yield job("ensemble", first, ' + ensemble(encoder="{teacher}")', " + ensemble", teacher=taught)
-    yield job(
-        "ensemble", first, ' + ensemble(encoder="{teacher}", scaled=false)', " + ensemble(scaled=false)", teacher=taught
-    )
+    for own in ("", "scaled=false"):
+        more = f" + ensemble({', '.join(filter(None, [BESIDE, own]))})"
+        yield job("ensemble", first, more, " + ensemble" + (f"({own})" if own else ""), teacher=taught)
     yield lever("ensemble", first)
     kinds = {f"encoder {Path(each).name}": changed(taught, encoder=repr(each)) for each in options.encoders}
     kinds |= {f"{name}, labels as rows": filled(recipe, options.encoder, 2 * options.epochs, seed)
@@ -382,7 +395,8 @@ def main() -> None:
     names, before = jobs(options), done_before(options.kept)
     todo = [job for job in names if (Path(job.data).name, job.seed, str(job)) not in before]
     todo = [job for job in todo if options.skip is None or not re.search(options.skip, str(job))]
-    todo.sort(key=lambda job: not job.models)  # what waits for a model is looked at first, so that models are begun
+    # What waits for a model is looked at first, so that models are begun; then by part, as they were named.
+    todo.sort(key=lambda job: (not job.models, min(options.parts.index(part) for part in names[job])))
     Runner(options, names).run(todo)
 
 
