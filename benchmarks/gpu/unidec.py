@@ -37,6 +37,7 @@ from splits import splits
 MEASURES = [*(f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5)), "C@5"]
 PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), ("decoupled", "decoupled"),
          ("decoupled", "decoupled+bce")]  # fmt: skip
+LENGTHS = [(0.25, 0.5), (0.5, 0.5), (1.0, 0.5), (0.0, 0.7), (0.5, 0.7), (1.0, 0.6), (1.0, 0.7), (1.0, 0.8), (1.0, 0.9)]
 Split = tuple[Any, Any, Any]  # train, valid, test
 
 
@@ -105,8 +106,8 @@ def one(recipe: str, corpus: Split) -> list[dict[str, Any]]:
 
 
 def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
-    """By texts, by classifiers, by both; and with classifiers as long as they were trained to be, alone and beside
-    texts."""
+    """By texts, by classifiers, by both; with classifiers as long as they were trained to be, alone and beside texts; and
+    with more of the score from classifiers than the half."""
     import numpy as np
     import torch
 
@@ -123,9 +124,10 @@ def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
     lengths = np.linalg.norm(rows, axis=1)
     tried = {"both": ([0, 1], [texts, unit(rows)]), "texts": ([0], [texts]), "classifiers": ([1], [unit(rows)]),
              "classifiers, their lengths": ([1], [rows])}  # fmt: skip
-    for power in (0.25, 0.5, 1.0):
-        longer = unit(rows) * ((lengths / lengths.mean()) ** power)[:, None]
-        tried[f"both, lengths ^ {power}"] = ([0, 1], [texts, longer])
+    for power, share in LENGTHS:
+        longer = unit(rows) * (share / (1 - share) * (lengths / lengths.mean()) ** power)[:, None]
+        how = f"both, lengths ^ {power}" + (f", share {share}" if share != 0.5 else "")
+        tried[how] = ([0, 1], [texts, longer])
     found = {}
     for how, (sides, items) in tried.items():
         halves = [
