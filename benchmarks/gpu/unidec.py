@@ -106,8 +106,8 @@ def one(recipe: str, corpus: Split) -> list[dict[str, Any]]:
 
 
 def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
-    """By texts, by classifiers, by both; with classifiers as long as they were trained to be, alone and beside texts; and
-    with more of the score from classifiers than the half."""
+    """By texts, by classifiers, by both; with classifiers as long as they were trained to be, alone and beside texts;
+    and with more of the score from classifiers than the half."""
     import numpy as np
     import torch
 
