@@ -3,7 +3,6 @@
     python benchmarks/gpu/lever.py DATA [DATA ...] --encoder FOLDER [--parts main tail teachers ...] [--seeds 1]
                                    [--students renee astec ...] [--teacher RECIPE] [--tries "tau=4, blend=0" ...]
                                    [--workers 3] [--epochs 30] [--rows N] [--kept lever.jsonl] [--limit SECONDS]
-    python benchmarks/gpu/lever.py --neighbours 1300000 384
 
 DATA are folders of JSON lines; the words of WordNet are built by `longtail build hierarchy wordnet FOLDER --words`.
 The paper's tables, by part:
@@ -23,8 +22,8 @@ Teachers and warm starts are trained once a data set and seed and saved in a fol
 them; a student's seconds are then its own, and the teacher's stand in a line of theirs. --teacher is a recipe in which
 ENCODER, EPOCHS and SEED are filled in, or the folder of a saved model. Workers are copies of one process that has read
 the data; seconds of runs that share a GPU are not comparable, `--workers 1` times them. Each model is also measured
-with its answers re-ranked by inverse propensity, as `+ rerank` does. What stands in --kept is not done again;
-`lever_tables.py` makes tables and figures of it.
+with its answers re-ranked by inverse propensity, as `+ rerank` does, and by small powers of it. What stands in --kept
+is not done again; `lever_tables.py` makes tables and figures of it.
 Without a GPU, `--rows 500 --epochs 1 --encoder bag` rehearses it.
 """
 
@@ -62,6 +61,7 @@ TEACHERS = {
 WARM = "ngame(encoder='ENCODER', epochs=EPOCHS, classifiers=false, seed=SEED, measure_every=0)"
 WARMED, TAUGHT, BESIDE = 'warm="{warm}"', 'teacher="{teacher}"', 'encoder="{teacher}"'  # folders that are filled in
 BRIEF = ("P@1", "PSP@1", "PSP@5", "C@5")
+STRENGTHS = (0.1, 0.2, 0.3, 0.5)  # of a re-ranking that only nudges
 
 
 class Job(NamedTuple):
@@ -224,11 +224,28 @@ def one(data: str, recipe: str, rows: int | None, save: Path | None = None) -> d
             **measured(found, test),
             "valid": measured(model.predict(valid.rows, 5, valid.excluded), valid),
             "reranked": measured(again.predict(test.rows, 5, test.excluded), test),
+            "nudged": nudged(model, valid, test),
             "teaching": None if teaching is None else facts(teaching),
             "tries": [str(fact) for fact in told if not isinstance(fact, Teaching)],
         }
     except Exception:
         return {"error": traceback.format_exc()[-1500:]}
+
+
+def nudged(model: Any, valid: Any, test: Any) -> list[tuple[float, list[float], list[float]]]:
+    """Each strength of re-ranking, and brief measures with the points of P@5 of the bins, on valid and on test."""
+    from longtail.metrics import evaluate
+    from longtail.predictions import CANDIDATES
+    from longtail.tail.rerank import Rerank
+
+    parts = [(part, model.predict(part.rows, CANDIDATES, part.excluded)) for part in (valid, test)]
+    lines = []
+    for strength in STRENGTHS:
+        moved = Rerank(strength=strength).fit_reranker(model)
+        some = [evaluate(moved.rerank(found, part.rows).top(5), part) for part, found in parts]
+        brief = [[each[name] for name in BRIEF] + [one.contribution for one in each.bins] for each in some]
+        lines.append((strength, *brief))
+    return lines
 
 
 def measured(found: Any, data: Any) -> dict[str, Any]:
@@ -332,41 +349,9 @@ def done_before(path: Path) -> set[tuple[str, int, str]]:
     return {(line["data"], line["seed"], line["recipe"]) for line in lines}
 
 
-def neighbours(labels: int, dimension: int, number: int = 16) -> None:
-    """Seconds and memory of the nearest labels of all labels; exact, in single precision and by shortlists in half."""
-    import numpy as np
-    import torch
-
-    from longtail.search.soft import index_of, other_labels
-
-    chance = np.random.default_rng(0)
-    centres = chance.standard_normal((max(labels // 50, 1), dimension), dtype=np.float32)
-    vectors = centres[chance.integers(0, len(centres), labels)]
-    for begin in range(0, labels, 1 << 16):  # drawn in pieces: there may be millions
-        piece = vectors[begin : begin + (1 << 16)]
-        piece += 0.7 * chance.standard_normal(piece.shape, dtype=np.float32)
-        piece /= np.linalg.norm(piece, axis=1, keepdims=True)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    some = np.sort(chance.choice(labels, min(labels, 2000), replace=False))
-    true = index_of(vectors, labels, "exact", device, "fp32").top(vectors[some], number)[0]
-    print("| search | s | GiB beyond the vectors | neighbours that are the exact ones |\n| --- | --: | --: | --: |")
-    for precision in ("bf16", "fp32"):
-        if device == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-        begin_at = time.perf_counter()
-        near = other_labels(index_of(vectors, labels, "exact", device, precision), vectors, number - 1)
-        seconds = time.perf_counter() - begin_at
-        extra = torch.cuda.max_memory_allocated() - 4 * vectors.size if device == "cuda" else 0
-        found = np.concatenate([some[:, None], near.rows[some]], axis=1)
-        same = np.mean([len(np.intersect1d(*pair)) for pair in zip(found, true, strict=True)]) / number
-        print(f"| {precision} on {device} | {seconds:.1f} | {extra / 2**30:.2f} | {100 * same:.3f}% |", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="*")
-    parser.add_argument("--neighbours", nargs=2, type=int, metavar=("LABELS", "DIMENSION"))
+    parser.add_argument("data", nargs="+")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--students", nargs="+", default=list(STUDENTS), help="the first serves all parts but main")
     parser.add_argument("--others", nargs="+", default=list(OTHERS), help="tail methods beside lever")
@@ -389,9 +374,6 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="folder of saved teachers; beside --kept where none is named")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
     options = parser.parse_args()
-    if options.neighbours:
-        neighbours(*options.neighbours)
-        return
     names, before = jobs(options), done_before(options.kept)
     todo = [job for job in names if (Path(job.data).name, job.seed, str(job)) not in before]
     todo = [job for job in todo if options.skip is None or not re.search(options.skip, str(job))]

@@ -2,10 +2,12 @@
 
     python benchmarks/gpu/lever_cost.py DATA --encoder FOLDER [--teacher-epochs 10] [--kept cost.jsonl]
                                         [--student "renee(encoder='ENCODER', measure_every=0)"] [--rows N]
+    python benchmarks/gpu/lever_cost.py --neighbours 1300000 384
 
 Trains the student with LEVER once, nothing beside it, with all threads. The teacher is trained in the same run, for few
 epochs: how good it is makes no difference to the time. Prints what the stages of soft labels and of the student took,
-those within a stage behind it, and the share of soft labels in the training of the student.
+those within a stage behind it, and the share of soft labels in the training of the student. `--neighbours` times the
+nearest labels of so many drawn ones instead.
 """
 
 from __future__ import annotations
@@ -43,15 +45,50 @@ class Watch:
     def note(self, line: str) -> None: ...
 
 
+def neighbours(labels: int, dimension: int, number: int = 16) -> None:
+    """Seconds and memory of the nearest labels of all labels; exact, in single precision and by shortlists in half."""
+    import numpy as np
+    import torch
+
+    from longtail.search.soft import index_of, other_labels
+
+    chance = np.random.default_rng(0)
+    centres = chance.standard_normal((max(labels // 50, 1), dimension), dtype=np.float32)
+    vectors = centres[chance.integers(0, len(centres), labels)]
+    for begin in range(0, labels, 1 << 16):  # drawn in pieces: there may be millions
+        piece = vectors[begin : begin + (1 << 16)]
+        piece += 0.7 * chance.standard_normal(piece.shape, dtype=np.float32)
+        piece /= np.linalg.norm(piece, axis=1, keepdims=True)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    some = np.sort(chance.choice(labels, min(labels, 2000), replace=False))
+    true = index_of(vectors, labels, "exact", device, "fp32").top(vectors[some], number)[0]
+    print("| search | s | GiB beyond the vectors | neighbours that are the exact ones |\n| --- | --: | --: | --: |")
+    for precision in ("bf16", "fp32"):
+        if device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        begin_at = time.perf_counter()
+        near = other_labels(index_of(vectors, labels, "exact", device, precision), vectors, number - 1)
+        seconds = time.perf_counter() - begin_at
+        extra = torch.cuda.max_memory_allocated() - 4 * vectors.size if device == "cuda" else 0
+        found = np.concatenate([some[:, None], near.rows[some]], axis=1)
+        same = np.mean([len(np.intersect1d(*pair)) for pair in zip(found, true, strict=True)]) / number
+        print(f"| {precision} on {device} | {seconds:.1f} | {extra / 2**30:.2f} | {100 * same:.3f}% |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
+    parser.add_argument("data", nargs="?")
+    parser.add_argument("--neighbours", nargs=2, type=int, metavar=("LABELS", "DIMENSION"))
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--student", default="renee(encoder='ENCODER', measure_every=0)")
     parser.add_argument("--teacher-epochs", type=int, default=10)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--kept", type=Path)
     options = parser.parse_args()
+    if options.neighbours:
+        neighbours(*options.neighbours)
+        return
 
     import longtail
     from longtail.metrics.calibration import Teaching

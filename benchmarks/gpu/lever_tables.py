@@ -68,17 +68,20 @@ def tables(title: str, runs: Runs) -> list[str]:
     rows = [[f"`{name}`", *(mean([run[each] for run in some]) for each in MEASURES)] for name, some in runs.items()]
     lines += table(["recipe", *MEASURES], rows)
     lines += ["", "On valid, and macro measures on test:"]
+    bins = next(iter(runs.values()))[0]["bins"]
+    rarest = max(place for place, each in enumerate(bins) if each[0].isdigit())
+    place = 4 + rarest  # behind the four brief measures
     brief = ("P@1", "PSP@1", "PSP@5", "C@5")
     rows = [
         [
             f"`{name}`",
             *(mean([run["valid"][each] for run in some]) for each in brief),
+            mean([run["valid"]["bins"][rarest][3] for run in some]),
             *(mean([run[each] for run in some]) for each in MACRO),
         ]
         for name, some in runs.items()
     ]
-    lines += table(["recipe", *(f"valid {each}" for each in brief), *MACRO], rows)
-    bins = next(iter(runs.values()))[0]["bins"]
+    lines += table(["recipe", *(f"valid {each}" for each in (*brief, "rarest bin")), *MACRO], rows)
     names = [f"{low:,} to {high:,}" if name.isdigit() else name for name, low, high, *_ in bins]
     lines += ["", "Points of P@5 by training rows of a label:"]
     rows = [
@@ -86,6 +89,14 @@ def tables(title: str, runs: Runs) -> list[str]:
         for name, some in runs.items()
     ]
     lines += table(["recipe", *names], rows)
+    if all("nudged" in some[0] for some in runs.values()):
+        lines += ["", "Re-ranked by a power of inverse propensity, with the points of P@5 of the rarest bin:"]
+        rows = [
+            [f"`{name} + rerank(strength={strength})`",
+             *(f"{value:.1f}" for each in (held, seen) for value in (*each[:4], each[place]))]
+            for name, some in runs.items() for strength, held, seen in some[0]["nudged"]
+        ]  # fmt: skip
+        lines += table(["recipe", *(f"valid {each}" for each in (*brief, "rarest")), *brief, "rarest"], rows)
     lines += ["", "Re-ranked:"]
     rows = [
         [f"`{name}`", *(mean([run["reranked"][each] for run in some]) for each in MEASURES)]
