@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 from crew import afresh, crew
+from gandalf_reached import kinds, reached
 from gandalf_ways import AT, BEST, BOTH, EPOCHS, GENTLE, KS, MORE, NETS, SHARES, TABLE2, TABLE6, THEN, WHEN
 
 
@@ -126,6 +127,11 @@ def corpus(data: str, rows: int | None) -> Any:
     return make_corpus(name=whole.name, train=cut(train), valid=cut(whole.valid), test=cut(whole.test))
 
 
+@cache
+def right(data: str, rows: int | None) -> Any:
+    return kinds(corpus(data, rows))
+
+
 @contextmanager
 def histories() -> Iterator[list[Any]]:
     """What happened in each epoch of the nets trained inside. Checkpoints would tell it too, and cost disk and time."""
@@ -197,6 +203,7 @@ def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
         measures = longtail.evaluate(found, some, ks=KS)
         kept[split] = dict(measures.values)
         kept[f"{split} bins"] = [vars(part) for part in measures.bins]
+    kept["reached"] = reached(right(data, rows), found)
     few = sorted(range(len(given.test)), key=lambda row: len(given.test.texts[row]))[:100]
     kept["examples"] = [
         {"text": given.test.texts[row], "right": given.test.targets[[row]].indices.tolist(),
@@ -324,6 +331,7 @@ def main() -> None:
     todo = [job for job in dict.fromkeys(wanted) if (Path(job[0]).name, job[1]) not in done]
     for data in {job[0] for job in todo}:
         ready(corpus(data, options.rows))
+        right(data, options.rows)
     print(f"{len(todo)} runs to do", flush=True)
     encoders = re.findall(r"encoder='([^']*)'", options.renee) if "renee" in options.nets else []
     with (
