@@ -35,8 +35,8 @@ from crew import afresh, crew
 from splits import splits
 
 MEASURES = [*(f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5)), "C@5"]
-PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), ("decoupled", "decoupled"),
-         ("decoupled", "decoupled+bce")]  # fmt: skip
+PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), ("decoupled", "decoupled+bce"),
+         ("decoupled", "decoupled")]  # fmt: skip
 LENGTHS = [(0.25, 0.5), (0.5, 0.5), (1.0, 0.5), (0.0, 0.7), (0.5, 0.7), (1.0, 0.6), (1.0, 0.7), (1.0, 0.8), (1.0, 0.9)]
 Split = tuple[Any, Any, Any]  # train, valid, test
 
@@ -71,7 +71,7 @@ def jobs(part: str, data: str, epochs: int, options: argparse.Namespace) -> list
     if part == "cost":
         quiet = f"{shared}, measure_every=0"
         more = f"{quiet}, {options.settings}" if options.settings else quiet
-        return [f"depsl({more})", f"unidec({more})", f"dexml({quiet})", f"renee({quiet})"]
+        return [f"unidec({more})", f"renee({quiet})", f"depsl({more})", f"dexml({quiet})"]
     return [f"unidec({own})"]
 
 

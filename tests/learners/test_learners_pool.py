@@ -34,7 +34,7 @@ def trained(tiny: Corpus) -> PoolScorer:
     return Unidec(**SMALL).fit(tiny.train, tiny.valid, ())  # type: ignore[arg-type]
 
 
-def test_both_is_the_mean_of_the_two_cosines(trained: PoolScorer, tiny: Corpus) -> None:
+def test_both_is_the_weighed_mean_of_the_two_cosines(trained: PoolScorer, tiny: Corpus) -> None:
     assert trained.texts is not None and trained.classifiers is not None
     rows = tiny.test.rows
     encoded = unit(trained.reader.lengthy(rows.texts or ()))
@@ -42,7 +42,8 @@ def test_both_is_the_mean_of_the_two_cosines(trained: PoolScorer, tiny: Corpus) 
     assert second is not None
     by_texts = unit(np.tanh(encoded @ first.weight.T + first.bias)) @ trained.texts.T
     by_classifiers = unit(encoded @ second.weight.T + second.bias) @ trained.classifiers.T
-    scores = (by_texts.astype(np.float64) + by_classifiers) / 2
+    assert trained.share == 0.7
+    scores = 0.3 * by_texts.astype(np.float64) + 0.7 * by_classifiers
     found, chances = trained.top(rows, 3)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :3]
     assert np.array_equal(found, order)
@@ -82,11 +83,11 @@ def test_a_label_joins_by_its_text(unseen: str, trained: PoolScorer, tiny: Corpu
     more = scorer.with_labels(["apple castle"], tiny.labels.texts)
     assert isinstance(more, PoolScorer) and more.texts is not None and more.classifiers is not None
     assert more.texts.shape == more.classifiers.shape == (11, 32)
-    lengths = np.linalg.norm(more.label_vectors, axis=1)
-    assert np.allclose(lengths, 1, atol=1e-5)
+    whole = np.hypot(0.3, 0.7) * 2**0.5  # as long as a label whose two halves are of length 1
+    assert np.linalg.norm(more.tower.labels[10]) == pytest.approx(whole, rel=1e-5)
     if unseen == "zero":
         assert (more.classifiers[10] == 0).all()
-        assert np.allclose(more.label_vectors[10], np.concatenate([more.texts[10], np.zeros(32)]), atol=1e-6)
+        assert np.allclose(more.tower.labels[10], whole * np.concatenate([more.texts[10], np.zeros(32)]), atol=1e-6)
     else:
         assert trained.classifiers is not None
         plain = trained.heads[0].of(trained.reader.lengthy(tiny.labels.texts))
@@ -118,6 +119,9 @@ def test_as_much_of_their_lengths_counts_as_asked() -> None:
     texts = unit(np.array([[1.0, 0.0], [1.0, 1.0]]))
     assert np.allclose(joined(texts, unit(rows)), beside([texts, unit(rows)]), atol=1e-6)
     assert np.allclose(joined(texts, rows) @ joined(texts, rows).T, (texts @ texts.T + rows @ rows.T) / 2, atol=1e-5)
+    asked = beside([texts, unit(rows)])
+    weighed = 0.2 * texts @ texts.T + 0.8 * unit(rows) @ rows.T
+    assert np.allclose(asked @ joined(texts, rows, 0.8).T, weighed, atol=1e-5)
     empty = np.zeros_like(rows)
     assert np.allclose(joined(texts, empty), np.concatenate([texts, empty], axis=1)) and joined(None, rows) is rows
 
@@ -191,5 +195,9 @@ def test_a_damaged_model_is_refused(trained: PoolScorer) -> None:
             PoolScorer.restore(State(state.settings, {**state.tensors, name: value}))
     with pytest.raises(ValueError, match="search"):
         PoolScorer.restore(State({**state.settings, "unseen": "guess"}, state.tensors))
+    with pytest.raises(ValueError, match=r"a share of 1\.5"):
+        PoolScorer.restore(State({**state.settings, "share": 1.5}, state.tensors))
+    older = {name: value for name, value in state.settings.items() if name != "share"}
+    assert PoolScorer.restore(State(older, state.tensors)).share == 0.5
     whole = PoolScorer.restore(state)
     assert np.array_equal(whole.label_vectors, trained.label_vectors)

@@ -50,7 +50,7 @@ def gradients(task: PoolTask) -> dict[str, np.ndarray]:
 
 
 def test_a_step_is_the_papers_loss(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    towers, task = begun(tiny, monkeypatch, weight=0.3, classifier_scale=2.0)
+    towers, task = begun(tiny, monkeypatch, weight=0.3, classifier_scale=2.0, classifier_loss="decoupled+bce")
     assert isinstance(task, Paced) and task.heads is not None and task.classifying is not None
     task.begin_epoch(0)
     batch = next(task.batches(0, 0))
@@ -204,7 +204,8 @@ def test_a_killed_run_ends_with_the_same_bits(precision: str, tiny: Corpus, tmp_
         ({"classifier_loss": "decoupled+"}, "'classifier_loss' of unidec"),
         ({"positives": 0}, "at least 1 of positives"),
         ({"refresh": 0}, "mines negatives when it refreshes"),
-        ({"weight": 1.0}, "between 0 and 1"),
+        ({"weight": 1.0}, "'weight' of unidec lies between 0 and 1"),
+        ({"share": 0.0}, "'share' of unidec lies between 0 and 1"),
         ({"lengths": 1.5}, r"'lengths' of unidec lies in \[0, 1\]"),
         ({"classifier_rate": 0.0}, "above 0"),
         ({"rows": "labels"}, "both sides"),

@@ -23,9 +23,9 @@ class Unidec(TowerSettings):
     """`depsl` with a classifier a label, trained in the same step over the same pool.
 
     One encoder ends in two heads: one is compared with the labels' texts, one with their classifiers. A step moves the
-    classifiers of its pool and no others, so it costs the same for any number of labels. A label is found by the mean
-    of the two cosines, as one vector of twice the length; `by` takes one of them alone. A frequent label's classifier
-    grows long, and its cosine counts so much more; `lengths` below 1 takes that back, for the tail.
+    classifiers of its pool and no others, so it costs the same for any number of labels. A label is found by both
+    cosines, weighed by `share`, as one vector of twice the length; `by` takes one of them alone. A frequent label's
+    classifier grows long, and its cosine counts so much more; `lengths` below 1 takes that back, for the tail.
 
     Paper: Kharbanda et al., UniDEC: unified dual encoder and classifier training for extreme multi-label
     classification (WWW 2025).
@@ -37,9 +37,10 @@ class Unidec(TowerSettings):
 
     decay: Literal["linear", "cosine", "none"] = "cosine"
     loss: str = "decoupled"  # of the dual encoder: supcon, decoupled, infonce, bce, or a sum of them
-    classifier_loss: str = "decoupled+bce"  # likewise
+    classifier_loss: str = "decoupled"  # likewise; the paper adds bce
     by: Literal["both", "encoder", "classifiers"] = "both"  # what labels are found by
     lengths: float = 1.0  # of classifiers when searched: 1 all, for the head; 0 none, as in the paper, for the tail
+    share: float = 0.7  # of the score, by both, that is the classifiers'; 0.5 in the paper
     weight: float = 0.5  # of the dual encoder's loss (lambda); the rest is the classifiers'
     positives: int = 3  # of a row in the pool, at most (beta)
     negatives: int = 2  # mined ones of a row in the pool (eta)
@@ -70,8 +71,9 @@ class Unidec(TowerSettings):
                 raise RecipeError(f"setting '{name}' of unidec is above 0, got {value:g}")
         if not 0 <= self.lengths <= 1:
             raise RecipeError(f"setting 'lengths' of unidec lies in [0, 1], got {self.lengths:g}")
-        if not 0 < self.weight < 1:
-            raise RecipeError(f"setting 'weight' of unidec lies between 0 and 1, got {self.weight:g}")
+        for name in ("weight", "share"):
+            if not 0 < getattr(self, name) < 1:
+                raise RecipeError(f"setting '{name}' of unidec lies between 0 and 1, got {getattr(self, name):g}")
 
     @property
     def picks(self) -> Picks:
@@ -96,7 +98,7 @@ class Unidec(TowerSettings):
         from longtail.nn.pool.fit import PoolTowers
 
         towers = PoolTowers.begin(self, train, valid, parts)
-        towers.add_heads(self.head_dropout, True, self.by, self.lengths, self.head_dimension)
+        towers.add_heads(self.head_dropout, True, self.by, self.lengths, self.head_dimension, self.share)
         table = TableSettings(
             self.classifier_loss,
             self.classifier_scale,

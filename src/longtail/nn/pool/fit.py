@@ -46,6 +46,7 @@ class PoolTowers(Towers):
     table: ClassifierTable | None = None
     by: By = "encoder"  # what labels are found by
     lengths: float = 0.0  # how much of their lengths classifiers keep when they are searched
+    share: float = 0.5  # of the score that is the classifiers', by both
     _documents: Floats | None = field(default=None, repr=False)  # held while clusters and negatives are made of them
 
     @classmethod
@@ -57,7 +58,13 @@ class PoolTowers(Towers):
         return towers
 
     def add_heads(
-        self, dropout: float, classifiers: bool, by: By, lengths: float = 0.0, numbers: int | None = None
+        self,
+        dropout: float,
+        classifiers: bool,
+        by: By,
+        lengths: float = 0.0,
+        numbers: int | None = None,
+        share: float = 0.5,
     ) -> None:
         width = self.encoder.dimension
         if (numbers or 0) > width:
@@ -66,7 +73,7 @@ class PoolTowers(Towers):
                 f"{self.settings.encoder} have {width} numbers: take fewer, or none for all"
             )
         self.heads = Heads(width, dropout, classifiers, numbers).to(self.device)
-        self.by, self.lengths = by, lengths
+        self.by, self.lengths, self.share = by, lengths, share
         if (numbers or width) != width:
             self.add_tower()  # what moves labels moves what they are compared by
 
@@ -156,7 +163,7 @@ class PoolTowers(Towers):
         encoded = encode(self.encoder, tokens, longest=self.longest, what="valid rows")
         sides = {"both": ("encoder", "classifiers")}.get(self.by, (self.by,))
         queries = beside([self.heads.applied(encoded, side) for side in sides])
-        return self._look(queries, joined(*self._halves()), rows)
+        return self._look(queries, joined(*self._halves(), self.share), rows)
 
     def _halves(self) -> tuple[Floats | None, Floats | None]:
         """The labels' texts, of length 1, and classifiers, as far as labels are found by them."""
@@ -174,7 +181,7 @@ class PoolTowers(Towers):
         texts, classifiers = self._halves()
         scorer = PoolScorer(
             reader, heads, texts, classifiers, Odds(sharp, -0.5 * sharp), unseen, self.tower is not None,
-            own.search,
+            own.search, self.share,
         )  # fmt: skip
         if len(self.valid) == 0:
             return scorer

@@ -55,8 +55,8 @@ class HeadedReader(Reader):
 
 @dataclass(frozen=True, eq=False)
 class PoolScorer:
-    """The labels whose vectors are nearest to the row's, by texts, by classifiers, or by the mean of both cosines.
-    Scores are chances, learned on held-out rows, in the same order."""
+    """The labels whose vectors are nearest to the row's, by texts, by classifiers, or by the weighed mean of both
+    cosines. Scores are chances, learned on held-out rows, in the same order."""
 
     reader: Reader  # the encoder alone
     heads: tuple[Head, Head | None]  # of texts, and of classifiers
@@ -66,6 +66,7 @@ class PoolScorer:
     unseen: Unseen = "mapped"  # what stands for the classifier of a label without one
     moved: bool = False  # a label tower moved the texts' vectors
     search: Search = "auto"
+    share: float = 0.5  # of the classifiers, where both are searched
     kind: ClassVar[str] = "pool.v1"
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
@@ -100,7 +101,7 @@ class PoolScorer:
         ]
         own = self.reader
         reader = HeadedReader(own.settings, own.weights, own.definition, own.longest, own.cut, tuple(used))
-        return TowerScorer(reader, joined(self.texts, self.classifiers), self.odds, search=self.search)
+        return TowerScorer(reader, joined(self.texts, self.classifiers, self.share), self.odds, search=self.search)
 
     def with_labels(self, texts: Sequence[str], known: Sequence[str]) -> PoolScorer:
         """The same model with more labels, told from their texts; `known` are the texts of those it has.
@@ -132,6 +133,7 @@ class PoolScorer:
             "unseen": self.unseen,
             "moved": self.moved,
             "search": self.search,
+            "share": self.share,
         }
         tensors: dict[str, AnyArray] = dict(self.reader.tensors())
         for name, head in zip(("texts", "classifiers"), self.heads, strict=True):
@@ -161,9 +163,12 @@ class PoolScorer:
         if settings["search"] not in SEARCHES or settings["unseen"] not in get_args(Unseen):
             raise ValueError(f"a search {settings['search']!r} with new labels {settings['unseen']!r}")
         slope, offset = (float(value) for value in settings["odds"])
+        share = float(settings.get("share", 0.5))  # models of before it was asked for have none
+        if not 0 < share < 1:
+            raise ValueError(f"classifiers have a share of {share}")
         return cls(
             reader, (first, second), texts, classifiers, Odds(slope, offset), settings["unseen"],
-            bool(settings["moved"]), settings["search"],
+            bool(settings["moved"]), settings["search"], share,
         )  # fmt: skip
 
 
@@ -182,13 +187,17 @@ def beside(halves: Sequence[Floats]) -> Floats:
     return halves[0] if len(halves) == 1 else unit(np.concatenate(halves, axis=1))
 
 
-def joined(texts: Floats | None, classifiers: Floats | None) -> Floats:
-    """What stands for each label: `beside`, where classifiers need not be of length 1."""
-    halves = [half for half in (texts, classifiers) if half is not None]
-    if len(halves) == 1:
-        return halves[0]
-    empty = ~halves[1].any(axis=1, keepdims=True)
-    found: Floats = np.concatenate(halves, axis=1) * np.where(empty, np.float32(1), np.float32(0.5**0.5))
+def joined(texts: Floats | None, classifiers: Floats | None, share: float = 0.5) -> Floats:
+    """What stands for each label: its product with what `beside` makes of a row is the mean of the halves' cosines, the
+    classifiers' weighing `share`. Classifiers need not be of length 1; an empty one leaves the text as long as both."""
+    if texts is None or classifiers is None:
+        only = classifiers if texts is None else texts
+        assert only is not None
+        return only
+    first, second = 2**0.5 * (1 - share), 2**0.5 * share
+    empty = ~classifiers.any(axis=1, keepdims=True)
+    whole = np.where(empty, np.float32(np.hypot(first, second)), np.float32(first))
+    found: Floats = np.concatenate([whole * texts, np.float32(second) * classifiers], axis=1)
     return found
 
 
