@@ -1,6 +1,6 @@
-"""The kernel that sums rows of a table against a loop in float64.
+"""Kernels that sum rows of a table and turn scores into chances, against float64.
 
-Needs triton and a GPU, or its interpreter: TRITON_INTERPRET=1 runs it on a CPU.
+Needs triton and a GPU, or its interpreter: TRITON_INTERPRET=1 runs them on a CPU.
 """
 
 from __future__ import annotations
@@ -37,3 +37,16 @@ def test_the_kernel_sums_each_list(width: int, lengths: list[int]) -> None:
     ])  # fmt: skip
     found = summed(*(part.to(DEVICE) for part in (table, numbers, weights, begins, sizes)))
     torch.testing.assert_close(found.double().cpu(), exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [3, 512, 700])
+def test_the_kernel_makes_chances(rows: int, kind: torch.dtype) -> None:
+    from longtail.nn.kernels.sigmoid import chances_
+
+    torch.manual_seed(0)
+    scores, bias = (4 * torch.randn(7, rows)).to(kind), torch.randn(7)
+    exact = torch.sigmoid(scores.double() + bias.double()[:, None])
+    found = chances_(scores.to(DEVICE), bias.to(DEVICE))
+    assert found.dtype == kind
+    torch.testing.assert_close(found.double().cpu(), exact, rtol=0, atol=1e-6 if kind == torch.float32 else 4e-3)
