@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LARGE = 8 << 20  # bytes
-TRIM = 128 << 10  # bytes at the end of the pool that glibc gives back if nobody says otherwise
+TRIM = 32 << 20  # bytes at the end of the pool that stay with the process
 
 
 def resident_bytes() -> int:
@@ -101,12 +101,14 @@ def return_large_blocks() -> None:
     """Have arrays above LARGE go back to the system as soon as they are freed, and smaller ones share one pool.
 
     glibc raises that bound to the size of what was freed last, up to 32 MB, and then keeps what threads free in pools
-    of their own: after a training with many short-lived arrays a process would hold twice as much as it uses.
+    of their own: after a training with many short-lived arrays a process would hold twice as much as it uses. The end
+    of the pool stays up to TRIM: given back after every node of a tree, each page would be cleared for the next one.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(-3, LARGE)  # M_MMAP_THRESHOLD
             ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX
+            ctypes.CDLL(None).mallopt(-1, TRIM)  # M_TRIM_THRESHOLD
 
 
 @contextmanager
@@ -125,8 +127,6 @@ def keeping_large_blocks() -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).mallopt(-1, TRIM)
         return_large_blocks()
         release()
 

@@ -12,7 +12,7 @@ from numba.core import event
 from scipy import sparse
 
 from longtail.linear import cluster
-from longtail.linear.cluster import GAIN, ROUNDS, _lower, _pair, halve
+from longtail.linear.cluster import GAIN, ROUNDS, _halved, _pairs, halve
 from longtail.linear.text import unit_rows
 from longtail.linear.top import hold
 
@@ -27,7 +27,7 @@ def words(rows: int, columns: int, seed: int) -> sparse.csr_array:
 @pytest.mark.parametrize("rows", [3, 4, 41, 200])
 def test_halves_are_those_of_balanced_two_means(rows: int) -> None:
     vectors = words(rows, 30, rows)
-    one, other = _pair(rows, 5)
+    one, other = _pairs(np.array([rows]), np.array([5]))[:, 0]
     dense = vectors.toarray().astype(np.float64)
     first, second = dense[one], dense[other]
     before = -np.inf
@@ -40,11 +40,12 @@ def test_halves_are_those_of_balanced_two_means(rows: int) -> None:
         if now - before < GAIN * rows:
             break
         before = now
-    assert np.array_equal(_lower(*hold(vectors), 30, one, other), lower)
+    found = _halved((*hold(vectors), 30), np.array([0, rows]), np.array([5]))
+    assert found.tolist() == [*np.flatnonzero(lower), *np.flatnonzero(~lower)]
 
 
 def test_starts_are_two_different_rows_and_change_with_the_seed() -> None:
-    pairs = [_pair(3, seed) for seed in range(60)]
+    pairs = [(int(one), int(other)) for one, other in _pairs(np.full(60, 3), np.arange(60)).T]
     assert all(one != other and {one, other} <= {0, 1, 2} for one, other in pairs)
     assert len(set(pairs)) == 6  # every one of them comes up
 
@@ -53,7 +54,7 @@ def test_it_does_not_matter_whose_rows_a_node_takes(monkeypatch: pytest.MonkeyPa
     vectors = words(150, 60, 1)
     order, levels = halve(vectors, 3, 0)
     assert len(levels) > cluster.SMALL + 1
-    monkeypatch.setattr(cluster, "SMALL", 99)  # every node from the whole, none from its parent
+    monkeypatch.setattr(cluster, "SMALL", 99)  # every node from the whole, none from a node above it
     assert np.array_equal(halve(vectors, 3, 0)[0], order)
 
 

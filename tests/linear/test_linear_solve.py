@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from longtail.linear.ahead import fetch
 from longtail.linear.node_rows import LevelTargets, Scratch, gather
-from longtail.linear.solve import _chance, _passes, fit_chances, fit_children
+from longtail.linear.solve import _chance, _lined_up, _passes, fit_chances, fit_children, pruned
 from longtail.threads import in_threads
 
 
@@ -117,6 +117,43 @@ def test_rows_and_targets_of_a_node() -> None:
     assert (place == -1).all()
 
 
+def test_names_rise_where_that_is_asked_for() -> None:
+    inputs, _ = problem(3)
+    plain = (inputs.indptr.astype(np.int64), inputs.indices.astype(np.int32), inputs.data)
+    rows, place = np.array([7, 3, 90]), np.full(30, -1, dtype=np.int32)
+    starts, columns, values, names = gather(rows, *plain, place, rising=True)
+    found = sparse.csr_array((values, names[columns], starts), shape=(3, 30))
+    assert np.array_equal(found.toarray(), inputs.toarray()[rows])
+    assert (np.diff(names) > 0).all()
+    assert (place == -1).all()
+
+
+@pytest.mark.parametrize("least", [0.3, 0.0, np.linspace(0, 1, 13, dtype=np.float32)])
+@pytest.mark.parametrize(("children", "lanes"), [(13, 16), (13, 24), (1, 1), (3, 4)])
+def test_small_weights_are_dropped(children: int, lanes: int, least: float | np.ndarray) -> None:
+    chance = np.random.default_rng(children)
+    weights = (chance.normal(size=(41, lanes)) * (chance.random((41, lanes)) < 0.3)).astype(np.float32)
+    weights[5] = 0
+    names = np.arange(0, 80, 2, dtype=np.int32)
+    bound = np.broadcast_to(np.float32(least), (13,))[:children]
+    features, starts, which, values = pruned(weights, names, children, bound if np.ndim(least) else np.float32(least))
+    kept = [(feature, child) for feature in range(40) for child in range(children)]
+    kept = [(f, c) for f, c in kept if weights[f, c] != 0 and abs(weights[f, c]) >= bound[c]]
+    assert list(zip(np.repeat(features, np.diff(starts)).tolist(), which.tolist(), strict=True)) == [
+        (2 * feature, child) for feature, child in kept
+    ]
+    assert values.tolist() == [weights[at] for at in kept]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 8), (1000, 104), (0, 8)])
+def test_tables_begin_where_a_line_of_the_cache_does(shape: tuple[int, int]) -> None:
+    table = _lined_up(*shape)
+    assert table.shape == shape
+    assert not table.any()
+    assert table.flags.c_contiguous
+    assert not table.size or table.__array_interface__["data"][0] % 64 == 0
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_targets_of_a_level_are_those_of_its_nodes(seed: int) -> None:
     chance = np.random.default_rng(seed)
@@ -149,11 +186,11 @@ def test_children_that_no_longer_move_are_done(soft: bool) -> None:
     done = np.zeros(lanes, dtype=np.bool_)
     given = (starts[:-1], starts[1:], inputs.indices, inputs.data, lengths, *told(targets), weights, no, yes)
     rest = (np.arange(rows), done, *np.empty((4, lanes), dtype=np.float32))
-    made = _passes(*given, np.float32(0.5), np.float32(1e-3), 1000, 1, *rest)
+    made = _passes(lanes, *given, np.float32(0.5), np.float32(1e-3), 1000, 1, *rest)
     assert 3 < made < 200
     assert done.sum() >= lanes // 2
     before = weights.copy()
-    _passes(*given, np.float32(0.5), np.float32(0.0), 1, -1, *rest)
+    _passes(lanes, *given, np.float32(0.5), np.float32(0.0), 1, -1, *rest)
     assert np.abs(weights - before).max() < 0.05  # and they were right to stop
     assert np.abs(before).max() > 0.5
 

@@ -14,7 +14,7 @@ from longtail.linear.beam import Forest, ForestMaker, search
 from longtail.linear.cluster import companions, halve, label_vectors, merged, spread
 from longtail.linear.forest import ForestScorer
 from longtail.linear.text import Features, unit_rows
-from longtail.linear.tree import Chunk, Training, _raised, fit_tree
+from longtail.linear.tree import HANDFULS, Chunk, Training, _handfuls, _raised, fit_tree
 
 
 def clouds(groups: int, each: int, seed: int = 0) -> sparse.csr_array:
@@ -136,6 +136,21 @@ def test_a_weight_is_kept_to_half_a_step_of_its_chunk(tiny: Corpus) -> None:
         kept = forest.weights[begin:end] * forest.scales[number].astype(np.float64)
         largest = np.abs(chunk.weights).max(initial=0)
         assert np.abs(kept - chunk.weights).max(initial=0) <= 0.501 * largest / 32767
+
+
+@pytest.mark.parametrize("costs", [[], [0, 0], [9], [1000, 500, *[1] * 3000, 0, 0], [7] * 5])
+def test_long_tasks_are_handed_out_alone_and_short_ones_together(
+    costs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGTAIL_THREADS", "2")
+    bounds = _handfuls(costs)
+    assert bounds[0] == 0 and bounds[-1] == len(costs)
+    assert bounds == sorted(set(bounds))
+    pieces = [costs[first:last] for first, last in pairwise(bounds)]
+    assert len(pieces) <= 2 * HANDFULS + 1
+    fair = sum(costs) / (2 * HANDFULS - 1)
+    assert all(len(piece) == 1 or sum(piece[:-1]) <= fair for piece in pieces)
+    assert all(len(piece) == 1 for piece in pieces if piece[0] > fair)
 
 
 def test_training_does_not_depend_on_threads(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

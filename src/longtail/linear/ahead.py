@@ -37,13 +37,13 @@ fetch: Any = intrinsic(_fetch)
 
 @njit(**INNER)
 def look_ahead(  # type: ignore[no-untyped-def]
-    order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, yes, no, weights
+    order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, yes, no, weights, lanes
 ):
     """Ask for what the rows after this one in `order` need: in random order each would wait for memory a dozen times.
 
     The arrays are those of `solve`. Twelve rows ahead: where a row stands; six ahead: the row; one ahead: its weights.
     """
-    lanes = no.shape[1]
+    wide = no.shape[1]
     if position + 2 * SOON < len(order):
         row = order[position + 2 * SOON]
         fetch(begins, row)
@@ -51,7 +51,7 @@ def look_ahead(  # type: ignore[no-untyped-def]
         fetch(lengths, row)
         fetch(t_starts, row)
         for lane in range(0, lanes, LINE):
-            fetch(no, row * lanes + lane)
+            fetch(no, row * wide + lane)
     if position + SOON < len(order):
         row = order[position + SOON]
         for entry in range(begins[row], ends[row], LINE):
@@ -64,4 +64,4 @@ def look_ahead(  # type: ignore[no-untyped-def]
         row = order[position + 1]
         for entry in range(begins[row], ends[row]):
             for lane in range(0, lanes, LINE):
-                fetch(weights, columns[entry] * lanes + lane)
+                fetch(weights, columns[entry] * wide + lane)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numba import njit
 
-from longtail.arrays import Bools, Floats, Ints, Longs, Matrix
+from longtail.arrays import Floats, Ints, Longs, Matrix
 from longtail.linear.compiling import KERNEL
-from longtail.linear.node_rows import Scratch, gather
+from longtail.linear.node_rows import Scratch, gather, gather_into
 from longtail.linear.text import unit_rows
-from longtail.linear.top import hold
+from longtail.linear.top import fixed, hold
 from longtail.selection import at_place
 from longtail.threads import in_threads
 
@@ -53,40 +52,26 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
         levels.append(np.sort(np.concatenate([bounds, bounds[:-1] + (np.diff(bounds) + 1) // 2])))
     plain, scratch = hold(vectors), Scratch(vectors.shape[1])
 
-    def cut(level: int, node: int, rows: Rows) -> Iterator[tuple[int, int, Longs]]:
-        """Halve a node whose labels have these rows; its halves, each with its places among them."""
-        members = order[levels[level][node] : levels[level][node + 1]]
-        if level == len(levels) - 1 or len(members) < 3:
+    def below(node: int, level: int, last: int) -> None:
+        """Halve a node and what comes of it, down to the `last` level."""
+        cuts = [levels[at][node << at - level : (node + 1 << at - level) + 1] for at in range(level, last)]
+        if not cuts:
             return
-        lower = _lower(*rows, *_pair(len(members), seed + 7919 * (level + 1) + node))
-        halves = (np.flatnonzero(lower), np.flatnonzero(~lower))
-        members[:] = members[np.concatenate(halves)]
-        yield from ((level + 1, 2 * node + side, half) for side, half in enumerate(halves))
+        members = order[cuts[0][0] : cuts[0][1]]
+        rows: Rows = (*plain, vectors.shape[1])
+        if len(members) < labels:  # all of them need no copy
+            starts, columns, values, names = gather(members.astype(np.int64), *plain, scratch.place)
+            rows = (starts, columns, values, len(names))
+        lucks = [
+            seed + 7919 * (level + down + 1) + (node << down) + np.arange(len(cut)) for down, cut in enumerate(cuts)
+        ]
+        members[:] = members[_halved(rows, np.concatenate(cuts) - cuts[0][0], np.concatenate(lucks)[:-1])]
 
-    def own(node: int, level: int) -> Rows:
-        members = order[levels[level][node] : levels[level][node + 1]]
-        if len(members) == labels:  # all of them need no copy
-            return (*plain, vectors.shape[1])
-        starts, columns, values, names = gather(members.astype(np.int64), *plain, scratch.place)
-        return starts, columns, values, len(names)
-
-    def all_below(node: int, level: int) -> None:
-        """A small node and all under it: each takes its rows from its parent's, which are near."""
-        waiting = [(level, node, own(node, level))]
-        while waiting:
-            depth, place, rows = waiting.pop()
-            for below, child, mine in cut(depth, place, rows):
-                if below < len(levels) - 1:
-                    starts, columns, values, names = gather(mine, *rows[:3], scratch.place)
-                    waiting.append((below, child, (starts, columns, values, len(names))))
-
-    def alone(node: int, level: int) -> None:
-        list(cut(level, node, own(node, level)))
-
-    apart = min(SMALL, len(levels) - 1)
+    leaves = len(levels) - 1
+    apart = min(SMALL, leaves)
     for level in range(apart):
-        in_threads(partial(alone, level=level), range(2**level))
-    in_threads(partial(all_below, level=apart), range(2**apart))
+        in_threads(partial(below, level=level, last=level + 1), range(2**level))
+    in_threads(partial(below, level=apart, last=leaves), range(2**apart))
     return order, levels
 
 
@@ -181,30 +166,81 @@ def _spread(starts, columns, values, features, seeds):  # type: ignore[no-untype
     return side
 
 
-def _pair(rows: int, seed: int) -> tuple[int, int]:
-    """Two different rows to start from; a generator of NumPy's takes longer to make than a small node to halve."""
-    mixed = (seed + 1) * 0x9E3779B97F4A7C15 % 2**64
-    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
-    mixed ^= mixed >> 31
-    first = mixed % rows
-    return first, (first + 1 + mixed // rows % (rows - 1)) % rows
+def _pairs(rows: Longs, seeds: Longs) -> Longs:
+    """Two different rows to start from (2, nodes), of so many; a generator of NumPy's takes longer to make than a small
+    node to halve."""
+    mixed = (seeds.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    number = np.maximum(rows, 2).astype(np.uint64)
+    first = mixed % number
+    other = (first + np.uint64(1) + mixed // number % (number - np.uint64(1))) % number
+    return np.stack([first, other]).astype(np.int64)
 
 
-def _lower(starts: Longs, columns: Ints, values: Floats, features: int, one: int, other: int) -> Bools:
-    """Which rows belong to the first half (rows,): balanced spherical 2-means from two rows."""
-    lower = np.zeros(len(starts) - 1, dtype=np.bool_)
-    sums, leans = np.zeros((3, features), dtype=np.float32), np.empty((2, len(lower)), dtype=np.float32)
-    _halve(starts, columns, values, one, other, sums, leans, lower)
-    return lower
+def _halved(rows: Rows, bounds: Longs, lucks: Longs) -> Longs:
+    """The order of a node's rows after all halves of it: `bounds` of one level of nodes after another, and a number to
+    draw by, `lucks`, for each two of them."""
+    starts, columns, values, features = rows
+    number = len(starts) - 1
+    order, pairs = np.arange(number), _pairs(np.diff(bounds), lucks)
+    sums, leans = np.zeros((3, features), dtype=np.float32), np.empty((2, number), dtype=np.float32)
+    lower = np.zeros(number, dtype=np.bool_)
+    if len(bounds) == 2:
+        if number > 2:
+            _halve(number, features, starts, columns, values, *pairs[:, 0], *sums, *leans, lower)
+            order = np.argsort(~lower, kind="stable")
+        return order
+    own = (np.empty_like(starts), np.empty_like(columns), np.empty_like(values))
+    told = (fixed(own[0]), fixed(own[1]), fixed(own[2]))
+    scratch = (
+        np.full(features, -1, dtype=np.int32),
+        np.empty(features + 1, dtype=np.int32),
+        *np.empty_like(pairs, shape=(2, number)),
+    )
+    _halve_below(*(starts, columns, values, bounds, *pairs, order, *own, *told, *scratch, *sums, *leans, lower))
+    return order
+
+
+@njit(**KERNEL)
+def _halve_below(  # type: ignore[no-untyped-def]
+    starts, columns, values, bounds, ones, others, order, own_starts, own_columns, own_values, told_starts,
+    told_columns, told_values, place, names, begins, spare, whole, left, centre, lean, ranked, lower,
+):  # fmt: skip
+    """One node after another, each over a copy of its rows, which is near; what is told is what is written as own."""
+    for node in range(len(bounds) - 1):
+        first, rows = bounds[node], bounds[node + 1] - bounds[node]
+        if rows < 3:  # below 0 where the next level begins
+            continue
+        own_starts[0] = 0
+        for number in range(rows):
+            row = order[first + number]
+            begins[number], lower[number], spare[number] = starts[row], False, row
+            own_starts[number + 1] = own_starts[number] + starts[row + 1] - starts[row]
+        found = gather_into(rows, begins, own_starts, columns, values, place, own_columns, own_values, names)
+        for feature in range(found):
+            whole[feature], left[feature], centre[feature] = NIL, NIL, NIL
+        _halve(
+            rows, found, told_starts, told_columns, told_values, ones[node], others[node], whole, left, centre, lean,
+            ranked, lower,
+        )  # fmt: skip
+        front, back = first, first + (rows + 1) // 2
+        for number in range(rows):
+            if lower[number]:
+                order[front] = spare[number]
+                front += 1
+            else:
+                order[back] = spare[number]
+                back += 1
 
 
 @njit(**KERNEL, fastmath={"contract", "reassoc", "nsz"})
-def _halve(starts, columns, values, one, other, sums, leans, lower):  # type: ignore[no-untyped-def]
-    """One centre is enough: a row's side depends on the difference of the two cosines alone."""
-    rows, features = len(lower), sums.shape[1]
-    whole, left, centre = sums[0], sums[1], sums[2]
-    lean, ranked = leans[0], leans[1]
+def _halve(  # type: ignore[no-untyped-def]
+    rows, features, starts, columns, values, one, other, whole, left, centre, lean, ranked, lower
+):
+    """One centre is enough: a row's side depends on the difference of the two cosines alone. The sums `whole`,
+    `left` and `centre` (features,) are 0."""
     for entry in range(starts[rows]):
         whole[np.uintp(columns[entry])] += values[entry]
     for entry in range(starts[one], starts[one + 1]):
@@ -219,7 +255,7 @@ def _halve(starts, columns, values, one, other, sums, leans, lower):  # type: ig
                 total -= values[entry] * centre[np.uintp(columns[entry])]
             lean[row] = ranked[row] = total
         spare = (rows + 1) // 2
-        edge = at_place(ranked, spare - 1)
+        edge = at_place(ranked[:rows], spare - 1)
         for row in range(rows):
             spare -= lean[row] < edge
         for row in range(rows):

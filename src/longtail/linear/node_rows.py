@@ -22,9 +22,10 @@ class Scratch(local):
 
 
 def gather(
-    rows: AnyArray, starts: AnyArray, columns: AnyArray, values: AnyArray, place: Ints
+    rows: AnyArray, starts: AnyArray, columns: AnyArray, values: AnyArray, place: Ints, rising: bool = False
 ) -> tuple[AnyArray, AnyArray, AnyArray, Ints]:
-    """The rows of a node over the features they hold: own starts, own columns, values, and the features' names.
+    """The rows of a node over the features they hold: own starts, own columns, values, and the features' names, as they
+    are met or `rising`.
 
     `place` (features,) is scratch, -1 on entry and on return.
     """
@@ -34,14 +35,29 @@ def gather(
     total = int(own_starts[-1])
     own_columns, own_values = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.float32)
     names = np.empty(min(total, len(place)) + 1, dtype=np.int32)
-    found = _gather(begins, own_starts, columns, values, place, own_columns, own_values, names)
-    return fixed(own_starts), fixed(own_columns), fixed(own_values), names[:found]
+    names = names[: gather_into(len(rows), begins, own_starts, columns, values, place, own_columns, own_values, names)]
+    if rising:
+        met, names = names, np.sort(names)
+        _renumber(met, names, place, own_columns)
+    return fixed(own_starts), fixed(own_columns), fixed(own_values), names
 
 
 @njit(**KERNEL)
-def _gather(begins, own_starts, columns, values, place, own_columns, own_values, names):  # type: ignore[no-untyped-def]
+def _renumber(met, names, place, own_columns):  # type: ignore[no-untyped-def]
+    """Count columns as `names` stand, not as they were `met`."""
+    for number in range(len(names)):
+        place[names[number]] = number
+    for at in range(len(own_columns)):
+        own_columns[at] = place[met[own_columns[at]]]
+    for number in range(len(names)):
+        place[names[number]] = -1
+
+
+@njit(**KERNEL)
+def gather_into(rows, begins, own_starts, columns, values, place, own_columns, own_values, names):  # type: ignore[no-untyped-def]
+    """`gather` from and into arrays that may be longer; returns the number of names."""
     found = ZERO
-    for number in range(len(begins)):
+    for number in range(rows):
         shift = begins[number] - own_starts[number]
         for at in range(np.uintp(own_starts[number]), np.uintp(own_starts[number + 1])):
             entry = at + np.uintp(shift)
@@ -71,7 +87,7 @@ class NodeTargets:
         """Targets among the children first..last-1: starts, children counted from first, and values."""
         kept = (self.children >= first) & (self.children < last)
         if kept.all():
-            return self.starts, self.children - np.int32(first), self.values.copy()
+            return self.starts.copy(), self.children - np.int32(first), self.values.copy()
         before = np.zeros(len(kept) + 1, dtype=np.int64)
         np.cumsum(kept, out=before[1:])
         return before[self.starts], self.children[kept] - np.int32(first), self.values[kept]

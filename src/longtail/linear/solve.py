@@ -13,12 +13,13 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs
-from longtail.linear.ahead import look_ahead
+from longtail.linear.ahead import LINE, look_ahead
 from longtail.linear.compiling import INNER, KERNEL, ZERO
 
 NEWTON_STEPS = 4  # for one dual variable of the log loss; halving steps keep them inside their bounds
 LANES = 8  # children are padded to a multiple of this many float32
 FAST = {"contract", "reassoc", "nsz", "arcp"}
+SINGLY = 16  # where fewer than one lane in so many moves, each is written alone: a line of the cache holds as many
 NEAR = 1 << 18  # float32 that a core's own cache holds; what is larger is asked for ahead
 NIL, UNIT = np.float32(0.0), np.float32(1.0)  # each is a call where it stands in a kernel
 TINY = np.finfo(np.float32).tiny
@@ -26,22 +27,21 @@ TINY = np.finfo(np.float32).tiny
 
 @njit(**KERNEL, fastmath=FAST)
 def _passes(  # type: ignore[no-untyped-def]
-    begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most, seed,
-    order, done, score, step, kept, worst,
+    lanes, begins, ends, columns, values, lengths, t_starts, t_child, t_value, weights, no, yes, penalty, limit, most,
+    seed, order, done, score, step, kept, worst,
 ):  # fmt: skip
     """Pass over the rows until children are done, half of them early or all, or `most` passes are; returns passes made.
 
-    weights (features + 1, lanes), the last row is the bias; no (rows, lanes) and yes (targets,) are the dual variables.
-    `penalty` is 1 / (2 cost): the diagonal that makes the hinge squared. `seed` is -1 where the passes go on. The last
-    four (lanes,) are scratch.
+    weights (features + 1, width), the last row is the bias; no (rows, width) and yes (targets,) are the dual variables;
+    children stand in the first `lanes`. `penalty` is 1 / (2 cost): the diagonal that makes the hinge squared. `seed` is
+    -1 where the passes go on. The last four (width,) are scratch.
     """
-    lanes = weights.shape[1]
     bias = weights.shape[0] - 1
     made = ZERO
     rows = len(lengths)
     if seed >= 0:
         _start(seed, begins, ends, values, lengths, order)
-    far = weights.size + no.size > NEAR
+    far = (weights.shape[0] + rows) * lanes > NEAR
     while made < most:
         made += 1
         for lane in range(lanes):
@@ -54,7 +54,7 @@ def _passes(  # type: ignore[no-untyped-def]
             if far:
                 look_ahead(
                     order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, yes, no,
-                    weights,
+                    weights, lanes,
                 )  # fmt: skip
             for lane in range(lanes):
                 score[lane] = weights[bias, lane]
@@ -94,7 +94,7 @@ def _passes(  # type: ignore[no-untyped-def]
                 continue
             for lane in range(lanes):
                 weights[bias, lane] += step[lane]
-            if moving * 4 > lanes:
+            if moving * SINGLY > lanes:
                 for entry in range(here, there):
                     value, word = values[entry], np.uintp(columns[entry])
                     for lane in range(lanes):
@@ -136,7 +136,7 @@ def fit_chances(
     """
     rows, width = len(begins), _padded(children)
     lengths, order = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.int64)
-    weights, pull = np.zeros((features + 1, width), dtype=np.float32), np.zeros((rows, width), dtype=np.float32)
+    weights, pull = _lined_up(features + 1, width), _lined_up(rows, width)
     told = (t_starts, t_child, t_value, weights, pull, importance)
     settings = (np.float32(cost), np.float32(limit), most, seed, order)
     _chance_passes(*(begins, ends, columns, values, lengths, *told, *settings))
@@ -166,7 +166,7 @@ def _chance_passes(  # type: ignore[no-untyped-def]
             if far:
                 look_ahead(
                     order, position, begins, ends, columns, values, lengths, t_starts, t_child, t_value, t_value, pull,
-                    weights,
+                    weights, lanes,
                 )  # fmt: skip
             for lane in range(lanes):
                 score[lane] = weights[features, lane]
@@ -246,45 +246,49 @@ def fit_children(
 ) -> Floats:
     """Weights of each child against its siblings: (features + 1, children or a few more), the last row is the bias.
 
-    A child is done when no dual variable of it moves by more than `limit` in a pass; done children leave the block, so
-    the rest run in narrower, faster passes.
+    A child is done when no dual variable of it moves by more than `limit` in a pass. The others then close ranks in
+    front, so that later passes are narrower; those that are done may fill the last vector.
     """
     rows, width = len(begins), _padded(children)
     lengths, order = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.int64)
-    weights, no = np.zeros((features + 1, width), dtype=np.float32), np.zeros((rows, width), dtype=np.float32)
+    weights, no = _lined_up(features + 1, width), _lined_up(rows, width)
     yes = np.zeros(len(t_child), dtype=np.float32)
-    left = np.arange(children)
-    result = weights
+    lanes, done, scratch = width, np.empty(width, dtype=np.bool_), np.empty((4, width), dtype=np.float32)
+    swaps: list[tuple[Longs, Longs]] = []
     while True:
-        done = np.empty(width, dtype=np.bool_)
         told = (t_starts, t_child, t_value, weights, no, yes)
-        rest = (np.float32(0.5 / cost), np.float32(limit), most, seed, order, done)
-        scratch = np.empty((4, width), dtype=np.float32)
-        most -= _passes(*(begins, ends, columns, values, lengths, *told, *rest, *scratch))
+        rest = (np.float32(0.5 / cost), np.float32(limit), most, seed, order, done, *scratch)
+        most -= _passes(*(lanes, begins, ends, columns, values, lengths, *told, *rest))
+        wide, staying = lanes, lanes - int(np.count_nonzero(done[:lanes]))
+        if most == 0 or staying == 0:
+            break
         seed = -1
-        finished = done[: len(left)] | (most == 0)
-        if result is not weights:
-            result[:, left[finished]] = weights[:, np.flatnonzero(finished)]
-        if finished.all():
-            return result
-        if result is weights:  # from here on they stand apart
-            result = weights.copy()
-        # Close the ranks: weights, dual variables and targets of the children that stay.
-        staying = np.flatnonzero(~finished)
-        width = _padded(len(staying))
-        lane_of = np.full(len(done), -1, dtype=np.int32)
-        lane_of[staying] = np.arange(len(staying))
-        kept = lane_of[t_child] >= 0
+        lanes = min(_padded(max(staying, LANES)), wide)
+        back = lanes + np.flatnonzero(~done[lanes:wide])  # who stays changes places with who is done in front
+        front = np.flatnonzero(done[:lanes])[: len(back)]
+        lane_of = np.arange(wide, dtype=np.int32)
+        lane_of[front], lane_of[back] = back, front
+        _swap(weights, front, back)
+        _swap(no, front, back)
+        swaps.append((front, back))
+        t_child = lane_of[t_child]
+        kept = t_child < lanes
         t_starts = np.concatenate([[0], np.cumsum(kept)])[t_starts]
-        t_child, t_value, yes = lane_of[t_child[kept]], t_value[kept], yes[kept]
-        weights, no = _narrower(weights, staying, width), _narrower(no, staying, width)
-        left = left[staying]
+        t_child, t_value, yes = t_child[kept], t_value[kept], yes[kept]
+    for front, back in reversed(swaps):
+        _swap(weights, front, back)
+    return weights
 
 
-def _narrower(table: Floats, staying: Longs, width: int) -> Floats:
-    found = np.zeros((len(table), width), dtype=np.float32)
-    found[:, : len(staying)] = table[:, staying]
-    return found
+@njit(**KERNEL)
+def _swap(table, front, back):  # type: ignore[no-untyped-def]
+    """Exchange columns (pairs,) of a table in place."""
+    for row in range(len(table)):
+        for pair in range(len(front)):
+            one, other = front[pair], back[pair]
+            held = table[row, one]
+            table[row, one] = table[row, other]
+            table[row, other] = held
 
 
 @njit(**INNER)
@@ -305,21 +309,43 @@ def pruned(weights: Floats, names: Ints, children: int, least: Floats) -> tuple[
 
     By feature, as they stand: features, starts (features + 1,), children, values.
     """
+    features, lanes = weights.shape[0] - 1, weights.shape[1]
+    bound = np.full(lanes, np.inf, dtype=np.float32)  # lanes without a child keep nothing
+    bound[:children] = np.maximum(least, TINY)
+    which, kept = np.empty(features * lanes, dtype=np.uint8), np.empty(features * lanes, dtype=np.float32)
+    lines, starts = np.empty(features + 1, dtype=np.int32), np.empty(features + 1, dtype=np.int64)
+    large = np.zeros(-(-lanes // 8) * 8, dtype=np.uint8)
+    found = _prune(weights, bound, large, large.view(np.uint64), which, kept, lines, starts)
+    few = int(starts[found])  # one in thirty
+    return names[lines[:found]], starts[: found + 1].copy(), which[:few].copy(), kept[:few].copy()
+
+
+@njit(**KERNEL)
+def _prune(weights, bound, large, eight, which, kept, lines, starts):  # type: ignore[no-untyped-def]
+    """Fills the last four from the front; returns the features that keep a weight. `eight` sees `large` (lanes,) eight
+    at a time: most keep nothing."""
+    found, at = ZERO, ZERO
     lanes = weights.shape[1]
-    bound = np.maximum(least, TINY)
-    if bound.ndim:  # lanes without a child keep nothing
-        bound = np.concatenate([bound, np.full(lanes - children, np.inf, dtype=np.float32)])
-    large = weights[:-1] >= bound
-    large |= weights[:-1] <= -bound
-    if not bound.ndim:
-        large[:, children:] = False
-    places = np.flatnonzero(large)  # few of them: one in thirty
-    lines = places // lanes
-    new = np.ones(len(lines) + 1, dtype=np.bool_)
-    new[1:-1] = lines[1:] != lines[:-1]
-    starts = np.flatnonzero(new) if len(lines) else np.zeros(1, dtype=np.int64)
-    which = (places - lines * lanes).astype(np.uint8)
-    return names[lines[starts[:-1]]], starts, which, weights.ravel()[places]
+    for feature in range(np.uintp(weights.shape[0] - 1)):
+        lines[found], starts[found] = feature, at
+        for lane in range(np.uintp(lanes)):
+            large[lane] = abs(weights[feature, lane]) >= bound[lane]
+        for group in range(np.uintp(len(eight))):
+            if eight[group] != 0:
+                for lane in range(np.uintp(8) * group, min(np.uintp(8) * group + np.uintp(8), np.uintp(lanes))):
+                    which[at], kept[at] = lane, weights[feature, lane]  # what is not large is written over
+                    at += large[lane]
+        found += at > starts[found]
+    starts[found] = at
+    return found
+
+
+def _lined_up(rows: int, width: int) -> Floats:
+    """Zeros (rows, width) that begin where a line of the cache does. NumPy's own begin 16 bytes later, and then most
+    vectors lie in two lines."""
+    flat = np.zeros(rows * width + LINE, dtype=np.float32)
+    skip = -flat.__array_interface__["data"][0] // flat.itemsize % LINE
+    return flat[skip : skip + rows * width].reshape(rows, width)
 
 
 def _padded(children: int) -> int:

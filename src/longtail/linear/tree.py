@@ -21,6 +21,7 @@ from longtail.threads import in_threads, thread_count
 BLOCK = 72  # children of a large node trained side by side
 WIDE, WIDE_CELLS = 104, 1 << 22  # and of one whose weights and dual variables for so many children are fewer than this
 CHUNK = 128  # children kept side by side; a byte counts them
+HANDFULS = 64  # pieces of its work that a thread is handed
 COPIED = 2  # nodes with less than this part of all rows train on a copy of theirs
 HEAP = 20_000_000  # bytes that short-lived arrays leave behind, two threads
 NOTHING: Floats = np.zeros((), dtype=np.float32)
@@ -70,9 +71,9 @@ def fit_tree(
     plain, scratch = hold(rows), Scratch(rows.shape[1])
     tasks: list[tuple[int, int, int, int, int]] = []  # cost, level, parent, first child, last child
     held: list[LevelTargets] = []
-    bounds = [*levels, np.arange(len(order) + 1)]
+    nodes = [*levels, np.arange(len(order) + 1)]
     for level in range(len(levels)):
-        parents, children = bounds[level], bounds[level + 1]
+        parents, children = nodes[level], nodes[level + 1]
         starts = np.searchsorted(children, parents)  # children of a parent stand together
         held.append(LevelTargets(_raised(leaves, children), starts))
         for parent in range(len(parents) - 1):
@@ -83,16 +84,26 @@ def fit_tree(
                 last = min(first + CHUNK, int(starts[parent + 1]))
                 tasks.append((held[level].rows(parent) * (last - first), level, parent, first, last))
     tasks.sort(reverse=True)  # the longest first, so that no thread is left with one at the end
+    bounds = _handfuls([task[0] for task in tasks])
     in_turn = InTurn(keep)
     with stage("training classifiers", total=len(tasks)) as advance:
 
-        def work(number: int) -> None:
-            _, level, parent, first, last = tasks[number]
-            told = held[level].of(parent)
-            in_turn.put(number, _fit_chunk(plain, scratch, told, level, parent, first, last, training))
-            advance(1)
+        def work(piece: int) -> None:
+            for number in range(bounds[piece], bounds[piece + 1]):
+                _, level, parent, first, last = tasks[number]
+                told = held[level].of(parent)
+                in_turn.put(number, _fit_chunk(plain, scratch, told, level, parent, first, last, training))
+                advance(1)
 
-        in_threads(work, range(len(tasks)))
+        in_threads(work, range(len(bounds) - 1))
+
+
+def _handfuls(costs: list[int]) -> list[int]:
+    """Where to cut tasks, the longest first, into pieces for threads: long ones alone, short ones many at once, because
+    threads take turns at the interpreter whenever they are handed something."""
+    done = np.cumsum(costs, dtype=np.float64)
+    full = np.searchsorted(done, np.linspace(0, done[-1:].sum(), HANDFULS * thread_count())) + 1
+    return [int(cut) for cut in np.unique([0, *np.minimum(full, len(costs)), len(costs)])]
 
 
 class InTurn:
@@ -175,17 +186,8 @@ def _node_rows(
     if COPIED * len(rows) > len(starts) - 1:
         names = np.arange(len(scratch.place), dtype=np.int32)
         return fixed(starts[rows]), fixed(starts[rows + 1]), columns, values, names
-    own, columns, values, names = gather(rows, *plain, scratch.place)
-    order = _rising(names)
-    rank = np.empty_like(names)
-    rank[order] = np.arange(len(names), dtype=np.int32)
-    return own[:-1], own[1:], fixed(rank[columns]), values, names[order]
-
-
-def _rising(names: Ints) -> Longs:
-    """The order in which these numbers rise; by halves, because NumPy sorts 16 bits in linear time."""
-    order = np.argsort((names & 0xFFFF).astype(np.uint16), kind="stable")
-    return order[np.argsort((names >> 16)[order].astype(np.uint16), kind="stable")]
+    own, columns, values, names = gather(rows, *plain, scratch.place, rising=True)
+    return own[:-1], own[1:], columns, values, names
 
 
 def _joined(blocks: list[Chunk]) -> Chunk:
