@@ -105,8 +105,13 @@ class Runs:
         return [statistics.mean(values) for values in zip(*each, strict=True)]
 
     def epochs(self, net: str, more: str, name: str) -> tuple[list[str], list[float]]:
-        lines = [line for part in self.of(net, more)[0]["history"] for line in part if name in line]
-        return [str(line["epoch"]) for line in lines], [line[name] for line in lines]
+        """The mean of the seeds at each look that all of them have."""
+        each = [
+            {line["epoch"]: line[name] for part in run["history"] for line in part if name in line}
+            for run in self.of(net, more)
+        ]
+        common = sorted(set.intersection(*(set(looks) for looks in each)))
+        return [str(epoch) for epoch in common], [statistics.mean(looks[epoch] for looks in each) for epoch in common]
 
 
 def bins(runs: Runs) -> str:
@@ -127,6 +132,7 @@ def bins(runs: Runs) -> str:
 
 def epochs(runs: Runs, net: str = "astec") -> str:
     ways = {"plain": "", "rows": " + rows", "gandalf": " + gandalf"}
+    ways |= {CHOSEN: f" + {CHOSEN}"} if runs.has(net, f" + {CHOSEN}") else {}
     panels = [
         (f"{net}, {name} on valid by epoch", runs.epochs(net, "", name)[0],
          [(way, runs.epochs(net, more, name)[1]) for way, more in ways.items()])

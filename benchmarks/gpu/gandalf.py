@@ -8,8 +8,9 @@ The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Part
 table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
 (other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
 fewer labels), epochs (how many each net wants, by the valid split), search (settings of gandalf, by the valid split),
-gentle (settings that say less than the paper's, by the valid split), cost (seconds and peak memory without and with),
-given (those of --recipes). Parts of one net take `astec`, or the only one of --nets.
+reached (right answers found, by what the row's text says of them), gentle (settings that say less than the paper's, by
+the valid split), cost (seconds and peak memory without and with), given (those of --recipes). Parts of one net take
+`astec`, or the only one of --nets.
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
@@ -33,7 +34,7 @@ from typing import Any
 
 import numpy as np
 from crew import afresh, crew
-from gandalf_reached import kinds, reached
+from gandalf_reached import kinds, reach, reached
 from gandalf_ways import AT, BEST, BOTH, EPOCHS, GENTLE, KS, MORE, NETS, SHARES, TABLE2, TABLE6, THEN, WHEN
 
 
@@ -65,7 +66,7 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
     three = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", f"+ {BEST}": f" + {BEST}"}
     main = options.nets[0] if len(options.nets) == 1 else "astec"
     found: dict[str, list[str]] = {}
-    if part in ("table3", "table4", "figure2", "cost"):
+    if part in ("table3", "table4", "figure2", "reached", "cost"):
         for name in options.nets if part != "table4" else ("astec", "inceptionxml"):
             found |= lines(name, three)
     elif part == "table2":
@@ -260,6 +261,8 @@ def report(part: str, data: str, options: argparse.Namespace) -> str:
         return title + table(head, [[line, *row] for line, row in cells.items()])
     if part == "table5":
         return title + examples(kept)
+    if part == "reached":
+        return title + table(*reach({line: [run["reached"] for run in runs] for line, runs in kept.items()}))
     if part == "cost":
         head = ["", "seconds", "GPU peak, MB", "rows a second"]
         rows = [

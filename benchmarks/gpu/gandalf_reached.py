@@ -1,8 +1,15 @@
-"""Which right answers a model finds, by what the row's text says of them: where label rows and soft targets can act."""
+"""Which right answers a model finds, by what the row's text says of them: where label rows and soft targets can act.
+
+    python benchmarks/gpu/gandalf_reached.py DATA [DATA ...]
+
+How many right answers on test are of each kind, and what share of all inverse propensities they have. Answers that
+models find are `gandalf.py --part reached`.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,3 +67,32 @@ def reached(pairs: tuple[Any, Any, Any, Any], found: Any) -> dict[str, list[int]
         for number, name in enumerate(KINDS)
         for some in [of & (kind == number)]
     }
+
+
+def reach(kept: dict[str, list[dict[str, list[int]]]]) -> tuple[list[str], list[list[str]]]:
+    """A table: percent of the right answers of each kind that are found, the mean over the seeds."""
+    first = next(iter(kept.values()))[0]
+    lines = [["how many", *(f"{pairs:,}" for _, pairs in first.values())]]
+    for line, runs in kept.items():
+        parts = [[100 * run[kind][0] / max(run[kind][1], 1) for run in runs] for kind in first]
+        lines.append([line, *(f"{sum(values) / len(values):.1f}" for values in parts)])
+    return ["", *first], lines
+
+
+def main() -> None:
+    import longtail
+    from longtail.metrics.propensity import inverse_propensity
+
+    for data in sys.argv[1:]:
+        given = longtail.load(data)
+        _, labels, kind, rare = kinds(given)
+        weights = inverse_propensity(given.labels)[labels]
+        for who, of in (("rare", rare), ("others", ~rare)):
+            for number, name in enumerate(KINDS):
+                some = of & (kind == number)
+                share = 100 * weights[some].sum() / weights.sum()
+                print(f"{given.name}, {who}: {name}: {some.sum():,} answers, {share:.1f}% of the weight")
+
+
+if __name__ == "__main__":
+    main()
