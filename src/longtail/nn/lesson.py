@@ -161,7 +161,7 @@ def _found(scorer: HasVectors, vectors: Floats, train: Dataset, wanted: Wanted) 
         rows: Any
         if device != "cpu" and wanted.search != "approximate" and isinstance(scorer, HasRowsThere):
             refuse_too_many(len(train), vectors.shape[1], 6, device)
-            rows = scorer.rows_there(train.rows)  # taking them down and up again costs as much as reading them
+            rows = scorer.rows_there(train.rows)  # a host may need longer to take them down than a GPU to make them
         else:
             rows = scorer.row_vectors(train.rows)
         index = index_of(rows, len(vectors), wanted.search, device)

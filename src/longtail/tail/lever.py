@@ -45,7 +45,8 @@ class Lever:
     `tau=1, documents=0, twins=false` is plain label rows. With "auto", tau and then blend are chosen by P + PSP at 1, 3
     and 5 on valid (or on a twentieth of train where there is none): a training of the learner for each try, which tells
     how it did. The paper's data are `documents=0, blend=0.5, estimate="cosine", twins=false`. For more of the tail from
-    a label tree, at some cost to common labels, take `propensity=0.3`; `renee` weighs rare labels itself and loses.
+    a label tree, at some cost to common labels, take `propensity=0.3`; `renee` weighs rare labels itself: there
+    take `blend=0.33` and a little re-ranking behind it, `+ rerank(strength=0.2)`.
 
     Paper: Buvanesh et al., Enhancing tail performance in extreme classifiers by label variance reduction (ICLR 2024).
     Needs: texts of rows and labels, torch for the teacher. The teacher is a recipe whose model puts rows and labels
