@@ -1,14 +1,16 @@
 """Claim: the cost of training a label tree grows no faster than (entries of the rows) x (depth of the tree).
 
-    python benchmarks/scaling.py [--recipe "parabel(trees=1)"] [--threads 2] [--figure FILE.svg] [--under "nice -n 5"]
+    python benchmarks/scaling.py [--recipe "parabel(trees=1)"] [--threads 2] [--rounds 1] [--figure FILE.svg]
+        [--rows N ...] [--labels N ...] [--beside 1] [--under "nice -n 5"]
 
 Zipf data is generated (`zipf_data.py`): rows from 10k to 1M at 10k labels, then labels from 1k to 500k at 200k rows.
-Each size runs in a process of its own, under the command that `--under` names. The measure is CPU time in all threads,
-the least of up to three trainings: a busy machine changes it least. Depth is the number of classifiers on the way to a
-label; work is exact, entries x children over all nodes for one pass over the rows. Beside them stands what memory alone
-costs: a plain walk over the rows in random order that reads a line of 16 weights for each entry, and reads and writes
-one for each row, as a pass over the rows of a root does. Exits with 1 where CPU time per
-(entries x depth) grows by more than GROWTH from the smallest size of a series to any other. Linux only: reads /proc.
+Each size runs in a process of its own, under the command that `--under` names, and in as many at once as `--beside`
+says. The measure is CPU time in all threads, the least of up to three trainings in each round; rounds go over all
+sizes, so that a busy minute does not fall on one alone. Depth is the number of classifiers on the way to a label; work
+is exact, entries x children over all nodes for one pass over the rows. Beside it stands what memory alone costs: a
+plain walk over the same nodes by the same threads, which visits each node's rows in random order, reads the weights of
+their words for all children and writes them again, once. Exits with 1 where CPU time per (entries x depth) grows by
+more than GROWTH from the smallest size of a series to any other. Linux only: reads /proc.
 """
 
 from __future__ import annotations
@@ -20,22 +22,25 @@ import shlex
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+import longtail.linear.tree as tree
 from linear_peers import Clock, memory
 from longtail import Recipe
-from longtail.arrays import Matrix
+from longtail.arrays import Floats, Matrix
+from longtail.data.dataset import Dataset
 from longtail.linear.beam import Forest
 from longtail.linear.forest import ForestScorer
 from scaling_figure import figure
 from zipf_data import zipf_data
 
-ROWS = [(rows, 10_000) for rows in (10_000, 30_000, 100_000, 300_000, 1_000_000)]
-LABELS = [(200_000, labels) for labels in (1_000, 3_000, 10_000, 30_000, 100_000, 500_000)]
+ROWS = [10_000, 30_000, 100_000, 300_000, 1_000_000]
+LABELS = [1_000, 3_000, 10_000, 30_000, 100_000, 500_000]
 GROWTH = 2.0  # over a hundredfold of rows or five hundredfold of labels: guards against a step
 ASKED = 4_000  # rows to predict
 ENOUGH = 15.0  # CPU seconds after which no further training is tried
@@ -56,7 +61,7 @@ class Run:
     peak: int
     predict: float  # seconds a row
     right: float  # share of the first answers that are a label of the row
-    walk: float  # nanoseconds an entry of a plain walk
+    walk: float  # CPU seconds of a plain walk over the nodes
 
     @property
     def cost(self) -> float:
@@ -94,35 +99,48 @@ def measure(recipe: Recipe, rows: int, labels: int) -> Run:
         peak=peak,
         predict=predict,
         right=float(answers.hits(test.targets)[:, 0].mean()),
-        walk=walk(train.features),
+        walk=plain_walk(recipe, train),
     )
 
 
-def walk(rows: Matrix) -> float:
-    """Nanoseconds an entry of visiting the rows in random order, the least of three times."""
-    order = np.random.default_rng(0).permutation(rows.shape[0])
-    weights, own = np.zeros((rows.shape[1], 16), dtype=np.float32), np.zeros((rows.shape[0], 16), dtype=np.float32)
-    held = (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))
-    _walk(order[:1], *held, weights, own)
-    times = []
+def plain_walk(recipe: Recipe, train: Dataset) -> float:
+    """CPU seconds of walking over the nodes of a tree that is trained on these rows, the least of three times."""
+    nothing, real, times = train.take([]), tree.fit_children, []
     for _ in range(3):
-        begin = time.process_time()
-        _walk(order, *held, weights, own)
-        times.append(time.process_time() - begin)
-    return 1e9 * min(times) / rows.nnz
+        spent: list[float] = []
+
+        def visit(*given: Any, spent: list[float] = spent) -> Floats:
+            begins, ends, columns, values, features, *_, children = given[:9]
+            order = np.random.default_rng(0).permutation(len(begins))
+            lanes = -(-children // 8) * 8
+            weights, own = np.zeros((features + 1, lanes), np.float32), np.zeros((len(begins), lanes), np.float32)
+            begin = time.thread_time()
+            _walk(order, begins, ends, columns, values, weights, own)
+            spent.append(time.thread_time() - begin)
+            return weights
+
+        tree.fit_children = visit
+        try:
+            recipe.fit(train, nothing)
+        finally:
+            tree.fit_children = real
+        times.append(sum(spent))
+    return min(times)
 
 
-@njit(fastmath=True)
-def _walk(order, starts, columns, values, weights, own):  # type: ignore[no-untyped-def]
-    total = np.zeros(16, dtype=np.float32)
+@njit(nogil=True, fastmath=True)
+def _walk(order, begins, ends, columns, values, weights, own):  # type: ignore[no-untyped-def]
+    lanes = own.shape[1]
     for row in order:
-        for lane in range(16):
-            total[lane] = own[row, lane]
-        for entry in range(starts[row], starts[row + 1]):
-            for lane in range(16):
-                total[lane] += values[entry] * weights[columns[entry], lane]
-        for lane in range(16):
-            own[row, lane] = total[lane]
+        line = own[row]
+        for entry in range(begins[row], ends[row]):
+            value, word = values[entry], np.uintp(columns[entry])
+            for lane in range(lanes):
+                line[lane] += value * weights[word, lane]
+        for entry in range(begins[row], ends[row]):
+            value, word = values[entry], np.uintp(columns[entry])
+            for lane in range(lanes):
+                weights[word, lane] += value * line[lane]
 
 
 def effort(forest: Forest, rows: Matrix, targets: Matrix) -> tuple[int, int]:
@@ -148,27 +166,39 @@ def effort(forest: Forest, rows: Matrix, targets: Matrix) -> tuple[int, int]:
     return depth, work
 
 
-def run(under: str, recipe: str, rows: int, labels: int, threads: int) -> Run:
+def run(under: str, recipe: str, rows: int, labels: int, threads: int, beside: int) -> Run:
     limits = dict.fromkeys(("LONGTAIL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     command = [*shlex.split(under), sys.executable, __file__, "--recipe", recipe, "--one", str(rows), str(labels)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **limits})
-    if done.returncode:
-        sys.exit(f"{rows:,} rows, {labels:,} labels failed:\n{done.stderr[-4000:]}")
-    found = Run(**json.loads(done.stdout.splitlines()[-1]))
+    pipe = subprocess.PIPE
+    runs = [
+        subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **limits})
+        for _ in range(beside)
+    ]
+    said = [process.communicate() for process in runs]
+    if any(process.returncode for process in runs):
+        sys.exit(f"{rows:,} rows, {labels:,} labels failed:\n{said[0][1][-4000:]}")
+    found = max((Run(**json.loads(out.splitlines()[-1])) for out, _ in said), key=lambda one: one.cpu)
     print(f"{rows:,} rows, {labels:,} labels: {found.cpu:.1f} CPU s", file=sys.stderr, flush=True)
     return found
 
 
+def least(times: tuple[Run, ...]) -> Run:
+    """The cheapest training of one size, and its cheapest walk."""
+    return replace(min(times, key=lambda one: one.cpu), walk=min(one.walk for one in times))
+
+
 def table(runs: list[Run]) -> str:
     columns = ["rows", "labels", "entries", "depth", "entries x depth", "s", "CPU s", "ns per entry x depth", "growth"]
-    columns += ["work / (entries x depth)", "ns per work", "plain walk, ns per entry", "MB at start", "peak MB"]
+    columns += ["work / (entries x depth)", "ns per work", "plain walk, growth", "MB at start", "peak MB"]
     columns += ["predict ms/row", "P@1"]
     lines = [f"| {' | '.join(columns)} |", "| --: " * len(columns) + "|"]
+    first = runs[0].walk / (runs[0].entries * runs[0].depth)
     for one in runs:
         product = one.entries * one.depth
         figures = [f"{one.rows:,}", f"{one.labels:,}", f"{one.entries:,}", str(one.depth), f"{product:,}"]
         figures += [f"{one.seconds:.2f}", f"{one.cpu:.2f}", f"{one.cost:,.0f}", f"{one.cost / runs[0].cost:.2f}"]
-        figures += [f"{one.work / product:.0f}", f"{1e9 * one.cpu / one.work:.1f}", f"{one.walk:.1f}"]
+        figures += [f"{one.work / product:.0f}", f"{1e9 * one.cpu / one.work:.1f}"]
+        figures += [f"{one.walk / product / first:.2f}"]
         figures += [f"{size / 2**20:,.0f}" for size in (one.start, one.peak)]
         figures += [f"{1000 * one.predict:.3f}", f"{100 * one.right:.1f}"]
         lines.append(f"| {' | '.join(figures)} |")
@@ -179,6 +209,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="parabel(trees=1)")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1, help="times to go over all sizes of a series")
+    parser.add_argument("--rows", type=int, nargs="*", default=ROWS, help="sizes at 10,000 labels")
+    parser.add_argument("--labels", type=int, nargs="*", default=LABELS, help="sizes at 200,000 rows")
+    parser.add_argument("--beside", type=int, default=1, help="processes at once for each size; the dearest counts")
     parser.add_argument("--figure", type=Path, help="where to draw the curve")
     parser.add_argument("--under", default="", help="a command to run each size with, such as 'nice -n 5'")
     parser.add_argument("--one", type=int, nargs=2, metavar=("ROWS", "LABELS"), help=argparse.SUPPRESS)
@@ -188,8 +222,15 @@ def main() -> None:
         return
     series: dict[str, list[Run]] = {}
     grown = 0.0
-    for name, sizes in (("more rows", ROWS), ("more labels", LABELS)):
-        runs = [run(options.under, options.recipe, *size, options.threads) for size in sizes]
+    rows, labels = [(size, 10_000) for size in options.rows], [(200_000, size) for size in options.labels]
+    for name, sizes in (("more rows", rows), ("more labels", labels)):
+        if not sizes:
+            continue
+        rounds = [
+            [run(options.under, options.recipe, *size, options.threads, options.beside) for size in sizes]
+            for _ in range(options.rounds)
+        ]
+        runs = [least(times) for times in zip(*rounds, strict=True)]
         series[name] = runs
         worst = max(one.cost for one in runs) / runs[0].cost
         grown = max(grown, worst)
