@@ -3,7 +3,7 @@
     python benchmarks/scaling.py [--recipe "parabel(trees=1)"] [--threads 2] [--rounds 1] [--figure FILE.svg]
         [--rows N ...] [--labels N ...] [--beside 1] [--under "nice -n 5"]
 
-Zipf data is generated (`zipf_data.py`): rows from 10k to 1M at 10k labels, then labels from 1k to 500k at 200k rows.
+Zipf data is generated (`zipf_data.py`): rows from 10k to 1M at 10k labels, then labels from 1k to 512k at 200k rows.
 Each size runs in a process of its own, under the command that `--under` names, and in as many at once as `--beside`
 says. The measure is CPU time in all threads, the least of up to three trainings in each round; rounds go over all
 sizes, so that a busy minute does not fall on one alone. Depth is the number of classifiers on the way to a label; work
@@ -40,7 +40,7 @@ from scaling_figure import figure
 from zipf_data import zipf_data
 
 ROWS = [10_000, 30_000, 100_000, 300_000, 1_000_000]
-LABELS = [1_000, 3_000, 10_000, 30_000, 100_000, 500_000]
+LABELS = [1_000, 4_000, 16_000, 64_000, 256_000, 512_000]  # by powers of two, so that leaves are equally full
 GROWTH = 2.0  # over a hundredfold of rows or five hundredfold of labels: guards against a step
 ASKED = 4_000  # rows to predict
 ENOUGH = 15.0  # CPU seconds after which no further training is tried

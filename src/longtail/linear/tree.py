@@ -185,6 +185,8 @@ def _node_rows(
     starts, columns, values = plain
     if COPIED * len(rows) > len(starts) - 1:
         names = np.arange(len(scratch.place), dtype=np.int32)
+        if len(rows) == len(starts) - 1:  # where one ends the next begins: one line of the cache, not two
+            return starts[:-1], starts[1:], columns, values, names
         return fixed(starts[rows]), fixed(starts[rows + 1]), columns, values, names
     own, columns, values, names = gather(rows, *plain, scratch.place, rising=True)
     return own[:-1], own[1:], columns, values, names
