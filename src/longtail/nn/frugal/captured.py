@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -167,7 +166,7 @@ class Captured:
         self.data = FixedRows(task.texts, task.targets.matrix, meta, len(task.words), task.device)
         self.rows = torch.zeros(task.batch, dtype=torch.int64, device=task.device)
         self.factor, self.clock = (torch.zeros((), device=task.device) for _ in range(2))
-        self.side = _stream(task.device)
+        self.side = torch.cuda.Stream(task.device)
         self._warm = 0
         self._recorded: dict[bool, _Recorded] = {}
 
@@ -236,12 +235,6 @@ class _Recorded:
         for layer, gradient in self.gradients:
             layer.grad = gradient
         return self.loss
-
-
-@cache
-def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The same for every recording: the libraries that multiply keep memory for each stream that they have seen."""
-    return torch.cuda.Stream(device)
 
 
 def plain(targets: Targets) -> bool:
