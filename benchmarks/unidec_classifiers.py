@@ -1,12 +1,13 @@
 """Claim: how classifiers over pools are trained, and how much of their lengths counts, decides between head and tail.
 
     PYTHONPATH=src python benchmarks/unidec_classifiers.py gutenberg --encoder FOLDER --keep DIR [--every 2]
-        [--epochs 8] [--try "loss='decoupled', rate=0.003, lengths=true" ...]
+        [--epochs 8] [--try "loss='decoupled', rate=0.003, lengths=true" ...] [--shares]
 
 The classifiers' half of `unidec` alone, on a processor: the encoder stays as it is given, and only the head and the
 classifiers learn, over pools as `unidec` makes them (batches of 1,024 rows from clusters of 64, three positives and one
 mined label a row). Every `--every`th training row is read. Measured on valid: classifiers at length 1, with the root of
-their lengths, and with all of them. Vectors of texts are kept in `--keep`, for they take longest.
+their lengths, and with all of them. With `--shares` the head of the texts learns too, and labels are found by both, the
+classifiers, at full length, counting more and more. Vectors of texts are kept in `--keep`, for they take longest.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 WAYS = ["loss='decoupled+bce', rate=0.001, lengths=true", "loss='decoupled+bce', rate=0.003, lengths=true",
         "loss='decoupled+bce', rate=0.003, lengths=false", "loss='decoupled', rate=0.003, lengths=true",
         "loss='decoupled', rate=0.003, lengths=false"]  # fmt: skip
+SHARES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SCALE, HEAD_RATE, BATCH, CLUSTER, MINED = 20.0, 2e-3, 1024, 64, 5
 
 
@@ -54,9 +56,9 @@ def wrong_ones(documents: Any, labels: Any, targets: Any) -> Any:
 
 
 def learned(
-    way: dict[str, Any], epochs: int, documents: Any, labels: Any, targets: Any, clusters: Any, mined: Any
+    way: dict[str, Any], epochs: int, documents: Any, labels: Any, targets: Any, clusters: Any, mined: Any, texts: bool
 ) -> Any:
-    """The head and the classifiers after some epochs."""
+    """The heads and the classifiers after some epochs; that of texts only where asked."""
     import torch
     from torch.nn.functional import normalize
 
@@ -72,6 +74,7 @@ def learned(
     heads, table = Heads(documents.shape[1], 0.1), ClassifierTable(labels, here)
     level = level_of(torch.from_numpy(SCALE * documents[:512] @ labels[:8192].T))
     loss, read = loss_of(way["loss"], 0.5, level), torch.from_numpy(documents)
+    by_texts, items = loss_of("decoupled"), torch.from_numpy(labels)
     rule = torch.optim.AdamW(heads.parameters(), lr=HEAD_RATE)
     rows = np.flatnonzero(np.diff(targets.indptr))
     picker, course = Picker(targets, here, 3, 1), Course(epochs, warmup=0, decay="cosine")
@@ -84,7 +87,11 @@ def learned(
             if not way["lengths"]:
                 asked, used = normalize(asked, dim=1), normalize(own, dim=1)
             rule.zero_grad()
-            loss((asked * SCALE) @ used.T, batch.targets()).backward()
+            total = loss((asked * SCALE) @ used.T, batch.targets())
+            if texts:
+                rows_side, items_side = (heads.encoder_side(side) for side in (read[batch.rows], items[batch.pool]))
+                total = total + by_texts((rows_side * SCALE) @ items_side.T, batch.targets())
+            total.backward()
             factor, step = course.rate(step, steps), step + 1
             rule.param_groups[0]["lr"] = HEAD_RATE * factor
             rule.step()
@@ -101,13 +108,14 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--try", dest="tried", nargs="+", default=WAYS)
+    parser.add_argument("--shares", action="store_true", help="find labels by both, classifiers counting more and more")
     options = parser.parse_args()
 
     import longtail
     from longtail.grammar import parse
     from longtail.metrics import evaluate
     from longtail.nn.clusters import balanced_clusters
-    from longtail.nn.pool.scorer import lengthened
+    from longtail.nn.pool.scorer import beside, joined, lengthened
     from longtail.search.exact import top_k
 
     corpus = longtail.load(options.data)
@@ -117,18 +125,22 @@ def main() -> None:
     clusters = balanced_clusters(documents[some], size=CLUSTER)
     mined = wrong_ones(documents, labels, rows.targets)
     names = ("P@1", "P@5", "PSP@1", "PSP@5", "C@5")
-    print(f"| loss | rate | trained by | lengths that count | {' | '.join(names)} |")
+    counts = "share" if options.shares else "lengths"
+    print(f"| loss | rate | trained by | {counts} | {' | '.join(names)} |")
     print("| --- | --: | --- | --: |" + " --: |" * len(names))
     for text in options.tried:
         way = {setting.name: setting.value for setting in parse(f"way({text})")[0].settings}
-        heads, table = learned(way, options.epochs, documents, labels, rows.targets, clusters, mined)
-        asked = heads.applied(valid, "classifiers")
-        for power in (0, 0.5, 1):
-            near = top_k(asked, lengthened(table.rows(), power), 5)
-            found = evaluate(longtail.Predictions(corpus.labels, *near), corpus.valid)
+        heads, table = learned(way, options.epochs, documents, labels, rows.targets, clusters, mined, options.shares)
+        asked, own = heads.applied(valid, "classifiers"), table.rows()
+        tried = {power: (asked, lengthened(own, power)) for power in (0, 0.5, 1)}
+        if options.shares:
+            both, texts = beside([heads.applied(valid, "encoder"), asked]), heads.applied(labels, "encoder")
+            tried = {share: (both, joined(texts, lengthened(own, 1), share)) for share in SHARES}
+        for part, (queries, items) in tried.items():
+            found = evaluate(longtail.Predictions(corpus.labels, *top_k(queries, items, 5)), corpus.valid)
             cells = " | ".join(f"{found[name]:.1f}" for name in names)
             by = "products" if way["lengths"] else "cosines"
-            print(f"| {way['loss']} | {way['rate']} | {by} | {power} | {cells} |", flush=True)
+            print(f"| {way['loss']} | {way['rate']} | {by} | {part} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
