@@ -153,6 +153,24 @@ def test_long_tasks_are_handed_out_alone_and_short_ones_together(
     assert all(len(piece) == 1 for piece in pieces if piece[0] > fair)
 
 
+@pytest.mark.parametrize("chances", [False, True])
+def test_nodes_without_rows_keep_their_children_and_know_nothing(chances: bool) -> None:
+    chance = np.random.default_rng(0)
+    rows = unit_rows(sparse.csr_array((chance.random((30, 12)) * (chance.random((30, 12)) < 0.4)).astype(np.float32)))
+    told = np.zeros((30, 40), dtype=np.float32)
+    told[np.arange(30), chance.integers(0, 10, 30)] = 1
+    levels = [np.array([0, 40]), np.array([0, 10, 20, 30, 40])]
+    kept: list[Chunk] = []
+    order = np.arange(40, dtype=np.int32)
+    fit_tree(rows, sparse.csr_array(told), order, levels, Training(chances=chances), kept.append)
+    below = {chunk.parent: chunk for chunk in kept if chunk.level == 1}
+    assert sorted(below) == [0, 1, 2, 3]
+    assert all(len(chunk.bias) == 10 and chunk.first == 10 * parent for parent, chunk in below.items())
+    assert len(below[0].weights) and not any(
+        len(below[parent].weights) or below[parent].bias.any() for parent in (1, 2, 3)
+    )
+
+
 def test_training_does_not_depend_on_threads(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for threads in ("1", "3"):

@@ -80,9 +80,13 @@ def fit_tree(
             if starts[parent + 1] - starts[parent] == 1:  # an only child is as likely as its parent
                 keep(_only_child(level, parent, int(starts[parent])))
                 continue
+            rows_here = held[level].rows(parent)
             for first in range(int(starts[parent]), int(starts[parent + 1]), CHUNK):
                 last = min(first + CHUNK, int(starts[parent + 1]))
-                tasks.append((held[level].rows(parent) * (last - first), level, parent, first, last))
+                if rows_here:
+                    tasks.append((rows_here * (last - first), level, parent, first, last))
+                else:  # labels without rows
+                    keep(chunk_of(level, parent, first, np.zeros((1, last - first), dtype=np.float32)))
     tasks.sort(reverse=True)  # the longest first, so that no thread is left with one at the end
     bounds = _handfuls([task[0] for task in tasks])
     in_turn = InTurn(keep)
