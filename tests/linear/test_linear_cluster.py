@@ -54,6 +54,7 @@ def test_it_does_not_matter_whose_rows_a_node_takes(monkeypatch: pytest.MonkeyPa
     vectors = words(150, 60, 1)
     order, levels = halve(vectors, 3, 0)
     assert len(levels) > cluster.SMALL + 1
+    monkeypatch.setattr(cluster, "LAST", 0)
     monkeypatch.setattr(cluster, "SMALL", 99)  # every node from the whole, none from a node above it
     assert np.array_equal(halve(vectors, 3, 0)[0], order)
 

@@ -20,7 +20,7 @@ GAIN = 1e-4  # mean cosine below which another round is not worth it
 ROUNDS = 20
 NIL, UNIT, LEAST = np.float32(0.0), np.float32(1.0), np.float32(1e-12)  # each is a call where it stands in a kernel
 LOWEST = np.float32(-np.inf)
-SMALL = 5  # levels of halves from which a node is cut to the end by one thread
+SMALL, LAST = 5, 2  # levels of halves from which a node is cut to the end by one thread; the last two always are
 
 Rows: TypeAlias = tuple[Longs, Ints, Floats, int]  # starts, columns, values, number of columns
 
@@ -68,7 +68,7 @@ def halve(vectors: Matrix, leaf: int, seed: int) -> tuple[Ints, list[Longs]]:
         members[:] = members[_halved(rows, np.concatenate(cuts) - cuts[0][0], np.concatenate(lucks)[:-1])]
 
     leaves = len(levels) - 1
-    apart = min(SMALL, leaves)
+    apart = min(SMALL, max(leaves - LAST, 0))
     for level in range(apart):
         in_threads(partial(below, level=level, last=level + 1), range(2**level))
     in_threads(partial(below, level=apart, last=leaves), range(2**apart))
