@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LARGE = 8 << 20  # bytes
+FEW = 2  # threads that one pool serves without a queue
 TRIM = 32 << 20  # bytes at the end of the pool that stay with the process
+_one_pool = threading.Event()
 
 
 def resident_bytes() -> int:
@@ -98,17 +100,34 @@ def release() -> None:
 
 
 def return_large_blocks() -> None:
-    """Have arrays above LARGE go back to the system as soon as they are freed, and smaller ones share one pool.
+    """Have arrays above LARGE go back to the system as soon as they are freed.
 
-    glibc raises that bound to the size of what was freed last, up to 32 MB, and then keeps what threads free in pools
-    of their own: after a training with many short-lived arrays a process would hold twice as much as it uses. The end
-    of the pool stays up to TRIM: given back after every node of a tree, each page would be cleared for the next one.
+    glibc raises that bound to the size of what was freed last, up to 32 MB: after a training with many short-lived
+    arrays a process would hold more than it uses. The end of a pool stays up to TRIM: given back after every node of a
+    tree, each page would be cleared for the next one.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(-3, LARGE)  # M_MMAP_THRESHOLD
-            ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX
             ctypes.CDLL(None).mallopt(-1, TRIM)  # M_TRIM_THRESHOLD
+
+
+def share_one_pool() -> None:
+    """Have smaller arrays of all threads come from one pool, from now to the end of the process.
+
+    glibc keeps what a thread frees in a pool of the thread's own: a tree in training would hold twice as much as it
+    uses. Threads that allocate without pause wait for each other then, so those that can should be few; see
+    `threads_that_allocate`.
+    """
+    if sys.platform == "linux" and not _one_pool.is_set():
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX; glibc reads it once and never again
+            _one_pool.set()
+
+
+def threads_that_allocate(threads: int) -> int:
+    """How many of these threads are worth having where each allocates small pieces without pause."""
+    return min(threads, FEW) if _one_pool.is_set() else threads
 
 
 @contextmanager

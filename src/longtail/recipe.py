@@ -14,7 +14,7 @@ from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError, RecipeError
-from longtail.memory import return_large_blocks
+from longtail.memory import return_large_blocks, share_one_pool
 from longtail.model import Model
 from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions
@@ -154,6 +154,8 @@ class Recipe:
     def _fit(self, train: Dataset, valid: Dataset, methods: int) -> Model:
         """The model whose re-rankers are those among the first `methods` tail methods."""
         return_large_blocks()
+        if "texts" not in self.learner.data_needs.union(*(method.data_needs for method in self.tail)):
+            share_one_pool()  # what reads texts itself cuts them in threads that would wait for each other
         self.check(train)
         if valid.labels is not train.labels and valid.labels.ids != train.labels.ids:
             raise DataError("train and valid are over different label sets; split one data set")

@@ -14,7 +14,8 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from longtail.errors import DataError, ModelError
-from longtail.threads import in_threads
+from longtail.memory import threads_that_allocate
+from longtail.threads import in_threads, thread_count
 
 # The library's own threads know nothing of LONGTAIL_THREADS and do not outlive a fork, so ours do the work.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -102,7 +103,7 @@ class TextTokenizer:
         def work(piece: int) -> None:
             found[piece] = self._encode(texts[begins[piece] : begins[piece] + PIECE], longest, tokenizer)
 
-        in_threads(work, range(len(begins)))
+        in_threads(work, range(len(begins)), threads_that_allocate(thread_count()))
         return [ids for piece in found for ids in piece]
 
     def _encode(self, texts: Sequence[str], longest: int, tokenizer: Tokenizer) -> list[list[int]]:
