@@ -4,7 +4,8 @@
 
 Titles are 3 to 11 words drawn from WordNet's glosses. Prints the time to tokenise them into a fresh cache, to open
 that cache again, and to cut padded batches of 1,024 random rows from it; the size beside padded 64-bit ids and masks;
-and how long a tenth of them takes on one thread. Exits with 1 where a claim fails.
+and how long a tenth of them takes on one thread, on 14, and on 14 that share one pool of memory. Exits with 1 where a
+claim fails.
 """
 
 from __future__ import annotations
@@ -66,10 +67,14 @@ def main() -> None:
         for some in rows:
             tokens.batch(some, LONGEST)
         print(f"a batch of 1,024 random rows in {1000 * (time.perf_counter() - begin) / len(rows):.2f} ms")
-    alone = {**os.environ, "LONGTAIL_THREADS": "1"}
     tenth = [sys.executable, __file__, "--plain", "--titles", str(given.titles // 10), "--encoder", given.encoder]
-    done = subprocess.run(tenth, env=alone, capture_output=True, text=True, check=True)
-    print(f"on one thread: {done.stdout.splitlines()[0]}")
+    for where, changed in (
+        ("one thread", {"LONGTAIL_THREADS": "1"}),
+        ("14 threads", {"LONGTAIL_THREADS": "14"}),
+        ("14 threads, one pool", {"LONGTAIL_THREADS": "14", "MALLOC_ARENA_MAX": "1"}),
+    ):
+        done = subprocess.run(tenth, env={**os.environ, **changed}, capture_output=True, text=True, check=True)
+        print(f"on {where}: {done.stdout.splitlines()[0]}")
     raise SystemExit(given.titles <= 1_000_000 and (seconds[0] > MOST_SECONDS or seconds[1] > MOST_TO_OPEN))
 
 
