@@ -248,7 +248,7 @@ def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int
     return Plan(
         train_bytes=max(facts.reading_bytes, facts.read_bytes + groups, facts.kept_bytes + HEAP + weights + scratch),
         model_bytes=20 * facts.terms + weights + 90 * facts.labels,
-        train_seconds=facts.reading_seconds + visits * (5e-9 + 1.2e-10 * facts.terms_per_row) + 0.5,
+        train_seconds=facts.reading_seconds + visits * (3.9e-9 + 9.4e-11 * facts.terms_per_row) + 0.5,
         predict_seconds=1000 * (1e-5 + search),
         steps=(
             ("word counts", facts.reading_bytes),
