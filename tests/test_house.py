@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -127,14 +127,16 @@ def test_importing_loads_nothing_heavy(code: str) -> None:
 
 
 def test_help_answers_in_half_a_second() -> None:
+    """Of the processor, which other work on the machine does not take away: it waits for nothing else."""
     command = [str(Path(sys.executable).parent / "longtail"), "--help"]
     times = []
     for _ in range(5):
-        begin = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - begin)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert "compare" in done.stdout
-    assert min(times) < 0.5, times
+    assert 0 < min(times) < 0.5, times
 
 
 def test_no_file_is_longer_than_it_should_be() -> None:
