@@ -13,10 +13,11 @@ with `--own`, unidec alone. `losses`: pairs of losses, each found by texts, by c
 and join afterwards, with the classifier half empty or mapped. `pools`: labels of a pool and positives of a row in it
 against beta and eta. `sweep`: the recipes of `--try` on the second half of valid, the first half being theirs to learn
 from, and other ways to search what unidec has learned. `given`: the same recipes on test. `seeds`: both once more.
-`cost`: seconds of an epoch, of a renewal, and peak memory of depsl, unidec, dexml and renee, one at a time. A part is
-of every data set, or of the one whose folder's name stands before it; parts begin in the order given and share one
-set of workers, and a recipe that stands in two of them is trained once. Results are kept line by line under --out, and
-what stands there is not done again. Tables come last. How fast a step is: `unidec_speed.py`.
+`cost`: seconds of an epoch, of a renewal, and peak memory of depsl, unidec, dexml and renee, or of the recipes of
+`--try`, one at a time; after the first, epochs are to be one that renews and one that does not (`refresh=2, epochs=3`),
+or plain ones. A part is of every data set, or of the one whose folder's name stands before it; parts begin in the order
+given and share one set of workers, and a recipe that stands in two of them is trained once. Results are kept line by
+line under --out, and what stands there is not done again. Tables come last. How fast a step is: `unidec_speed.py`.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ def jobs(part: str, data: str, epochs: int, options: argparse.Namespace) -> list
             kept = [item for item in own.split(", ") if not more or not item.startswith(more.split("=")[0] + "=")]
             found.append(", ".join([*kept, more] if more else kept))
         return [f"{name}({settings})" for name in ("depsl", "unidec") for settings in found]
-    if part in ("sweep", "given"):
+    if part == "cost" and not options.tried:
+        quiet = f"{shared}, measure_every=0"
+        more = f"{quiet}, {options.settings}" if options.settings else quiet
+        return [f"unidec({more})", f"renee({quiet})", f"depsl({more})", f"dexml({quiet})"]
+    if part in ("sweep", "given", "cost"):
         brief = f'encoder="{options.encoder}"'
         return [
             recipe.replace("(", f"({brief if 'epochs=' in recipe else shared}, ", 1).replace(", )", ")")
@@ -68,10 +73,6 @@ def jobs(part: str, data: str, epochs: int, options: argparse.Namespace) -> list
         ]
     if part == "seeds":
         return [f"{name}({own}, seed=1)" for name in ("depsl", "unidec")]
-    if part == "cost":
-        quiet = f"{shared}, measure_every=0"
-        more = f"{quiet}, {options.settings}" if options.settings else quiet
-        return [f"unidec({more})", f"renee({quiet})", f"depsl({more})", f"dexml({quiet})"]
     return [f"unidec({own})"]
 
 
@@ -205,10 +206,8 @@ def sweep(recipe: str, corpus: Split) -> list[dict[str, Any]]:
 
 
 def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
-    """Of a training of few epochs: seconds of an epoch that renews nothing, of a renewal after the first, if there was
-    one, and the peak."""
-    import numpy as np
-
+    """Of a training of few epochs: seconds of the fastest after the first, how much longer the slowest took, which is a
+    renewal where there was one, and the peak."""
     import longtail
     from longtail.nn.checkpoint import keeping
     from longtail.nn.history import History
@@ -219,7 +218,7 @@ def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
         place = max(Path(folder).rglob("history.jsonl"))
         lines = History.read(place.parent).lines
     taken = [line["seconds"] for line in lines[1:]]
-    epoch, peak = float(np.median(taken)), max(line["peak_bytes"] for line in lines) / 2**30
+    epoch, peak = min(taken), max(line["peak_bytes"] for line in lines) / 2**30
     found = {"seconds an epoch": epoch, "seconds of a renewal": max(taken) - epoch, "first epoch": lines[0]["seconds"]}
     return [{"by": "", **found, "gib": peak}]
 
@@ -264,6 +263,7 @@ def trained(options: argparse.Namespace) -> str:
     if todo and options.limit > 0:
         with crew(options.workers, options.data, options.rows, [options.encoder]) as pool:
             run = partial(work, begun + options.limit, options.rows)
+            print(f"{time.monotonic() - begun:.0f} s to read the data and cut texts into tokens", flush=True)
             for (data, kind, recipe), some in pool.imap_unordered(run, todo):
                 with kept[data].open("a") as file:
                     file.writelines(json.dumps(line) + "\n" for line in some)
@@ -344,7 +344,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, nargs="+", default=[30], help="of each data set; the last: of the rest")
     parser.add_argument("--settings", default="", help="settings of depsl and unidec in every job")
     parser.add_argument(
-        "--try", dest="tried", nargs="+", default=[], help="recipes of sweep and given, each also as NAME:RECIPE"
+        "--try", dest="tried", nargs="+", default=[], help="recipes of sweep, given and cost, each also as NAME:RECIPE"
     )
     parser.add_argument("--own", action="store_true", help="only depsl, unidec and dexml")
     parser.add_argument("--workers", type=int, default=2)

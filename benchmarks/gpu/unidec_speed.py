@@ -3,7 +3,7 @@ time or more.
 
     PYTHONPATH=src python benchmarks/gpu/unidec_speed.py [--labels 10000 100000 1000000 10000000] [--on-host 1000000]
         [--queries 1024] [--pool 3000] [--steps 24] [--one-by-one 100000] [--profile 100000]
-        [--renee 1000000] [--dexml 100000]
+        [--renee 1000000] [--dexml 100000] [--lean 1000000] [--plain 1000000]
 
 Made-up texts of 16 tokens; the encoder has all-MiniLM-L6-v2's shape and random weights; dropout, two heads, decoupled
 softmax both ways for texts, the same and BCE for classifiers, clipping, AdamW. What is timed is the training loop
@@ -12,6 +12,8 @@ one large bf16 product in the same run. On a processor the encoder is smaller, a
 `--one-by-one` launches an encoder's kernels without recording them. `--profile` shows what the device and the host
 spent a step on, and what steps take whose batches are ready. `--renee` and `--dexml` take the same rows and encoder
 with all labels in every step, which is what pools are to spare: a classifier a label in bf16, or all label texts.
+`--plain` is one-vs-all as torch does it unasked: all scores at once and AdamW, where `renee` streams. `--lean` is
+unidec with its table in the host's memory and the activations of `--piece` texts at a time.
 """
 
 from __future__ import annotations
@@ -98,15 +100,50 @@ def task_of(options: argparse.Namespace, way: str, labels: int) -> Any:
     wanted = -labels * np.log1p(-pool / labels)  # draws after which so many different ones were met
     each = max(round(wanted / options.queries) - 1, 1)
     mined = chance.integers(0, labels, (rows, 2 * each))
+    home = torch.device("cpu") if way in ("host", "lean") else device
     table = ClassifierTable(
-        np.zeros((labels, width), dtype=np.float32), device, torch.device("cpu") if way == "host" else device,
+        np.zeros((labels, width), dtype=np.float32), device, home,
         "bf16" if labels > 5_000_000 else "fp32",
     )  # fmt: skip
     return PoolTask(
         picker=Picker(targets, device, 3, each), loss=loss_of("decoupled"), heads=Heads(width).to(device),
         head_rate=2e-4, classifying=Classifying(table, loss_of("decoupled+bce"), 20.0, 1e-3, 0.5),
-        renew=lambda epoch: (np.zeros(0, dtype=np.int64), mined), replay=way != "one by one", **shared,
+        renew=lambda epoch: (np.zeros(0, dtype=np.int64), mined), replay=way != "one by one",
+        chunk=options.piece if way == "lean" else None, **shared,
     )  # fmt: skip
+
+
+def plain(options: argparse.Namespace, labels: int) -> float:
+    """Seconds of a step of one-vs-all by autograd: scores of all labels at once in bf16, AdamW on everything."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits, dropout
+
+    from longtail.nn.heads.task import TextReading
+    from longtail.nn.precision import best_device
+    from longtail.nn.resident import ResidentTokens
+
+    device, chance = best_device(), np.random.default_rng(0)
+    encoder = encoder_of(device)
+    size, steps = options.queries, min(options.steps, 8)
+    read = TextReading(encoder, ResidentTokens(texts(size * steps, chance), device, 16))
+    table = torch.nn.Parameter(torch.zeros(labels, encoder.dimension, device=device))
+    optimiser = torch.optim.AdamW([*encoder.parameters(), table], lr=1e-4, fused=True)
+    right = torch.from_numpy(chance.integers(0, labels, (steps, size))).to(device)
+    every, times = torch.arange(size, device=device), []
+    for _ in range(options.epochs):
+        begun = time.perf_counter()
+        for step in range(steps):
+            vectors = dropout(read(np.arange(step * size, (step + 1) * size)), 0.5).bfloat16()
+            targets = torch.zeros(size, labels, device=device, dtype=torch.bfloat16)
+            targets[every, right[step]] = 1
+            loss = binary_cross_entropy_with_logits(vectors @ table.bfloat16().T, targets, reduction="sum")
+            torch.autograd.backward(loss / size)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() - begun) / steps)
+    return min(times)
 
 
 def measured(options: argparse.Namespace, way: str, labels: int, ceiling: float) -> str:
@@ -120,6 +157,10 @@ def measured(options: argparse.Namespace, way: str, labels: int, ceiling: float)
     if fast:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+    if way == "plain":
+        seconds = plain(options, labels)
+        peak = torch.cuda.max_memory_allocated() / 2**30 if fast else float("nan")
+        return f"| {labels:,} | one-vs-all, plain | {labels} | | {1000 * seconds:.2f} | | {peak:.2f} | | |"
     task = task_of(options, way, labels)
     history = train(task, Course(epochs=2 if way == "dexml" else options.epochs, measure_every=0), {})
     seconds = options.queries / max(line["rows_per_second"] for line in history.lines)
@@ -216,6 +257,9 @@ def main() -> None:
     parser.add_argument("--renee", type=int, nargs="*", default=[], help="labels, all of them by classifiers")
     parser.add_argument("--dexml", type=int, nargs="*", default=[], help="labels, all of them by texts")
     parser.add_argument("--chunk", type=int, default=4096, help="texts of dexml that are in memory at once")
+    parser.add_argument("--lean", type=int, nargs="*", default=[], help="labels, in little memory")
+    parser.add_argument("--piece", type=int, default=1024, help="texts of --lean whose activations are there at once")
+    parser.add_argument("--plain", type=int, nargs="*", default=[], help="labels, all of them by torch's own means")
     parser.add_argument("--profile", type=int, nargs="*", default=[], help="labels, of those on the device")
     options = parser.parse_args()
     ceiling = product_speed(best_device())
@@ -223,7 +267,7 @@ def main() -> None:
     print("| labels | by | pool | ms a pool | ms a step | of the product | peak GiB | weights GiB | with means GiB |")
     print("| --: | --- |" + " --: |" * 7)
     ways = {"device": options.labels, "host": options.on_host, "one by one": options.one_by_one,
-            "renee": options.renee, "dexml": options.dexml}  # fmt: skip
+            "lean": options.lean, "renee": options.renee, "plain": options.plain, "dexml": options.dexml}  # fmt: skip
     for way, sizes in ways.items():
         for labels in sizes:
             print(measured(options, way, labels, ceiling), flush=True)
