@@ -17,6 +17,7 @@ from longtail.errors import DataError, RecipeError
 from longtail.nn.checkpoint import keeping
 from longtail.nn.encoders import build_encoder
 from longtail.nn.frugal.bodies import bag
+from longtail.nn.frugal.fit import FrugalFit
 from longtail.nn.frugal.label_side import TextAndOwn
 from longtail.nn.frugal.labels import Labels
 from longtail.nn.frugal.rows import Rule
@@ -138,6 +139,28 @@ def test_a_look_ends_a_training_only_where_many_steps_lie_between_two() -> None:
     assert Astec(batch=512, measure_every=5).stops_after(39 * 512) is None
     assert Astec(batch=512, measure_every=0).stops_after(10**9) is None
     assert Astec(batch=512, patience=4).stops_after(10) == 4 and Astec(patience=4).stops_after(10**9) == 4
+
+
+@pytest.mark.parametrize(("keep", "best"), [("P@1", 0), ("PSP@5", 2), ("both", 1)])
+def test_the_look_is_kept_that_is_best_in_what_was_asked_for(
+    keep: str, best: int, tiny: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = [{"P@1": 9.0, "PSP@5": 1.0}, {"P@1": 7.0, "PSP@5": 6.0}, {"P@1": 4.0, "PSP@5": 8.0}]
+    seen: list[np.ndarray] = []
+
+    def evaluated(*given: object, **more: object) -> dict[str, float]:
+        return {"PSP@1": 0.0, **shown[len(seen) - 1]}
+
+    def look(net: FrugalFit) -> dict[str, float]:
+        seen.append(net._plain().weights.copy())
+        return whole(net)
+
+    whole = FrugalFit.look
+    monkeypatch.setattr(FrugalFit, "look", look)
+    monkeypatch.setattr("longtail.nn.frugal.fit.evaluate", evaluated)
+    recipe = f"astec(dimension=16, batch=64, epochs=3, rate=0.05, measure_every=1, keep='{keep}')"
+    kept = Recipe.parse(recipe).fit(tiny.train, tiny.valid).scorer.weights  # type: ignore[attr-defined]
+    assert [np.array_equal(kept, weights) for weights in seen] == [place == best for place in range(3)]
 
 
 def test_more_labels_than_fit_make_a_pool() -> None:

@@ -26,7 +26,6 @@ class InceptionXmlLf(GraphNet, TextNet, Convolutions, FrugalSettings):
     """
 
     batch: int = 1024
-    epochs: int = 40
 
     summary: ClassVar[str] = "inceptionxml with label texts and a label graph in its classifiers"
     scorer: ClassVar[type[Scorer]] = FrugalScorer

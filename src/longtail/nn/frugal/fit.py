@@ -231,7 +231,7 @@ class FrugalFit:
         own = self.settings
         return Course(
             epochs=own.epochs, warmup=own.warmup, decay=own.decay, clip=None, measure_every=own.measure_every,
-            patience=own.stops_after(len(self.texts)), seed=own.seed,
+            patience=own.stops_after(len(self.texts)), watch=own.keep, seed=own.seed,
         )  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
@@ -247,13 +247,16 @@ class FrugalFit:
         return some, tokenise(some.texts or (), self.tokenizer, self.settings.longest, what="valid rows")
 
     def look(self) -> dict[str, float]:
-        """P@1, PSP@1 and PSP@5 on valid as the net is now."""
+        """P@1, PSP@1 and PSP@5 on valid as the net is now; with `keep="both"` their mean, too."""
         rows, tokens = self.held_out
         vectors = encode(self.encoder, tokens, what="valid rows")
         spare = 0 if rows.excluded is None else int(np.diff(rows.excluded.indptr).max(initial=0))
         found, scores = self._plain().nearest(vectors, 5 + min(spare, 50))
         figures = evaluate(Predictions(rows.labels, found, Odds(1.0, 0.0).of(scores)), rows, ks=(1, 5))
-        return {name: figures[name] for name in ("P@1", "PSP@1", "PSP@5")}
+        measures = {name: figures[name] for name in ("P@1", "PSP@1", "PSP@5")}
+        if self.settings.keep == "both":
+            measures["both"] = (measures["P@1"] + measures["PSP@5"]) / 2
+        return measures
 
     def _plain(self) -> OneVsAllScorer | FrugalScorer:
         """The net as it is now, chances not yet learned."""

@@ -15,7 +15,7 @@ from longtail.seams import Scorer
 WORDS = 100_000  # most different words
 ALL = 2e15  # operations that comparing every row with every label may take in auto: hours on a processor
 BASE = 500_000_000  # bytes that torch holds before anything else
-WAITS = 3  # looks without a better P@1 that end a training: nets learn by fits and starts
+WAITS = 3  # looks that are no better that end a training: nets learn by fits and starts
 FAR = 200  # steps between two looks at valid of which one may end a training
 
 
@@ -38,7 +38,8 @@ class FrugalSettings:
     random: int = 1000  # labels of a pool that are drawn at random
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of large products; auto: bf16 where that is faster
     measure_every: int = 5  # epochs between two looks at valid
-    patience: int | None = None  # looks without a better P@1 before it stops; none: 3, if they are far apart
+    keep: Literal["P@1", "PSP@5", "both"] = "P@1"  # what the look that is kept is best in; both: in their mean
+    patience: int | None = None  # looks that are no better before it stops; none: 3, if they are far apart
     seed: int = 0
 
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
@@ -80,7 +81,7 @@ class FrugalSettings:
         return 0.0
 
     def stops_after(self, rows: int) -> int | None:
-        """Looks without a better P@1, at most. Where few steps lie between two of them, one that is no better says
+        """Looks that are no better, at most. Where few steps lie between two of them, one that is no better says
         little, and a training is short anyway."""
         far = self.measure_every * -(-rows // self.batch) >= FAR
         return WAITS if self.patience is None and far else self.patience
