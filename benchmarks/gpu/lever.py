@@ -112,7 +112,7 @@ def student(name: str, options: argparse.Namespace, seed: int) -> tuple[str, dic
         own.append(f"seed={seed}")
     if bare != "renee":
         return f"{bare}({', '.join(own)})" if own else bare, {}
-    own += [f"epochs={options.epochs}", "measure_every=0"]
+    own += [*([] if "epochs=" in given else [f"epochs={options.epochs}"]), "measure_every=0"]
     if "warm=" in given:
         return f"renee({', '.join(own)})", {}
     if not options.warm:
@@ -127,7 +127,7 @@ def jobs(options: argparse.Namespace) -> dict[Job, dict[str, str]]:
     for data in options.data:
         for seed in range(options.seeds):
             for part, name, job in _jobs(options, data, seed):
-                if part in options.parts and (part == "main" or seed == 0):
+                if part in options.parts and (part in ("main", "search") or seed == 0):
                     found.setdefault(job, {})[part] = name
     return found
 
@@ -158,8 +158,11 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
         own, colon, rest = settings.rpartition("): ")
         yield lever("search", own + ")" if colon else first, rest)
     yield lever("tail", first)
-    for other in ("", *(f" + {one}" for one in options.others)):
-        yield job("tail", first, other)
+    yield job("tail", first)
+    for other in options.others:
+        own, colon, rest = other.rpartition("): ")
+        begun = {"teacher": taught} if "{teacher}" in own else {}
+        yield job("tail", own + ")" if colon else first, f" + {rest}", **begun)
     for own in ("", "scaled=false"):
         more = f" + ensemble({', '.join(filter(None, [BESIDE, own]))})"
         yield job("ensemble", first, more, " + ensemble" + (f"({own})" if own else ""), teacher=taught)
@@ -354,7 +357,7 @@ def main() -> None:
     parser.add_argument("data", nargs="+")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--students", nargs="+", default=list(STUDENTS), help="the first serves all parts but main")
-    parser.add_argument("--others", nargs="+", default=list(OTHERS), help="tail methods beside lever")
+    parser.add_argument("--others", nargs="+", default=list(OTHERS), help="tail methods beside lever, as --tries")
     parser.add_argument("--tries", nargs="+", default=[], help="settings of lever, for the part search")
     parser.add_argument("--encoder", default="minilm", help="of renee and of the teacher")
     parser.add_argument("--encoders", nargs="*", default=["bag"], help="other encoders of the teacher")
@@ -365,7 +368,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--teachers-alone", action="store_true", help="part teachers without students")
     parser.add_argument("--warm", default=WARM, help="recipe or folder of renee's beginning; '': none")
-    parser.add_argument("--seeds", type=int, default=1, help="of part main; the others have one")
+    parser.add_argument("--seeds", type=int, default=1, help="of main and search; the others have one")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30, help="of students; teachers have twice as many, of labels")
     parser.add_argument("--rows", type=int)
@@ -377,8 +380,7 @@ def main() -> None:
     names, before = jobs(options), done_before(options.kept)
     todo = [job for job in names if (Path(job.data).name, job.seed, str(job)) not in before]
     todo = [job for job in todo if options.skip is None or not re.search(options.skip, str(job))]
-    # What waits for a model is looked at first, so that models are begun; then by part, as they were named.
-    todo.sort(key=lambda job: (not job.models, min(options.parts.index(part) for part in names[job])))
+    todo.sort(key=lambda job: min(options.parts.index(part) for part in names[job]))  # as parts were named
     Runner(options, names).run(todo)
 
 

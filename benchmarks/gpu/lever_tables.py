@@ -163,7 +163,8 @@ def figures(lines: Sequence[dict[str, Any]], learner: str, settings: Sequence[st
     sets = list(dict.fromkeys(line["data"] for line in lines))
     wanted = [learner, f"{learner} + rows", f"{learner} + lever", "the teacher"]
     for name, shown in (("lever-deciles", wanted), ("lever-settings", list(settings))):
-        found = {data: runs_of(lines, "search", data) | runs_of(lines, "main", data) for data in sets}
+        parts = [part for part in PARTS if part != "main"] + ["main"]  # main last: it has the most seeds
+        found = {data: {k: v for part in parts for k, v in runs_of(lines, part, data).items()} for data in sets}
         panels = {
             data: {each: runs[each] for each in shown}
             for data, runs in found.items()
@@ -260,7 +261,7 @@ def main() -> None:
     parser.add_argument("--teacher", type=Path, help="folder of a saved model, for --links and --curves")
     parser.add_argument("--figures", type=Path, help="folder")
     parser.add_argument("--learner", default="renee", help="of the figures")
-    parser.add_argument("--settings", nargs="*", default=[], help="lines of parts main and search that are drawn")
+    parser.add_argument("--settings", nargs="*", default=[], help="lines that are drawn")
     options = parser.parse_args()
     if options.links:
         links(options.links, options.teacher)
