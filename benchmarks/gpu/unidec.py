@@ -39,6 +39,9 @@ MEASURES = [*(f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5)), "C@5"]
 PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), ("decoupled", "decoupled+bce"),
          ("decoupled", "decoupled")]  # fmt: skip
 LENGTHS = [(0.25, 0.5), (0.5, 0.5), (1.0, 0.5), (0.0, 0.7), (0.5, 0.7), (1.0, 0.6), (1.0, 0.7), (1.0, 0.8), (1.0, 0.9)]
+BRIEF = {"texts": "texts", "classifiers of length 1": "classifiers", "both": "both",
+         "classifiers, lengths": "classifiers, their lengths", "both, lengths": "both, lengths ^ 1.0",
+         "both, lengths, share 0.7": "both, lengths ^ 1.0, share 0.7"}  # fmt: skip
 Split = tuple[Any, Any, Any]  # train, valid, test
 
 
@@ -288,7 +291,27 @@ def table(options: argparse.Namespace, lines: list[dict[str, Any]], wanted: list
         cells = " | ".join(f"{line[name]:.2f}" for name in columns)
         recipe = line["recipe"].replace(options.encoder, Path(options.encoder).name)
         out.append(f"| `{recipe}` | {line['by']} | {cells} |")
-    return "\n".join(out)
+    return "\n".join([*out, *brief(options, lines, wanted)])
+
+
+def brief(options: argparse.Namespace, lines: list[dict[str, Any]], wanted: list[Job]) -> list[str]:
+    """P@1 / PSP@1 / C@5 of each training in a row, by texts, by classifiers and by both."""
+    found = {
+        (line["kind"], line["recipe"], line["by"] or "texts"): " / ".join(
+            f"{line[name]:.1f}" for name in ("P@1", "PSP@1", "C@5")
+        )
+        for line in lines
+        if line["kind"] in ("test", "valid") and "error" not in line
+    }
+    out = []
+    for kind in ("test", "valid"):
+        out += ["", f"| {kind} | {' | '.join(BRIEF)} |", "| --- |" + " --: |" * len(BRIEF)]
+        for _, asked, recipe in wanted:
+            cells = [found.get((kind, recipe, by), "") for by in BRIEF.values()]
+            if asked == "test" and any(cells):
+                named = recipe.replace(options.encoder, Path(options.encoder).name)
+                out.append(f"| `{named}` | {' | '.join(cells)} |")
+    return out if any("`" in line for line in out) else []
 
 
 def pools(data: str, options: argparse.Namespace) -> str:
