@@ -35,7 +35,10 @@ from typing import Any
 import numpy as np
 from crew import afresh, crew
 from gandalf_reached import kinds, reach, reached
-from gandalf_ways import AT, BEST, BOTH, EPOCHS, GENTLE, KS, MORE, NETS, SHARES, TABLE2, TABLE6, THEN, WHEN
+from gandalf_ways import AT, BEST, BOTH, EPOCHS, GENTLE, KS, MORE, NETS, SHARES, TABLE2, TABLE6, TEXTS, THEN, WHEN
+from words import learn
+
+from longtail.nn.read_once import reading_once
 
 
 def net(name: str, options: argparse.Namespace, seed: int, **more: Any) -> str:
@@ -332,12 +335,11 @@ def main() -> None:
     wanted = [(data, recipe) for part in options.part for data in options.data
               for some in recipes(part, options).values() for recipe in some]  # fmt: skip
     todo = [job for job in dict.fromkeys(wanted) if (Path(job[0]).name, job[1]) not in done]
-    for data in {job[0] for job in todo}:
-        ready(corpus(data, options.rows))
-        right(data, options.rows)
-    print(f"{len(todo)} runs to do", flush=True)
     encoders = re.findall(r"encoder='([^']*)'", options.renee) if "renee" in options.nets else []
+    print(f"{len(todo)} runs to do", flush=True)
     with (
+        reading_once(),
+        prepared(todo, options.rows),
         crew(options.workers, {job[0] for job in todo} if encoders else (), options.rows, encoders) as pool,
         (Path(options.out) / "runs.jsonl").open("a") as file,
     ):
@@ -351,6 +353,19 @@ def main() -> None:
     for part in options.part:
         for data in options.data:
             print(report(part, data, options), flush=True)
+
+
+@contextmanager
+def prepared(todo: list[tuple[str, str]], rows: int | None) -> Iterator[None]:
+    """What workers share is done before they begin."""
+    begin = time.monotonic()
+    for data in dict.fromkeys(data for data, _ in todo):
+        given, own = corpus(data, rows), [recipe for folder, recipe in todo if folder == data]
+        ready(given)
+        right(data, rows)
+        learn(given, TEXTS if any(recipe.startswith(NETS) for recipe in own) else ())
+    print(f"prepared in {time.monotonic() - begin:.0f} s", flush=True)
+    yield
 
 
 def ready(given: Any) -> None:

@@ -16,6 +16,7 @@ TABLE6 = {
     "plain": "", "synonyms": " + synonyms", "mixup": " + mixup", "labelmixup": " + labelmixup", "bow": " + bow",
     "rows": " + rows", "gandalf": " + gandalf",
 }  # fmt: skip
+TEXTS = ("", " + rows", " + gandalf(self_only=true, times=2)")  # most ways have the texts of one of these
 SHARES = (0.25, 0.5, 0.75)
 EPOCHS = {
     "astec": (10, 15, 20, 30), "decaf": (10, 15, 20, 30), "eclare": (5, 10, 15, 30), "inceptionxml": (15, 20, 30),
