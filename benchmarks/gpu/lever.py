@@ -161,7 +161,7 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
     yield job("tail", first)
     for other in options.others:
         own, colon, rest = other.rpartition("): ")
-        begun = {"teacher": taught} if "{teacher}" in own else {}
+        begun = {"teacher": taught} if "{teacher}" in other else {}
         yield job("tail", own + ")" if colon else first, f" + {rest}", **begun)
     for own in ("", "scaled=false"):
         more = f" + ensemble({', '.join(filter(None, [BESIDE, own]))})"
