@@ -4,10 +4,11 @@ the device. Same rows, same batches, same words, same device, one run.
 
     python benchmarks/frugal.py DATA [--dimension 512] [--batch 512] [--steps 20] [--threads 2]
     python benchmarks/frugal.py DATA --nets astec "astec + gandalf" decaf eclare inceptionxml inceptionxml-lf [--beside]
+    python benchmarks/frugal.py DATA --whole --nets astec decaf eclare inceptionxml inceptionxml-lf
 
 All sides do `--steps` steps by turns, the best of three rounds counts, and an epoch is as many steps as the rows make
 batches. With `--nets` no plain loop runs but with `--beside`: seconds of an epoch of each net as its settings are, of
-all its epochs, and on a GPU the most memory.
+all its epochs, and on a GPU the most memory. With `--whole` each net is trained from texts to model instead.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import gc
 import time
 from collections.abc import Callable
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,6 +102,36 @@ def our_step(fit: FrugalFit, train: Dataset, batch: int) -> Callable[[np.ndarray
     return step
 
 
+def afresh() -> None:
+    gc.collect()  # recorded steps keep their memory until then
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def whole_seconds(recipe: str, corpus: Corpus, train: Dataset) -> tuple[float, float, int]:
+    """From texts to model, of that in epochs with their looks at valid, and the most bytes on a GPU."""
+    from longtail.nn.frugal import fit
+
+    afresh()
+    epochs, learn = [0.0], fit.train
+
+    def timed(*given: Any) -> Any:
+        begin = time.perf_counter()
+        history = learn(*given)
+        epochs[0] += time.perf_counter() - begin
+        return history
+
+    fit.train = timed
+    try:
+        begin = time.perf_counter()
+        longtail.Recipe.parse(recipe).fit(train, corpus.valid)
+        seconds = time.perf_counter() - begin
+    finally:
+        fit.train = learn
+    return seconds, epochs[0], torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+
+
 class Timed(Exception):
     """Ends a training that was only to be timed."""
 
@@ -109,10 +141,7 @@ def net_seconds(recipe: str, corpus: Corpus, train: Dataset, steps: int) -> tupl
     most bytes on a GPU."""
     from longtail.nn.frugal import fit
 
-    gc.collect()  # recorded steps keep their memory until then
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    afresh()
 
     def only_steps(task: FrugalTask, course: Course, identity: object) -> None:
         optimiser = torch.optim.AdamW(task.groups(), fused=True)
@@ -148,11 +177,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--nets", nargs="+", default=[], help="recipes whose epochs are timed")
     parser.add_argument("--beside", action="store_true", help="with --nets: the plain loop, too")
+    parser.add_argument("--whole", action="store_true", help="with --nets: whole trainings")
     parser.add_argument("--rows", type=int, help="only the first so many, to try the script")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     corpus = longtail.load(options.data)
     train = corpus.train if options.rows is None else corpus.train.take(np.arange(options.rows))
+    if options.whole:
+        print(f"{len(train):,} rows, {len(train.labels):,} labels, {options.threads} threads\n")
+        print("| net | seconds | of that in epochs | GPU peak, MB |\n| --- | --: | --: | --: |")
+        for recipe in options.nets:
+            whole, epochs, peak = whole_seconds(recipe, corpus, train)
+            print(f"| `{recipe}` | {whole:.1f} | {epochs:.1f} | {peak / 1e6:.0f} |", flush=True)
+        return
     with reading_once():
         if options.beside or not options.nets:
             beside_plain(options, corpus, train)
