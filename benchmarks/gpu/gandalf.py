@@ -9,14 +9,14 @@ table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what 
 (other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
 fewer labels), epochs (how many each net wants, by the valid split), search (settings of gandalf, by the valid split),
 reached (right answers found, by what the row's text says of them), gentle (settings that say less than the paper's, by
-the valid split), cost (seconds and peak memory without and with), given (those of --recipes). Parts of one net take
+the valid split), kept (which look at valid of all runs that are there
+would be kept by P@1 and which by the mean of P@1 and PSP@5), given (those of --recipes). Parts of one net take
 `astec`, or the only one of --nets.
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
 every frugal net, and `--rows` takes the first training rows and the labels they have: to rehearse, say
-`--set epochs=2 dimension=64 batch=64 --rows 300`. Seconds of runs that share a machine are not comparable: take
-`--part cost` alone with `--workers 1`. The tables are printed last.
+`--set epochs=2 dimension=64 batch=64 --rows 300`. The tables are printed last; with `--limit 0` of what is there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -34,7 +33,8 @@ from typing import Any
 
 import numpy as np
 from crew import afresh, crew
-from gandalf_reached import kinds, reach, reached
+from gandalf_reached import kinds, reached
+from gandalf_report import report
 from gandalf_ways import AT, BEST, BOTH, EPOCHS, GENTLE, KS, MORE, NETS, SHARES, TABLE2, TABLE6, TEXTS, THEN, WHEN
 from words import learn
 
@@ -69,7 +69,7 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
     three = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", f"+ {BEST}": f" + {BEST}"}
     main = options.nets[0] if len(options.nets) == 1 else "astec"
     found: dict[str, list[str]] = {}
-    if part in ("table3", "table4", "figure2", "reached", "cost"):
+    if part in ("table3", "table4", "figure2", "reached"):
         for name in options.nets if part != "table4" else ("astec", "inceptionxml"):
             found |= lines(name, three)
     elif part == "table2":
@@ -230,89 +230,15 @@ def kept_runs(options: argparse.Namespace) -> dict[tuple[str, str], dict[str, An
     return {(run["data"], run["recipe"]): run for run in runs if run["rows"] == options.rows}
 
 
-def row_of(kept: list[dict[str, Any]], split: str, names: list[str]) -> list[str]:
-    """Means over the seeds; with more than one also how far they lie from each other."""
-    cells = []
-    for name in names:
-        values = [run[split][name] for run in kept]
-        spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-        cells.append(f"{statistics.mean(values):.1f}{spread}")
-    return cells
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
-
-
-def report(part: str, data: str, options: argparse.Namespace) -> str:
-    """The table of a part, of the runs that are there."""
-    done, kept = kept_runs(options), {}
-    for line, some in recipes(part, options).items():
-        if runs := [run for recipe in some if (run := done.get((Path(data).name, recipe)))]:
-            kept[line] = runs
-    title = f"\n### {part}, {Path(data).name}\n\n"
-    if not kept:
-        return title + "nothing yet"
-    if part == "figure2":
-        parts = [bin_["name"] for bin_ in next(iter(kept.values()))[0]["test bins"]]
-        head = ["points of P@5 from bin", *parts]
-        cells = {
-            line: [f"{statistics.mean(run['test bins'][place]['contribution'] for run in runs):.2f}"
-                   for place in range(len(parts))]
-            for line, runs in kept.items()
-        }  # fmt: skip
-        return title + table(head, [[line, *row] for line, row in cells.items()])
-    if part == "table5":
-        return title + examples(kept)
-    if part == "reached":
-        return title + table(*reach({line: [run["reached"] for run in runs] for line, runs in kept.items()}))
-    if part == "cost":
-        head = ["", "seconds", "GPU peak, MB", "rows a second"]
-        rows = [
-            [line, f"{statistics.mean(run['seconds'] for run in runs):.1f}", f"{runs[0]['peak'] / 1e6:.0f}",
-             f"{max((entry['rows_per_second'] for lines in runs[0]['history'] for entry in lines), default=0):,}"]
-            for line, runs in kept.items()
-        ]  # fmt: skip
-        return title + table(head, rows)
-    names = [f"C@{k}" for k in KS] if part == "table4" else [f"{name}@{k}" for name in ("P", "PSP") for k in KS]
-    names += [] if part == "table4" else ["C@5"]
-    split = "valid" if part in ("epochs", "search", "gentle") else "test"
-    text = title + f"{split} split\n\n" + table(["", *names], [[line, *row_of(runs, split, names)] for line, runs in kept.items()])  # fmt: skip  # noqa: E501
-    if part == "figure3":
-        text += "\n\nvalid, by epoch:\n" + "\n".join(_over_epochs(line, runs[0]) for line, runs in kept.items())
-    return text
-
-
-def _over_epochs(line: str, run: dict[str, Any]) -> str:
-    names = ("P@1", "PSP@5")
-    points = [entry for lines in run["history"] for entry in lines if names[1] in entry]
-    return f"{line}: " + ", ".join(
-        f"{entry['epoch']}: {entry[names[0]]:.1f} / {entry[names[1]]:.1f}" for entry in points
-    )
-
-
-def examples(kept: dict[str, list[dict[str, Any]]]) -> str:
-    """Short texts on which plain and gandalf differ most, wrong answers in brackets."""
-    lines = []
-    names = sorted({line.split(":")[0] for line in kept})
-    for name in names:
-        both = [kept.get(f"{name}: {way}") for way in ("plain", "+ gandalf")]
-        if None in both:
-            continue
-        pairs = list(zip(*(runs[0]["examples"] for runs in both if runs), strict=True))
-        gains = [len(set(new["rows"]) & set(new["right"])) - len(set(old["rows"]) & set(old["right"])) for old, new in pairs]  # fmt: skip  # noqa: E501
-        chosen = [*np.argsort(gains)[::-1][:3].tolist(), int(np.argmin(gains))]  # three gains and the worst loss
-        for place in chosen:
-            old, new = pairs[place]
-            lines.append([name, old["text"], *(_marked(said) for said in (old, new))])
-    return table(["", "text", "plain", "+ gandalf"], lines)
-
-
-def _marked(said: dict[str, Any]) -> str:
-    words = [
-        word if row in said["right"] else f"[{word}]" for word, row in zip(said["found"], said["rows"], strict=True)
-    ]
-    return ", ".join(words).replace("|", "/")
+def there(part: str, data: str, options: argparse.Namespace, done: dict[tuple[str, str], Any]) -> dict[str, list[Any]]:
+    """Of each line of a part the runs that are done."""
+    if part == "kept":
+        return {recipe: [run] for (name, recipe), run in done.items() if name == Path(data).name}
+    found = {
+        line: [done[Path(data).name, recipe] for recipe in some if (Path(data).name, recipe) in done]
+        for line, some in recipes(part, options).items()
+    }
+    return {line: runs for line, runs in found.items() if runs}
 
 
 def main() -> None:
@@ -334,7 +260,7 @@ def main() -> None:
     until, done = time.monotonic() + options.limit, kept_runs(options)
     wanted = [(data, recipe) for part in options.part for data in options.data
               for some in recipes(part, options).values() for recipe in some]  # fmt: skip
-    todo = [job for job in dict.fromkeys(wanted) if (Path(job[0]).name, job[1]) not in done]
+    todo = [job for job in dict.fromkeys(wanted) if (Path(job[0]).name, job[1]) not in done and options.limit > 0]
     encoders = re.findall(r"encoder='([^']*)'", options.renee) if "renee" in options.nets else []
     print(f"{len(todo)} runs to do", flush=True)
     with (
@@ -350,9 +276,10 @@ def main() -> None:
             else:
                 print(json.dumps(run), file=file, flush=True)
                 print(told(run), flush=True)
+    done = kept_runs(options)
     for part in options.part:
         for data in options.data:
-            print(report(part, data, options), flush=True)
+            print(f"\n### {part}, {Path(data).name}\n\n{report(part, there(part, data, options, done))}", flush=True)
 
 
 @contextmanager
