@@ -79,8 +79,9 @@ def jobs(part: str, data: str, epochs: int, options: argparse.Namespace) -> list
     return [f"unidec({own})"]
 
 
-def one(recipe: str, corpus: Split) -> list[dict[str, Any]]:
-    """Train one recipe and measure it on test, and on valid too, by which settings are chosen; unidec in many ways."""
+def one(recipe: str, corpus: Split, once: bool = False) -> list[dict[str, Any]]:
+    """Train one recipe and measure it on test, and on valid too, by which settings are chosen; unidec in many ways,
+    unless once."""
     import torch
 
     import longtail
@@ -90,15 +91,16 @@ def one(recipe: str, corpus: Split) -> list[dict[str, Any]]:
 
     train, valid, test = corpus
     parsed = longtail.Recipe.parse(recipe)
+    many = isinstance(parsed.learner, Unidec) and not once
     begun = time.perf_counter()
     with measure_peak() as peak:
-        if isinstance(parsed.learner, Unidec):
+        if many:
             towers = parsed.learner.learned(train, valid)
         else:
             model = parsed.fit(train, valid)
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     spent = {"seconds": time.perf_counter() - begun, "gib": (gpu or peak.bytes) / 2**30}
-    if isinstance(parsed.learner, Unidec):
+    if many:
         found = [{"kind": kind, "by": how, **spent, **figures} for kind, rows in (("test", test), ("valid", valid))
                  for how, figures in ways(towers, rows).items()]  # fmt: skip
         return found
@@ -217,27 +219,27 @@ def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
 
     train, valid, _ = corpus
     with tempfile.TemporaryDirectory() as folder, keeping(folder, every_seconds=1e9):
-        longtail.Recipe.parse(recipe).fit(train, valid)
+        longtail.Recipe.parse(recipe).fit(train, valid.take([]))  # which nothing is measured on
         place = max(Path(folder).rglob("history.jsonl"))
         lines = History.read(place.parent).lines
-    taken = [line["seconds"] for line in lines[1:]]
+    taken = [line["seconds"] for line in lines[1:] or lines]
     epoch, peak = min(taken), max(line["peak_bytes"] for line in lines) / 2**30
     found = {"seconds an epoch": epoch, "seconds of a renewal": max(taken) - epoch, "first epoch": lines[0]["seconds"]}
-    return [{"by": "", **found, "gib": peak}]
+    return [{"by": "", "ms a step": 1000 * epoch / lines[0]["steps"], **found, "gib": peak}]
 
 
 WORK: dict[str, Callable[[str, Split], list[dict[str, Any]]]] = {"unseen": unseen, "sweep": sweep, "cost": cost}
 Job = tuple[str, str, str]  # folder, kind, recipe
 
 
-def work(until: float, rows: int | None, job: Job) -> tuple[Job, list[dict[str, Any]]]:
+def work(until: float, rows: int | None, once: bool, job: Job) -> tuple[Job, list[dict[str, Any]]]:
     """A run in a worker; no lines where it is too late to begin one."""
     data, kind, recipe = job
     if time.monotonic() > until:
         return job, []
     afresh()
     try:
-        lines = WORK.get(kind, one)(recipe, splits(data, rows))
+        lines = WORK.get(kind, partial(one, once=once))(recipe, splits(data, rows))
     except Exception as error:  # one run that fails must not take the others with it
         lines = [{"error": f"{type(error).__name__}: {error}"[:500]}]
     return job, [{"kind": kind, **line, "recipe": recipe} for line in lines]
@@ -265,8 +267,10 @@ def trained(options: argparse.Namespace) -> str:
     begun = time.monotonic()
     if todo and options.limit > 0:
         with crew(options.workers, options.data, options.rows, [options.encoder]) as pool:
-            run = partial(work, begun + options.limit, options.rows)
+            run = partial(work, begun + options.limit, options.rows, options.once)
             print(f"{time.monotonic() - begun:.0f} s to read the data and cut texts into tokens", flush=True)
+            while options.after and not options.after.exists():
+                time.sleep(0.1)
             for (data, kind, recipe), some in pool.imap_unordered(run, todo):
                 with kept[data].open("a") as file:
                     file.writelines(json.dumps(line) + "\n" for line in some)
@@ -275,8 +279,8 @@ def trained(options: argparse.Namespace) -> str:
                 if some:
                     figures = {name: round(some[0][name], 2) for name in ("P@1", "seconds", "gib") if name in some[0]}
                     said = some[0].get("error") or figures
-                brief = recipe.replace(options.encoder, Path(options.encoder).name)
-                print(f"{time.monotonic() - begun:.0f} s {Path(data).name} {kind} {brief}: {said}", flush=True)
+                named = recipe.replace(options.encoder, Path(options.encoder).name)
+                print(f"{time.monotonic() - begun:.0f} s {Path(data).name} {kind} {named}: {said}", flush=True)
     return "\n\n".join(
         f"{name}, {part}\n\n{table(options, lines[some[0][0]], some)}" for (name, part), some in wanted.items()
     )
@@ -373,6 +377,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun; 0: tables alone")
+    parser.add_argument("--once", action="store_true", help="unidec by its own settings alone, not in many ways")
+    parser.add_argument("--after", type=Path, help="a file that must be there before the first run begins")
     parser.add_argument("--out", type=Path, default=Path("unidec"))
     parser.add_argument("--queries", type=int, default=1024, help="rows of a batch, for pools")
     parser.add_argument("--cluster", type=int, default=64, help="rows of a cluster, for pools")
