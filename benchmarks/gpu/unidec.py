@@ -107,7 +107,8 @@ def one(recipe: str, corpus: Split, once: bool = False) -> list[dict[str, Any]]:
     found = []
     for kind, rows in (("test", test), ("valid", valid)):
         figures = evaluate(model.predict(rows.rows, 5, rows.excluded), rows)
-        found.append({"kind": kind, "by": "", **spent, **{name: figures[name] for name in MEASURES}})
+        how = "its settings" if isinstance(parsed.learner, Unidec) else ""
+        found.append({"kind": kind, "by": how, **spent, **{name: figures[name] for name in MEASURES}})
     return found
 
 
