@@ -12,6 +12,7 @@ from longtail.errors import DataError
 from longtail.nn.frugal.blocks import Added, Gated, Inception, Scaled
 from longtail.nn.frugal.drop import drop
 from longtail.nn.frugal.products import multiplied
+from longtail.nn.frugal.rows import has_kernels
 from longtail.nn.frugal.runs import Run
 
 Block = Literal["none", "added", "gated", "scaled"]
@@ -40,6 +41,10 @@ class _Bagged(torch.autograd.Function):
 
 def _summed(run: Run, table: Tensor) -> Tensor:
     """What stands behind the last text is not read: it may be much, and one text would be summed for a long time."""
+    if table.is_cuda and has_kernels():
+        from longtail.nn.kernels.bag import summed
+
+        return summed(table, run.words, run.weights, run.begins, run.lengths)
     ends = torch.cat([run.begins, run.begins[-1:] + run.lengths[-1:]])
     weights = run.weights
     return F.embedding_bag(run.words, table, ends, mode="sum", per_sample_weights=weights, include_last_offset=True)

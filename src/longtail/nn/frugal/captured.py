@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,6 +70,11 @@ class FixedRows:
         return int(np.count_nonzero(used))
 
     def batch(self, rows: Tensor) -> Given:
+        run, touched, same = self.read(rows)
+        return Given(run, touched, *self.right(rows), same)
+
+    def read(self, rows: Tensor) -> tuple[Run, Tensor, Tensor]:
+        """The texts of these rows, their words, and which of the words each is."""
         where, most = self.texts.places(rows), self.most(len(rows))
         numbers, weights = self.texts.at(where)
         weights = weights * where.real
@@ -89,10 +95,12 @@ class FixedRows:
         turned = Run(where.owners[order], weights[order], begins, lengths)
         words = torch.empty_like(slots).scatter_(0, order, kept.clamp_max(most - 1))
         run = Run(words, weights, where.ends - where.lengths, where.lengths, turned)
+        return run, touched, torch.arange(most, device=self.device) * (lengths > 0)
+
+    def right(self, rows: Tensor) -> tuple[Entries, Entries | None]:
+        """The targets of these rows, and those of the clusters."""
         entries = self._entries(self.targets, self.free[0], rows)
-        meta = None if self.meta is None else self._entries(self.meta, self.free[1], rows)
-        same = torch.arange(most, device=self.device)
-        return Given(run, touched, entries, meta, same * (lengths > 0))
+        return entries, None if self.meta is None else self._entries(self.meta, self.free[1], rows)
 
     @staticmethod
     def _entries(lists: _Lists, free: Tensor | None, rows: Tensor) -> Entries:
@@ -166,7 +174,7 @@ class Captured:
         self.data = FixedRows(task.texts, task.targets.matrix, meta, len(task.words), task.device)
         self.rows = torch.zeros(task.batch, dtype=torch.int64, device=task.device)
         self.factor, self.clock = (torch.zeros((), device=task.device) for _ in range(2))
-        self.side = torch.cuda.Stream(task.device)
+        self.side, self.other = _streams(task.device)
         self._warm = 0
         self._recorded: dict[bool, _Recorded] = {}
 
@@ -201,10 +209,20 @@ class Captured:
         for table in self.task.tables():
             table.clock = self.clock
         try:
-            return self.task.learn(self.data.batch(self.rows), 1.0, self.factor)
+            return self.task.learn(self._batch(), 1.0, self.factor)
         finally:
             for table in self.task.tables():
                 table.clock = None
+
+    def _batch(self) -> Given:
+        """Texts and targets side by side: both are many small sums, for which a GPU has more room than it has time."""
+        here = torch.cuda.current_stream(self.task.device)
+        self.other.wait_stream(here)
+        with torch.cuda.stream(self.other):
+            right = self.data.right(self.rows)
+        run, touched, same = self.data.read(self.rows)
+        here.wait_stream(self.other)
+        return Given(run, touched, *right, same)
 
     def beside(self, work: Callable[[], Tensor]) -> Tensor:
         """What is not recorded runs on the stream of the recording too: autograd ties a weight's gradient to the stream
@@ -235,6 +253,12 @@ class _Recorded:
         for layer, gradient in self.gradients:
             layer.grad = gradient
         return self.loss
+
+
+@cache
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """The same for every recording: the libraries that multiply keep memory for each stream that they have seen."""
+    return torch.cuda.Stream(device), torch.cuda.Stream(device)
 
 
 def plain(targets: Targets) -> bool:

@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid
 from longtail.arrays import Floats, Longs
 from longtail.nn.encode import bf16_pays
 from longtail.nn.frugal.bodies import bag
-from longtail.nn.frugal.rows import MovingRows, Places, Rule
+from longtail.nn.frugal.rows import MovingRows, Places, Rule, has_kernels
 from longtail.nn.frugal.runs import Run, Runs
 from longtail.nn.heads.entries import Entries, Part
 
@@ -152,10 +152,15 @@ class Labels(nn.Module):
 def slopes(weights: Tensor, bias: Tensor, vectors: Tensor, part: Part, begin: int) -> tuple[Tensor, Tensor]:
     """The derivative σ(s) - t of the loss by each score (labels in chunk, rows), in the precision of the vectors; and
     the summed loss of what is right, by its target."""
-    scores = torch.mm(weights, vectors.T).add_(bias.to(weights.dtype)[:, None])
+    scores = torch.mm(weights, vectors.T)
     where = (part.labels - begin, part.rows)
-    few = scores[where].float()
-    found = scores.sigmoid_()
+    few = scores[where].float() + bias[where[0]]
+    if scores.is_cuda and has_kernels():
+        from longtail.nn.kernels.sigmoid import chances_
+
+        found = chances_(scores, bias)
+    else:
+        found = scores.add_(bias.to(weights.dtype)[:, None]).sigmoid_()
     found[where] = (few.sigmoid() - part.pull).to(found.dtype)
     return found, -(part.pull * logsigmoid(few)).sum()
 

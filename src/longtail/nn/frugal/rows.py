@@ -62,7 +62,7 @@ class MovingRows(nn.Module):
         device, some = self.weight.device, None if isinstance(places, slice) else places
         tables = [self.weight, self.first, self.second]
         done = torch.full((), float(self.done - 1), device=device) if self.clock is None else self.clock
-        if device.type == "cuda" and _has_kernels():
+        if device.type == "cuda" and has_kernels():
             from longtail.nn.kernels.move import move
 
             part = factor if isinstance(factor, Tensor) else torch.full((), factor, device=device)
@@ -91,5 +91,6 @@ class MovingRows(nn.Module):
 
 
 @cache
-def _has_kernels() -> bool:
+def has_kernels() -> bool:
+    """Whether a GPU can be given kernels of our own."""
     return find_spec("triton") is not None
