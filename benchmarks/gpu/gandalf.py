@@ -288,9 +288,9 @@ def prepared(todo: list[tuple[str, str]], rows: int | None) -> Iterator[None]:
     begin = time.monotonic()
     for data in dict.fromkeys(data for data, _ in todo):
         given, own = corpus(data, rows), [recipe for folder, recipe in todo if folder == data]
+        learn(given, TEXTS if any(recipe.startswith(NETS) for recipe in own) else ())
         ready(given)
         right(data, rows)
-        learn(given, TEXTS if any(recipe.startswith(NETS) for recipe in own) else ())
     print(f"prepared in {time.monotonic() - begin:.0f} s", flush=True)
     yield
 
