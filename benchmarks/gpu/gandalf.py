@@ -61,7 +61,9 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
     def lines(name: str, ways: dict[str, str]) -> dict[str, list[str]]:
         seeds = range(options.seeds)
         return {
-            f"{name}: {way}": [net(name, options, seed) + more for seed in seeds]
+            f"`{name}{more}`" if ways is three else f"{name}: {way}": [
+                net(name, options, seed) + more for seed in seeds
+            ]
             for way, more in ways.items()
             if not options.ways or way in options.ways
         }
@@ -95,7 +97,7 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
     elif part == "epochs":
         for name in options.nets:
             for epochs in EPOCHS.get(name, ()):
-                found[f"{name}: {epochs} epochs"] = [net(name, options, 0, epochs=epochs)]
+                found[f"`{name}`, {epochs} epochs"] = [net(name, options, 0, epochs=epochs)]
     elif part == "gentle":
         for plain in (net(name, options, 0) for name in options.nets):
             found |= {f"{plain}: plain": [plain], **{f"{plain}: {way}": [f"{plain} + {way}"] for way in GENTLE}}
