@@ -35,7 +35,25 @@ import numpy as np
 from crew import afresh, crew
 from gandalf_reached import kinds, reached
 from gandalf_report import report
-from gandalf_ways import AT, BEST, BOTH, EPOCHS, GENTLE, KS, MORE, NETS, SHARES, TABLE2, TABLE6, TEXTS, THEN, WHEN
+from gandalf_ways import (
+    AT,
+    BEST,
+    BOTH,
+    EACH_NET,
+    EPOCHS,
+    GENTLE,
+    KS,
+    LITTLE,
+    MORE,
+    NETS,
+    READERS,
+    SHARES,
+    TABLE2,
+    TABLE6,
+    TEXTS,
+    THEN,
+    WHEN,
+)  # fmt: skip
 from words import learn
 
 from longtail.nn.read_once import reading_once
@@ -59,21 +77,19 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
     """What a part trains: the name of each line, and its recipe for every seed."""
 
     def lines(name: str, ways: dict[str, str]) -> dict[str, list[str]]:
-        seeds = range(options.seeds)
-        return {
-            f"`{name}{more}`" if ways is three else f"{name}: {way}": [
-                net(name, options, seed) + more for seed in seeds
-            ]
-            for way, more in ways.items()
-            if not options.ways or way in options.ways
-        }
+        found = {}
+        for way, more in ways.items():
+            if not options.ways or way in options.ways:
+                line = f"`{name}{more}`" if part in EACH_NET else f"{name}: {way}" if part == "table5" else way
+                found[line] = [net(name, options, seed) + more for seed in range(options.seeds)]
+        return found
 
-    three = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", f"+ {BEST}": f" + {BEST}"}
+    four = {"plain": "", "+ rows": " + rows", "+ gandalf": " + gandalf", f"+ {BEST}": f" + {BEST}"}
     main = options.nets[0] if len(options.nets) == 1 else "astec"
     found: dict[str, list[str]] = {}
-    if part in ("table3", "table4", "figure2", "reached"):
-        for name in options.nets if part != "table4" else ("astec", "inceptionxml"):
-            found |= lines(name, three)
+    if part in EACH_NET:
+        for name in options.nets:
+            found |= lines(name, four | ({f"+ {LITTLE}": f" + {LITTLE}"} if name in READERS else {}))
     elif part == "table2":
         found |= lines(main, TABLE2)
     elif part == "table5":
