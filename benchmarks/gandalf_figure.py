@@ -1,12 +1,14 @@
 """Figures 2 and 3 of the Gandalf paper as pictures.
 
-    python benchmarks/gandalf_figure.py RUNS --shares LINES --out docs/results [--data gutenberg]
+    python benchmarks/gandalf_figure.py RUNS --shares LINES --out docs/results
+    python benchmarks/gandalf_figure.py RUNS --data yso --out docs/results
 
 Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows, gandalf and
 gandalf as chosen add to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1
 and PSP@5 on valid over the epochs); and LINES, which `gandalf_linear.py --part shares --out LINES` has kept, and writes
 gandalf-share.svg (P@1 and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without their
-first three runs have no panel, and a picture without its runs is not drawn.
+first three runs have no panel, and a picture without its runs is not drawn. Names of pictures of other data end in its
+name.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class Runs:
         """Runs of a net, whatever its settings, with exactly this behind it."""
         found = [
             run for run in self.found
-            if run["recipe"].split(" + ")[0].split("(")[0] == net
+            if run["recipe"].split(" + ")[0].split("(")[0] == net and "keep=" not in run["recipe"]
             and run["recipe"].partition(" + ")[2] == more.removeprefix(" + ")
         ]  # fmt: skip
         if not found:
@@ -163,16 +165,18 @@ def main() -> None:
     parser.add_argument("runs", type=Path, help="folder of runs.jsonl")
     parser.add_argument("--data", default="gutenberg", help="name of the data set")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--shares", type=Path, required=True, help="JSON lines of the runs with fewer labels")
+    parser.add_argument("--shares", type=Path, help="JSON lines of the runs with fewer labels")
     options = parser.parse_args()
     runs = Runs(options.runs, options.data)
-    picture = shares(options.shares.read_text().splitlines(), options.data)
-    (options.out / "gandalf-share.svg").write_text(picture + "\n")
+    end = "" if options.data == "gutenberg" else f"-{options.data}"
+    if options.shares is not None:
+        picture = shares(options.shares.read_text().splitlines(), options.data)
+        (options.out / f"gandalf-share{end}.svg").write_text(picture + "\n")
     for name, draw in (("bins", bins), ("epochs", epochs)):
         try:
-            (options.out / f"gandalf-{name}.svg").write_text(draw(runs) + "\n")
+            (options.out / f"gandalf-{name}{end}.svg").write_text(draw(runs) + "\n")
         except Missing as missing:
-            print(f"gandalf-{name}.svg was not drawn: there is no run of {missing}")
+            print(f"gandalf-{name}{end}.svg was not drawn: there is no run of {missing}")
 
 
 if __name__ == "__main__":
