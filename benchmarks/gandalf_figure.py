@@ -6,8 +6,8 @@
 Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows, gandalf and
 gandalf as chosen add to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1
 and PSP@5 on valid over the epochs); and LINES, which `gandalf_linear.py --part shares --out LINES` has kept, and writes
-gandalf-share.svg (P@1 and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without their
-first three runs have no panel, and a picture without its runs is not drawn. Names of pictures of other data end in its
+gandalf-share.svg (P@1 and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without a plain
+run and one with rows have no panel, and a picture without its runs is not drawn. Names of pictures of other data end in its
 name.
 """
 
@@ -119,11 +119,10 @@ class Runs:
 def bins(runs: Runs) -> str:
     panels: list[Panel] = []
     for net in NETS:
-        ways = ("rows", "gandalf", *([CHOSEN] if runs.has(net, f" + {CHOSEN}") else []))
-        try:
-            plain, *others = (runs.bins(net, more) for more in ("", *(f" + {way}" for way in ways)))
-        except Missing:
+        ways = [way for way in ("rows", "gandalf", CHOSEN) if runs.has(net, f" + {way}")]
+        if not runs.has(net, "") or "rows" not in ways:
             continue
+        plain, *others = (runs.bins(net, more) for more in ("", *(f" + {way}" for way in ways)))
         gains = [
             (way, [new - old for new, old in zip(found, plain, strict=True)])
             for way, found in zip(ways, others, strict=True)
