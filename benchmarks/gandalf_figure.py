@@ -6,9 +6,9 @@
 Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows, gandalf and
 gandalf as chosen add to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1
 and PSP@5 on valid over the epochs); and LINES, which `gandalf_linear.py --part shares --out LINES` has kept, and writes
-gandalf-share.svg (P@1 and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without a plain
-run and one with rows have no panel, and a picture without its runs is not drawn. Names of pictures of other data end in its
-name.
+gandalf-share.svg (P@1 and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without a
+plain run and one with rows have no panel, and a picture without its runs is not drawn. Names of pictures of other data
+end in its name.
 """
 
 from __future__ import annotations
