@@ -2,9 +2,9 @@
 
     python benchmarks/unidec_figure.py docs/results/unidec.md
 
-Writes unidec-pools.svg (figure 2.2b: positives of a row in its pool against the pool's size; a line for each beta, with
-more mined labels along it) and unidec-lengths.svg (P@1 against PSP@1 on test; a line for each training, with more of
-the classifiers' lengths along it) beside the page.
+Writes unidec-pools.svg and unidec-pools-yso.svg (figure 2.2b: positives of a row in its pool against the pool's size; a
+line for each beta, with more mined labels along it) and unidec-lengths.svg (P@1 against PSP@1 on test; a line for each
+training, with more of the classifiers' lengths along it) beside the page.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def tables(page: str) -> Iterator[tuple[list[str], list[list[str]]]]:
             block = []
 
 
-def pools(page: str) -> list[Line]:
-    rows = next(rows for head, rows in tables(page) if head[:2] == ["β", "η"])
+def pools(page: str, number: int) -> list[Line]:
+    rows = [rows for head, rows in tables(page) if head[:2] == ["β", "η"]][number]
     lines = []
     for beta in dict.fromkeys(row[0] for row in rows):
         points = tuple(
@@ -120,7 +120,8 @@ def main() -> None:
     page = parser.parse_args().page
     text = page.read_text()
     for name, lines, *words in (
-        ("unidec-pools", pools(text), "labels of a pool", "positives of a row"),
+        ("unidec-pools", pools(text, 0), "labels of a pool", "positives of a row"),
+        ("unidec-pools-yso", pools(text, 1), "labels of a pool", "positives of a row"),
         ("unidec-lengths", lengths(text), "PSP@1", "P@1"),
     ):
         joined = len(lines) - (name == "unidec-lengths")
