@@ -80,7 +80,13 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
         found = {}
         for way, more in ways.items():
             if not options.ways or way in options.ways:
-                line = f"`{name}{more}`" if part in EACH_NET else f"{name}: {way}" if part == "table5" else way
+                line = (
+                    f"`{name}{more}`"
+                    if part in (*EACH_NET, "gentle")
+                    else f"{name}: {way}"
+                    if part == "table5"
+                    else way
+                )
                 found[line] = [net(name, options, seed) + more for seed in range(options.seeds)]
         return found
 
@@ -115,8 +121,8 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
             for epochs in EPOCHS.get(name, ()):
                 found[f"`{name}`, {epochs} epochs"] = [net(name, options, 0, epochs=epochs)]
     elif part == "gentle":
-        for plain in (net(name, options, 0) for name in options.nets):
-            found |= {f"{plain}: plain": [plain], **{f"{plain}: {way}": [f"{plain} + {way}"] for way in GENTLE}}
+        for name in options.nets:
+            found |= lines(name, {"plain": "", **{f"+ {way}": f" + {way}" for way in GENTLE}})
     elif part == "search":
         for plain in tried_on(options):
             ways = (*BOTH, *MORE) if plain.startswith("astec") else BOTH
