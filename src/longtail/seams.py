@@ -188,6 +188,9 @@ class WarmStarts(Protocol):
 
     def begun_from(self, teacher: Teacher) -> Learner: ...
 
+    def reads_like(self, scorer: Scorer) -> bool:
+        """Whether that model's encoder is of the make of the one it would begin with: the same tokenizer and sizes."""
+
 
 @runtime_checkable
 class PenalisesRows(Protocol):

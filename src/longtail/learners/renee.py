@@ -52,6 +52,20 @@ class Renee(OvaSettings):
     def begun_from(self, teacher: Teacher) -> Learner:
         return Warm(self, teacher)
 
+    def reads_like(self, scorer: Scorer) -> bool:
+        """Encoders that begin at random are made for the data, each for its own."""
+        require("renee")
+        from longtail.nn.encoders import load_encoder
+        from longtail.nn.extra import minilm_folder
+        from longtail.nn.fit import BEGIN_AT_RANDOM
+
+        name = "bag" if self.encoder == "auto" and minilm_folder() is None else self.encoder
+        if name.startswith(BEGIN_AT_RANDOM) or not isinstance(scorer, TowerScorer | OneVsAllScorer):
+            return False
+        own, other = Reader.of(*load_encoder(name, self.dimension), self.longest), scorer.reader
+        sizes = [{part: array.shape for part, array in each.weights.items()} for each in (own, other)]
+        return sizes[0] == sizes[1] and np.array_equal(own.definition, other.definition)
+
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> OneVsAllScorer:
         return self.fit_from(None, train, valid, parts)
 

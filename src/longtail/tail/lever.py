@@ -20,7 +20,7 @@ from longtail.nn.settings import Search
 from longtail.plan import Facts, Plan
 from longtail.predictions import Predictions
 from longtail.progress import note, stage, tell
-from longtail.seams import Learner, Scorer, TailMethod, Teacher
+from longtail.seams import Learner, Scorer, TailMethod, Taught, Teacher, WarmStarts
 from longtail.threads import thread_count
 
 TAUS = (1, 4, 15, 40)  # tried by tau="auto": 1 is the label alone, which its neighbours have to beat
@@ -41,12 +41,14 @@ class Lever:
     with `estimate="cosine"`, or where there are none, it is the similarity (1 + cosine) / 2 itself, from `floor` on.
     Where rows are a label themselves and so must not have it (excluded pairs), the row of its text gets their labels as
     well, which it would contradict otherwise; `twins=false` leaves that out.
+    A student that would begin with an encoder of the teacher's make begins with the teacher's, unless it is told to
+    begin elsewhere (`warm`, in `renee`) or `begin=false`.
 
     `tau=1, documents=0, twins=false` is plain label rows. With "auto", tau and then blend are chosen by P + PSP at 1, 3
     and 5 on valid (or on a twentieth of train where there is none): a training of the learner for each try, which tells
     how it did. The paper's data are `documents=0, blend=0.5, estimate="cosine", twins=false`. For more of the tail from
     a label tree, at some cost to common labels, take `propensity=0.3`; `renee` weighs rare labels itself: there
-    take `blend=0.33` and a little re-ranking behind it, `+ rerank(strength=0.2)`.
+    take `blend=0.33`, and a little re-ranking behind it, `+ rerank(strength=0.2)`.
 
     Paper: Buvanesh et al., Enhancing tail performance in extreme classifiers by label variance reduction (ICLR 2024).
     Needs: texts of rows and labels, torch for the teacher. The teacher is a recipe whose model puts rows and labels
@@ -66,6 +68,7 @@ class Lever:
     # where valid has enough labels
     propensity: float = 0.0  # relevances grow by this power of a label's inverse propensity, up to 1
     twins: bool = True  # what is excluded for a row is the row itself, as a label
+    begin: bool = True  # with the teacher's encoder, where the student's is of the same make and begins nowhere else
     search: Search = "auto"
 
     summary: ClassVar[str] = "label texts as rows with soft labels from a teacher that is good at rare labels"
@@ -118,6 +121,27 @@ class Try:
 
 
 @dataclass(frozen=True)
+class Given:
+    """A teacher that is there already."""
+
+    taught: Taught
+
+    @property
+    def leaves(self) -> type[Scorer]:
+        return type(self.taught.scorer)
+
+    @property
+    def reranks(self) -> bool:
+        return False
+
+    def plan(self, facts: Facts) -> Plan:
+        return Plan(0, 0, 0.0, 0.0)
+
+    def fit(self, train: Dataset, valid: Dataset) -> Taught:
+        return self.taught
+
+
+@dataclass(frozen=True)
 class Distilled:
     """A learner that learns from its rows and from what a teacher makes of them."""
 
@@ -161,9 +185,10 @@ class Distilled:
                 max(own.taus), own.documents, own.floor, own.estimate, own.search, own.twins, own.propensity
             )
             lesson = learn_from(taught, train, valid, wanted, seen)
-        del taught
         found = time.perf_counter()
-        scorer, tau, blend = self._students(lesson, train, valid, seen, parts)
+        learner = self._begun(taught)
+        del taught
+        scorer, tau, blend = self._students(learner, lesson, train, valid, seen, parts)
         tell(
             replace(
                 lesson.teaching,
@@ -178,8 +203,22 @@ class Distilled:
         )
         return scorer
 
+    def _begun(self, taught: Taught) -> Learner:
+        """The learner, at the teacher's encoder where that is of the make it would begin with."""
+        own = self.learner
+        if self.method.begin and isinstance(own, WarmStarts) and own.warm is None and own.reads_like(taught.scorer):
+            note("lever: the student begins with the teacher's encoder")
+            return own.begun_from(Given(taught))
+        return own
+
     def _students(
-        self, lesson: Lesson, train: Dataset, valid: Dataset, seen: Longs, parts: tuple[TailMethod, ...]
+        self,
+        learner: Learner,
+        lesson: Lesson,
+        train: Dataset,
+        valid: Dataset,
+        seen: Longs,
+        parts: tuple[TailMethod, ...],
     ) -> tuple[Scorer, int, float]:
         """The student with the tau and the blend that are best on valid, or with the only ones."""
         own = self.method
@@ -188,7 +227,7 @@ class Distilled:
             data = lesson.softened(train, tau, blend)
             if len(rows) < len(train):
                 data = data.take(np.concatenate([rows, np.arange(len(train), len(data))]))
-            return self.learner.fit(data, valid, parts)
+            return learner.fit(data, valid, parts)
 
         if own.tries == 1:
             return student(own.taus[0], own.blends[0], seen), own.taus[0], own.blends[0]
