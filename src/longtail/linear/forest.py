@@ -12,6 +12,7 @@ from longtail.arrays import Floats, Ints, Longs, Matrix
 from longtail.data.dataset import Rows
 from longtail.linear.beam import Forest, ForestMaker, search
 from longtail.linear.norms import leaf_norms
+from longtail.linear.rivals import rivals_of
 from longtail.linear.text import Features
 from longtail.linear.tree import Training, fit_tree
 from longtail.memory import release
@@ -63,18 +64,21 @@ def fit_forest(
     training: Training,
     trees: int,
     beam: int,
+    rivals: int = 0,
 ) -> ForestScorer:
     """Several trees whose groups and training start from different seeds.
 
-    `describe` makes the vectors of the labels, `group` a tree's groups of vectors and a seed.
+    `describe` makes the vectors of the labels, `group` a tree's groups of vectors and a seed. A row also trains the
+    `rivals` nodes of each level that it is most likely taken for.
     """
     maker = ForestMaker(training.chances)
+    mistaken = rivals_of(rows, rivals) if rivals else None
     seeds = range(training.seed, training.seed + trees)
     groups = _groups(describe, group, seeds)
     release()
     for (order, levels), seed in zip(groups, seeds, strict=True):
         maker.tree(order, levels)
-        fit_tree(rows, targets, order, levels, replace(training, seed=seed), maker.keep)
+        fit_tree(rows, targets, order, levels, replace(training, seed=seed), maker.keep, mistaken)
         release()
     return ForestScorer(features, maker.made(), beam)
 

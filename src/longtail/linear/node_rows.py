@@ -94,9 +94,12 @@ class NodeTargets:
 
 
 class LevelTargets:
-    """Targets over the children of a level's nodes (rows, children), sorted by node: those of one stand together."""
+    """Targets over the children of a level's nodes (rows, children), sorted by node: those of one stand together.
 
-    def __init__(self, targets: Matrix, first_child: Longs) -> None:
+    `more` are pairs of rows and nodes: rows that train there as well, with a no to all children.
+    """
+
+    def __init__(self, targets: Matrix, first_child: Longs, more: tuple[Longs, Ints] | None = None) -> None:
         node_of = np.repeat(np.arange(len(first_child) - 1, dtype=np.int32), np.diff(first_child))
         number = np.arange(targets.nnz, dtype=np.int32 if targets.nnz < 2**31 else np.int64)
         shape = (targets.shape[0], len(first_child) - 1)
@@ -111,13 +114,26 @@ class LevelTargets:
         self._begins: Longs = np.flatnonzero(new)  # of each row in each node, and the end of all
         self._rows: Ints = holders[self._begins[:-1]]
         self._pairs: Longs = np.searchsorted(self._begins, self._entries)  # (nodes + 1,)
+        more_rows, more_nodes = more or (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+        by_node = np.argsort(more_nodes, kind="stable")
+        self._more: Longs = more_rows[by_node]
+        self._more_starts: Longs = np.searchsorted(more_nodes[by_node], np.arange(len(first_child)))
 
     def rows(self, node: int) -> int:
-        return int(self._pairs[node + 1] - self._pairs[node])
+        """How many rows a node trains on: 0 where none has a label in it."""
+        own = int(self._pairs[node + 1] - self._pairs[node])
+        return own and own + int(self._more_starts[node + 1] - self._more_starts[node])
 
     def of(self, node: int) -> NodeTargets:
         begin, end = self._pairs[node], self._pairs[node + 1]
         mine = slice(self._entries[node], self._entries[node + 1])
         starts, values = self._begins[begin : end + 1] - self._entries[node], self._values[mine]
         importance = np.maximum.reduceat(values, starts[:-1]) if len(values) else values
-        return NodeTargets(self._rows[begin:end].astype(np.int64), starts, self._children[mine], values, importance)
+        rows = self._rows[begin:end].astype(np.int64)
+        more = self._more[self._more_starts[node] : self._more_starts[node + 1]]
+        if len(more):
+            rows, told = np.concatenate([rows, more]), np.concatenate([np.diff(starts), np.zeros_like(more)])
+            rising = np.argsort(rows, kind="stable")
+            rows, starts = rows[rising], np.concatenate([[0], np.cumsum(told[rising])])
+            importance = np.concatenate([importance, np.ones(len(more), dtype=np.float32)])[rising]
+        return NodeTargets(rows, starts, self._children[mine], values, importance)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from threading import Lock
+from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -27,6 +28,8 @@ HEAP = 20_000_000  # bytes that short-lived arrays leave behind, two threads
 NOTHING: Floats = np.zeros((), dtype=np.float32)
 SURE = 30.0  # a score whose log chance is 0
 
+Task: TypeAlias = tuple[int, int, int, int, int]  # cost, level, parent, first child, last child
+
 
 @dataclass(frozen=True)
 class Training:
@@ -38,6 +41,7 @@ class Training:
     cut: float = 0.1  # smaller weights are dropped, the bias is not
     cut_is_share: bool = False  # `cut` is a share of the classifier's largest weight
     chances: bool = False  # log loss and relative targets (XReg) rather than squared hinge
+    trust: float = 1.0  # part of a fork's log chance that counts; all of a label's own does
     seed: int = 0
 
 
@@ -55,12 +59,23 @@ class Chunk:
     weights: Floats
 
 
+# From the classifiers so far, the levels above a level's nodes, and the rows' targets there: rows and nodes, in pairs.
+Mistaken = Callable[[list[Chunk], list[Longs], Matrix], tuple[Longs, Ints]]
+
+
 def fit_tree(
-    rows: Matrix, targets: Matrix, order: Ints, levels: list[Longs], training: Training, keep: Callable[[Chunk], None]
+    rows: Matrix,
+    targets: Matrix,
+    order: Ints,
+    levels: list[Longs],
+    training: Training,
+    keep: Callable[[Chunk], None],
+    mistaken: Mistaken | None = None,
 ) -> None:
     """Train every node on the rows that have a label in it; `keep` is handed the classifiers, always in the same order.
 
-    `order` and `levels` come from `cluster`.
+    `order` and `levels` come from `cluster`. `mistaken` names further rows of a level's nodes, as a no to all children;
+    levels are then trained one after another.
     """
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
@@ -69,16 +84,30 @@ def fit_tree(
     )
     leaves.sort_indices()
     plain, scratch = hold(rows), Scratch(rows.shape[1])
-    tasks: list[tuple[int, int, int, int, int]] = []  # cost, level, parent, first child, last child
+    tasks: list[Task] = []
     held: list[LevelTargets] = []
+    above: list[Chunk] = []
     nodes = [*levels, np.arange(len(order) + 1)]
+
+    def kept(chunk: Chunk) -> None:
+        if mistaken and chunk.level < len(levels) - 1:
+            above.append(chunk)
+        keep(chunk)
+
+    def train(task: Task) -> Chunk:
+        _, level, parent, first, last = task
+        told = held[level].of(parent)
+        chunk = _fit_chunk(plain, scratch, told, level, parent, first, last, training)
+        return chunk if level == len(levels) - 1 else _trusted(chunk, training.trust)
+
     for level in range(len(levels)):
         parents, children = nodes[level], nodes[level + 1]
         starts = np.searchsorted(children, parents)  # children of a parent stand together
-        held.append(LevelTargets(_raised(leaves, children), starts))
+        more = mistaken(above, levels[:level], _raised(leaves, parents)) if mistaken and level else None
+        held.append(LevelTargets(_raised(leaves, children), starts, more))
         for parent in range(len(parents) - 1):
             if starts[parent + 1] - starts[parent] == 1:  # an only child is as likely as its parent
-                keep(_only_child(level, parent, int(starts[parent])))
+                kept(_only_child(level, parent, int(starts[parent])))
                 continue
             rows_here = held[level].rows(parent)
             for first in range(int(starts[parent]), int(starts[parent + 1]), CHUNK):
@@ -86,7 +115,14 @@ def fit_tree(
                 if rows_here:
                     tasks.append((rows_here * (last - first), level, parent, first, last))
                 else:  # labels without rows
-                    keep(chunk_of(level, parent, first, np.zeros((1, last - first), dtype=np.float32)))
+                    kept(chunk_of(level, parent, first, np.zeros((1, last - first), dtype=np.float32)))
+        if mistaken or level == len(levels) - 1:
+            _work_off(tasks, train, kept)
+            tasks = []
+
+
+def _work_off(tasks: list[Task], train: Callable[[Task], Chunk], keep: Callable[[Chunk], None]) -> None:
+    """Train the nodes of all tasks, in threads."""
     tasks.sort(reverse=True)  # the longest first, so that no thread is left with one at the end
     bounds = _handfuls([task[0] for task in tasks])
     in_turn = InTurn(keep)
@@ -94,9 +130,7 @@ def fit_tree(
 
         def work(piece: int) -> None:
             for number in range(bounds[piece], bounds[piece + 1]):
-                _, level, parent, first, last = tasks[number]
-                told = held[level].of(parent)
-                in_turn.put(number, _fit_chunk(plain, scratch, told, level, parent, first, last, training))
+                in_turn.put(number, train(tasks[number]))
                 advance(1)
 
         in_threads(work, range(len(bounds) - 1))
@@ -129,6 +163,14 @@ class InTurn:
 
 def _only_child(level: int, parent: int, child: int) -> Chunk:
     return chunk_of(level, parent, child, np.full((1, 1), SURE, dtype=np.float32))
+
+
+def _trusted(chunk: Chunk, trust: float) -> Chunk:
+    """The same classifiers with scores s of which trust x (1 - s)^2 is what (1 - s)^2 was."""
+    if trust == 1:
+        return chunk
+    share = np.float32(np.sqrt(trust))
+    return replace(chunk, bias=share * chunk.bias + (1 - share), weights=share * chunk.weights)
 
 
 def _raised(leaves: Matrix, bounds: Longs) -> Matrix:
@@ -226,11 +268,13 @@ def _packed(level: int, parent: int, first: int, weights: Floats, names: Ints, c
     return Chunk(level, parent, first, bias, *pruned(weights, names, children, least))
 
 
-def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int, beam: int, kept: float) -> Plan:
+def plan_trees(
+    facts: Facts, trees: int, leaf: float, branches: int, passes: int, beam: int, kept: float, rivals: int = 0
+) -> Plan:
     """Memory and time of label trees, from the labels of a mean leaf and the children of the root. The numbers are
     fitted to measured runs.
 
-    `kept` is as in `packed_bytes`, for one tree.
+    `kept` is as in `packed_bytes`, for one tree; `rivals` are the leaves that a row visits by mistake.
     """
     labels = max(facts.labels, 1)
     leaf = min(leaf, labels)
@@ -238,17 +282,19 @@ def plan_trees(facts: Facts, trees: int, leaf: float, branches: int, passes: int
     # The fullest leaf has three times the words and rows of a mean one; a child has its weights there, what
     # is packed of them, and a dual variable a row. The root meets all words, on one thread.
     words = min(3 * facts.mean_terms * leaf / labels, facts.terms)
-    rows = min(3 * facts.positives * leaf / labels, facts.rows)
+    visits = facts.positives + rivals * facts.rows  # of leaves by rows
+    rows = min(3 * visits * leaf / labels, facts.rows)
     in_leaves = 4 * thread_count() * min(leaf, BLOCK) * (2 * words + rows)
     in_root = 4 * min(branches, BLOCK) * (facts.terms + facts.rows)
     scratch = int(max(in_leaves, in_root))
     groups = 34 * facts.mean_terms  # vectors of labels while they are scaled, or with copies of trees in work
-    visits = trees * passes * facts.positives * (leaf + branches)  # of a row by a classifier
+    met = visits + 2 * rivals * facts.rows  # what is often mistaken for others is three times as large as a mean leaf
+    meetings = trees * passes * (facts.positives * branches + met * leaf)  # of a row and a classifier
     search = facts.reading_seconds / max(facts.rows, 1) + 1e-8 * trees * beam * (leaf + facts.terms_per_row / 3)
     return Plan(
         train_bytes=max(facts.reading_bytes, facts.read_bytes + groups, facts.kept_bytes + HEAP + weights + scratch),
         model_bytes=20 * facts.terms + weights + 90 * facts.labels,
-        train_seconds=facts.reading_seconds + visits * (3.9e-9 + 9.4e-11 * facts.terms_per_row) + 0.5,
+        train_seconds=facts.reading_seconds + meetings * (3.9e-9 + 9.4e-11 * facts.terms_per_row) + 0.5,
         predict_seconds=1000 * (1e-5 + search),
         steps=(
             ("word counts", facts.reading_bytes),
