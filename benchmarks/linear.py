@@ -5,9 +5,10 @@ and at the same accuracy.
 
 DATA is a folder of JSON lines, or 'wordnet'. The tf-idf matrix is made once and given to every tool. Each tool runs in
 a process of its own, and each peer in a virtual environment that is made in FOLDER (kept there for the next time) or in
-a temporary folder. Times are the best of the repeats, accuracy their mean; rounds go over all tools, so that a busy minute
-does not fall on one tool alone. Prints a table of figures and a table of ratios against the bar for each data set. `dismec` and `proxml`
-are run where `--tools` names them; `--rows` trains on so many rows, spread over train, where all would take too long.
+a temporary folder. Times are the best of the repeats, accuracy their mean; rounds go over all tools, so that a busy
+minute does not fall on one tool alone. Prints a table of figures and a table of ratios against the bar for each data
+set. `dismec` and `proxml` are run where `--tools` names them; `--rows` trains on so many rows, spread over train, where
+all would take too long.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from longtail.seams import Scorer, TailMethod
 class Bonsai(Reading):
     """A wide tree of one or two forks: rare labels keep to their own clusters instead of filling up balanced halves.
 
-    Paper: Khandagale et al., Bonsai (Machine Learning 2020), which is `bonsai(rivals=0, passes=8)`. A cluster also trains
-    on rows that are taken for its own (PECOS, Yu et al., JMLR 2022): more precision, at the head and in the tail.
+    Paper: Khandagale et al., Bonsai (Machine Learning 2020): `bonsai(rivals=0, passes=8)`. With rivals a cluster also
+    trains on rows that are taken for its own (PECOS, Yu et al., JMLR 2022): more precision, in the tail, too.
     Needs: texts or features. A soft target t is a yes of weight t and a no of weight 1 - t.
     Costs: more than `parabel`, since every row meets all children of the root and the labels of wrong clusters.
     Prefer instead: `parabel` where training time or memory is short.
