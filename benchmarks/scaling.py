@@ -9,8 +9,10 @@ says. The measure is CPU time in all threads, the least of up to three trainings
 sizes, so that a busy minute does not fall on one alone. Depth is the number of classifiers on the way to a label; work
 is exact, entries x children over all nodes for one pass over the rows. Beside it stands what memory alone costs: a
 plain walk over the same nodes by the same threads, which visits each node's rows in random order, reads the weights of
-their words for all children and writes them again, once. Exits with 1 where CPU time per (entries x depth) grows by
-more than GROWTH from the smallest size of a series to any other. Linux only: reads /proc.
+their words for all children and writes them again, once. A second table counts operations, the numbers that kernels
+touch, by one more training (`scaling_count.py`), and below it stands the slope of both against (entries x depth) on log
+scales. Exits with 1 where CPU time per (entries x depth) grows by more than GROWTH from the smallest size of a series
+to any other. Linux only: reads /proc.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,7 @@ from longtail.arrays import Floats, Matrix
 from longtail.data.dataset import Dataset
 from longtail.linear.beam import Forest
 from longtail.linear.forest import ForestScorer
+from scaling_count import operations
 from scaling_figure import figure
 from zipf_data import zipf_data
 
@@ -62,11 +66,23 @@ class Run:
     predict: float  # seconds a row
     right: float  # share of the first answers that are a label of the row
     walk: float  # CPU seconds of a plain walk over the nodes
+    scores: int  # operations, as `scaling_count.Operations` has them
+    once: int
+    groups: int
+    nodes: int
+
+    @property
+    def product(self) -> int:
+        return self.entries * self.depth
 
     @property
     def cost(self) -> float:
         """CPU nanoseconds for an entry on a level."""
-        return 1e9 * self.cpu / (self.entries * self.depth)
+        return 1e9 * self.cpu / self.product
+
+    @property
+    def operations(self) -> int:
+        return self.scores + self.groups + self.nodes
 
 
 def measure(recipe: Recipe, rows: int, labels: int) -> Run:
@@ -100,6 +116,7 @@ def measure(recipe: Recipe, rows: int, labels: int) -> Run:
         predict=predict,
         right=float(answers.hits(test.targets)[:, 0].mean()),
         walk=plain_walk(recipe, train),
+        **asdict(operations(recipe, train)),
     )
 
 
@@ -192,9 +209,9 @@ def table(runs: list[Run]) -> str:
     columns += ["work / (entries x depth)", "ns per work", "plain walk, growth", "MB at start", "peak MB"]
     columns += ["predict ms/row", "P@1"]
     lines = [f"| {' | '.join(columns)} |", "| --: " * len(columns) + "|"]
-    first = runs[0].walk / (runs[0].entries * runs[0].depth)
+    first = runs[0].walk / runs[0].product
     for one in runs:
-        product = one.entries * one.depth
+        product = one.product
         figures = [f"{one.rows:,}", f"{one.labels:,}", f"{one.entries:,}", str(one.depth), f"{product:,}"]
         figures += [f"{one.seconds:.2f}", f"{one.cpu:.2f}", f"{one.cost:,.0f}", f"{one.cost / runs[0].cost:.2f}"]
         figures += [f"{one.work / product:.0f}", f"{1e9 * one.cpu / one.work:.1f}"]
@@ -203,6 +220,46 @@ def table(runs: list[Run]) -> str:
         figures += [f"{1000 * one.predict:.3f}", f"{100 * one.right:.1f}"]
         lines.append(f"| {' | '.join(figures)} |")
     return "\n".join(lines)
+
+
+def counted(runs: list[Run], passes: int) -> str:
+    """Operations for each entry on a level, by what they are for; `most` is what all children take in all passes."""
+    columns = ["rows", "labels", "depth", "operations", "growth", "for passes", "for groups", "for nodes", "passes"]
+    columns += ["most", "growth", "part of it", "CPU ns per operation"]
+    lines = [f"| {' | '.join(columns)} |", "| --: " * len(columns) + "|"]
+    each, most = ([number(one) / one.product for one in runs] for number in (lambda one: one.operations, _most(passes)))
+    for one, here, there in zip(runs, each, most, strict=True):
+        figures = [f"{one.rows:,}", f"{one.labels:,}", str(one.depth), f"{here:.0f}", f"{here / each[0]:.2f}"]
+        figures += [f"{number / one.product:.0f}" for number in (one.scores, one.groups, one.nodes)]
+        figures += [f"{one.scores / one.once:.1f}", f"{there:.0f}", f"{there / most[0]:.2f}", f"{here / there:.2f}"]
+        lines.append(f"| {' | '.join([*figures, f'{1e9 * one.cpu / one.operations:.2f}'])} |")
+    return "\n".join(lines)
+
+
+def _most(passes: int) -> Callable[[Run], int]:
+    return lambda one: passes * one.once + one.groups + one.nodes
+
+
+def slope(runs: list[Run], number: Callable[[Run], float]) -> str:
+    """How steeply a number rises with (entries x depth) on log scales, 1 is in proportion, and its standard error."""
+    x, y = (np.log([float(of(one)) for one in runs]) for of in (lambda one: one.product, number))
+    x -= x.mean()
+    rise = float(x @ y / (x @ x))
+    left = y - y.mean() - rise * x
+    error = float(np.sqrt(left @ left / max(len(runs) - 2, 1) / (x @ x)))
+    return f"{rise:.2f} ± {error:.2f}"
+
+
+def said_slopes(name: str, runs: list[Run]) -> str:
+    if len({one.product for one in runs}) < 3:
+        return ""
+    numbers = {
+        "operations": lambda one: one.operations,
+        "CPU seconds": lambda one: one.cpu,
+        "walk": lambda one: one.walk,
+    }
+    said = "; ".join(f"{what} {slope(runs, number)}" for what, number in numbers.items())
+    return f"Slopes on log scales, {name}: {said}.\n"
 
 
 def main() -> None:
@@ -235,7 +292,12 @@ def main() -> None:
         worst = max(one.cost for one in runs) / runs[0].cost
         grown = max(grown, worst)
         print(f"## {name.capitalize()}: {options.recipe}, {options.threads} threads\n\n{table(runs)}\n")
-        print(f"CPU time per (entries x depth) grows by at most {worst:.2f} (bar: {GROWTH:g}).\n", flush=True)
+        print(f"CPU time per (entries x depth) grows by at most {worst:.2f} (bar: {GROWTH:g}).\n")
+        passes = Recipe.parse(options.recipe).learner.passes
+        print(f"Operations for each entry on a level:\n\n{counted(runs, passes)}\n")
+        print(said_slopes(name, runs), flush=True)
+    if len(series) > 1:
+        print(said_slopes("both", [one for runs in series.values() for one in runs]))
     if options.figure:
         points = {name: [(one.entries * one.depth, one.cpu) for one in runs] for name, runs in series.items()}
         options.figure.write_text(figure(points), encoding="utf-8")

@@ -25,23 +25,29 @@ def words(rows: int, columns: int, seed: int) -> sparse.csr_array:
 
 
 @pytest.mark.parametrize("rows", [3, 4, 41, 200])
-def test_halves_are_those_of_balanced_two_means(rows: int) -> None:
+def test_halves_are_those_of_balanced_two_means(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = words(rows, 30, rows)
+    lengths = np.diff(vectors.indptr)
     one, other = _pairs(np.array([rows]), np.array([5]))[:, 0]
     dense = vectors.toarray().astype(np.float64)
     first, second = dense[one], dense[other]
-    before = -np.inf
+    before, was, touched = -np.inf, np.zeros(rows, dtype=bool), vectors.nnz
     for _ in range(ROUNDS):
         lower = np.zeros(rows, dtype=bool)
         lower[np.argsort(dense @ (second - first), kind="stable")[: (rows + 1) // 2]] = True
         sums = dense[lower].sum(axis=0), dense[~lower].sum(axis=0)
         first, second = (total / np.linalg.norm(total) for total in sums)
         now = (dense[lower] @ first).sum() + (dense[~lower] @ second).sum()
+        touched += vectors.nnz + 30 + int(lengths[lower != was].sum())
         if now - before < GAIN * rows:
             break
-        before = now
+        before, was, touched = now, lower, touched + 30
+    counted: list[int] = []
+    real = cluster._halve
+    monkeypatch.setattr(cluster, "_halve", lambda *given: counted.append(int(real(*given))))
     found = _halved((*hold(vectors), 30), np.array([0, rows]), np.array([5]))
     assert found.tolist() == [*np.flatnonzero(lower), *np.flatnonzero(~lower)]
+    assert counted == [touched]
 
 
 def test_starts_are_two_different_rows_and_change_with_the_seed() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from longtail.arrays import Floats, Ints, Longs, Matrix
-from longtail.linear.compiling import KERNEL
+from longtail.linear.compiling import KERNEL, ZERO
 from longtail.linear.node_rows import Scratch, gather, gather_into
 from longtail.linear.text import unit_rows
 from longtail.linear.top import fixed, hold
@@ -208,7 +208,9 @@ def _halve_below(  # type: ignore[no-untyped-def]
     starts, columns, values, bounds, ones, others, order, own_starts, own_columns, own_values, told_starts,
     told_columns, told_values, place, names, begins, spare, whole, left, centre, lean, ranked, lower,
 ):  # fmt: skip
-    """One node after another, each over a copy of its rows, which is near; what is told is what is written as own."""
+    """One node after another, each over a copy of its rows, which is near; what is told is what is written as own.
+    Returns what was touched, as `_halve` does."""
+    touched = ZERO
     for node in range(len(bounds) - 1):
         first, rows = bounds[node], bounds[node + 1] - bounds[node]
         if rows < 3:  # below 0 where the next level begins
@@ -221,7 +223,7 @@ def _halve_below(  # type: ignore[no-untyped-def]
         found = gather_into(rows, begins, own_starts, columns, values, place, own_columns, own_values, names)
         for feature in range(found):
             whole[feature], left[feature], centre[feature] = NIL, NIL, NIL
-        _halve(
+        touched += found + own_starts[rows] + _halve(
             rows, found, told_starts, told_columns, told_values, ones[node], others[node], whole, left, centre, lean,
             ranked, lower,
         )  # fmt: skip
@@ -233,6 +235,7 @@ def _halve_below(  # type: ignore[no-untyped-def]
             else:
                 order[back] = spare[number]
                 back += 1
+    return touched
 
 
 @njit(**KERNEL, fastmath={"contract", "reassoc", "nsz"})
@@ -240,7 +243,9 @@ def _halve(  # type: ignore[no-untyped-def]
     rows, features, starts, columns, values, one, other, whole, left, centre, lean, ranked, lower
 ):
     """One centre is enough: a row's side depends on the difference of the two cosines alone. The sums `whole`,
-    `left` and `centre` (features,) are 0."""
+    `left` and `centre` (features,) are 0. Returns how many entries and features were touched, for benchmarks to
+    count."""
+    touched = starts[rows]
     for entry in range(starts[rows]):
         whole[np.uintp(columns[entry])] += values[entry]
     for entry in range(starts[one], starts[one + 1]):
@@ -249,6 +254,7 @@ def _halve(  # type: ignore[no-untyped-def]
         centre[columns[entry]] -= values[entry]
     before = LOWEST
     for _ in range(ROUNDS):
+        touched += starts[rows] + features
         for row in range(rows):  # how far it leans away from the first centre
             total = NIL
             for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
@@ -266,6 +272,7 @@ def _halve(  # type: ignore[no-untyped-def]
             if before_edge != lower[row]:  # few rows change sides after the first rounds
                 sign = UNIT if before_edge else -UNIT
                 lower[row] = before_edge
+                touched += starts[row + 1] - starts[row]
                 for entry in range(np.uintp(starts[row]), np.uintp(starts[row + 1])):
                     left[np.uintp(columns[entry])] += sign * values[entry]
         left_length, right_length = NIL, NIL
@@ -278,6 +285,8 @@ def _halve(  # type: ignore[no-untyped-def]
         if (left_length + right_length - before) < GAIN * rows:
             break
         before = left_length + right_length
+        touched += features
         left_scale, right_scale = UNIT / (left_length + LEAST), UNIT / (right_length + LEAST)
         for feature in range(features):
             centre[feature] = left[feature] * left_scale - (whole[feature] - left[feature]) * right_scale
+    return touched
