@@ -36,7 +36,7 @@ class Bonsai(Reading):
     depth: int = 0  # forks above the leaves; 0 chooses 1, or 2 where clusters would hold over 10 x branches labels
     grouping: Literal["features", "companions", "both"] = "features"  # what stands for a label when it is grouped
     cost: float = 1.0  # C
-    passes: int = 5  # with rivals, more of them cost time and P@1
+    passes: int = 5  # with rivals, more of them take longer and answer no better
     cut: float = 0.1
     beam: int = 10
     rivals: int = 3  # clusters that a row is taken for by mistake and trains as well; the published form has 0
