@@ -7,6 +7,7 @@ import numpy as np
 from longtail.arrays import Bools, Ints, Longs, Matrix
 from longtail.linear.beam import ForestMaker, search
 from longtail.linear.tree import Chunk, Mistaken
+from longtail.memory import release
 
 BEAM = 10  # nodes of the levels above that are looked into
 
@@ -30,7 +31,10 @@ def rivals_of(rows: Matrix, number: int) -> Mistaken:
         wrong = (found >= 0) & (right[:, None] > 0) & ~_among(row * nodes.shape[1] + found, own)
         wrong &= np.cumsum(wrong, axis=1) <= number
         places = np.nonzero(wrong)
-        return places[0], found[places]
+        pairs = places[0], found[places]
+        del maker, found, row, own, wrong, places  # before the leaves need room
+        release()
+        return pairs
 
     return find
 
