@@ -31,7 +31,7 @@ class Unidec(TowerSettings):
     classification (WWW 2025).
     Needs: texts of rows and labels. A soft target is drawn and counted as its weight says.
     Costs: as `depsl`, and three vectors a label while training, in the host's memory where `classifiers_on_host`.
-    Prefer instead: `depsl` where labels come and go; `renee` where the GPU has little memory, up to some million labels.
+    Prefer instead: `depsl` where labels come and go; `renee` where the GPU has little memory, up to a million labels.
     Example: longtail train wordnet "unidec(encoder='bag', epochs=5)" --out model
     """
 
