@@ -90,7 +90,7 @@ def jobs(options: argparse.Namespace) -> list[str]:
             for seed in range(options.seeds)
         ]
     methods = [bonus for bonus in BONUS if all(part in TAIL_METHODS for part in bonus.split(" + "))]
-    found = ["bonsai"] if options.bonsai else []
+    found = ["bonsai(rivals=0, passes=8)"] if options.bonsai else []
     found[:0] = [options.warm.replace("ENCODER", options.encoder)] if options.warm else []
     for start in (cold, warm) if options.warm else (cold,):
         found += [renee(start), *(f"{renee(start)} + {bonus}" for bonus in methods)]
