@@ -98,7 +98,7 @@ def print_links(corpus: Corpus) -> None:
     few = float((corpus.labels.counts <= 2).mean())
     print(f"\n{corpus.name}: {few:.0%} of the labels have at most two training rows\n")
     print("| targets | other labels a label | labels with any |\n| --- | --: | --: |")
-    for tail in ("gandalf", "gandalf(threshold=0)", "gandalf(least=3)", "gandalf(most=5)"):
+    for tail in ("gandalf", "gandalf(threshold=0)", "gandalf(least=3)", "gandalf(most=5)", 'gandalf(graph="walk")'):
         method = Recipe.parse(f"parabel + {tail}").tail[0]
         assert isinstance(method, Gandalf)
         links = np.diff(method.soft_targets(corpus.train.targets).indptr) - 1
