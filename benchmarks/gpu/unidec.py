@@ -35,7 +35,7 @@ from typing import Any
 from crew import afresh, crew
 from splits import splits
 
-MEASURES = [*(f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5)), "C@5"]
+MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), ("decoupled", "decoupled+bce"),
          ("decoupled", "decoupled")]  # fmt: skip
 LENGTHS = [(0.25, 0.5), (0.5, 0.5), (1.0, 0.5), (0.0, 0.7), (0.5, 0.7), (1.0, 0.6), (1.0, 0.7), (1.0, 0.8), (1.0, 0.9)]
@@ -108,8 +108,13 @@ def one(recipe: str, corpus: Split, once: bool = False) -> list[dict[str, Any]]:
     for kind, rows in (("test", test), ("valid", valid)):
         figures = evaluate(model.predict(rows.rows, 5, rows.excluded), rows)
         how = "its settings" if isinstance(parsed.learner, Unidec) else ""
-        found.append({"kind": kind, "by": how, **spent, **{name: figures[name] for name in MEASURES}})
+        found.append({"kind": kind, "by": how, **spent, **measured(figures)})
     return found
+
+
+def measured(figures: Any) -> dict[str, float]:
+    """The measures of every table, and the points of P@5 that labels of each frequency bin bring."""
+    return {name: figures[name] for name in MEASURES} | {f"bin {part.name}": part.contribution for part in figures.bins}
 
 
 def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
@@ -142,7 +147,7 @@ def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
         ]
         device = "cuda" if torch.cuda.is_available() else "cpu"
         figures = evaluate(longtail.Predictions(asked.labels, *top_k(*halves, 5, device=device)), asked)
-        found[how] = {name: figures[name] for name in MEASURES}
+        found[how] = measured(figures)
     return found
 
 
@@ -191,7 +196,7 @@ def unseen(recipe: str, corpus: Split) -> list[dict[str, Any]]:
             hits = predictions.hits(test.targets) & np.isin(predictions.indices, left)
             recall = 100 * hits[some].sum() / max(int(np.diff(rare.indptr)[some].sum()), 1)
             line = {"by": f"{how}, lengths {lengths}", "recall@5 of new": recall}
-            lines.append(line | {name: whole[name] for name in MEASURES})
+            lines.append(line | measured(whole))
     return lines
 
 
@@ -208,7 +213,7 @@ def sweep(recipe: str, corpus: Split) -> list[dict[str, Any]]:
         towers = parsed.learner.learned(train, learned)
         return [{"by": how, **figures} for how, figures in ways(towers, judge).items()]
     figures = evaluate(parsed.fit(train, learned).predict(judge.rows, 5, judge.excluded), judge)
-    return [{"by": "", **{name: figures[name] for name in MEASURES}}]
+    return [{"by": "", **measured(figures)}]
 
 
 def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
@@ -293,7 +298,7 @@ def table(options: argparse.Namespace, lines: list[dict[str, Any]], wanted: list
     columns = [name for name in (chosen[0] if chosen else {}) if name not in ("kind", "recipe", "by")]
     out = [f"| recipe | found by | {' | '.join(columns)} |", "| --- | --- |" + " --: |" * len(columns)]
     for line in chosen:
-        cells = " | ".join(f"{line[name]:.2f}" for name in columns)
+        cells = " | ".join(f"{line[name]:.2f}" if name in line else "" for name in columns)
         recipe = line["recipe"].replace(options.encoder, Path(options.encoder).name)
         out.append(f"| `{recipe}` | {line['by']} | {cells} |")
     return "\n".join([*out, *brief(options, lines, wanted)])
