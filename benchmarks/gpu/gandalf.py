@@ -2,7 +2,7 @@
 
     python benchmarks/gpu/gandalf.py --data DATA [DATA ...] --part table3 [table2 ...] --out DIR
                                      [--workers 4] [--seeds 1] [--nets NAME ...] [--renee RECIPE] [--limit SECONDS]
-                                     [--set epochs=30] [--rows N] [--recipes RECIPE ...]
+                                     [--set epochs=30] [--rows N] [--recipes RECIPE ...] [--after FILE]
 
 The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Parts: table2 (what rows are trained on),
 table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
@@ -16,7 +16,8 @@ would be kept by P@1 and which by the mean of P@1 and PSP@5), given (those of --
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
 every frugal net, and `--rows` takes the first training rows and the labels they have: to rehearse, say
-`--set epochs=2 dimension=64 batch=64 --rows 300`. The tables are printed last; with `--limit 0` of what is there.
+`--set epochs=2 dimension=64 batch=64 --rows 300`. With `--after`, what all runs share is made at once and the first of
+them begins when the file is there. The tables are printed last; with `--limit 0` of what is there.
 """
 
 from __future__ import annotations
@@ -279,6 +280,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", help="only these lines of each net, such as '+ gandalf'")
     parser.add_argument("--recipes", nargs="+", default=[], help="of the part `given`")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
+    parser.add_argument("--after", type=Path, help="a file that must be there before the first run begins")
     options = parser.parse_args()
     Path(options.out).mkdir(parents=True, exist_ok=True)
     until, done = time.monotonic() + options.limit, kept_runs(options)
@@ -293,6 +295,8 @@ def main() -> None:
         crew(options.workers, {job[0] for job in todo} if encoders else (), options.rows, encoders) as pool,
         (Path(options.out) / "runs.jsonl").open("a") as file,
     ):
+        while todo and options.after and not options.after.exists():
+            time.sleep(0.1)
         jobs = [(until, *job, options.rows) for job in todo]
         for run in pool.imap_unordered(timed, jobs):
             if "error" in run:
