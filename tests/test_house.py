@@ -27,7 +27,7 @@ ARROWS = {
     "predictions_file": {"predictions", "data", "errors", "arrays"},
     "metrics": {"data", "predictions", "threads", "errors", "arrays"},
     "plan": {"data", "memory", "arrays"},
-    "seams": {"data", "plan", "predictions", "arrays"},
+    "seams": {"data", "plan", "predictions", "errors", "arrays"},
     "linear": {
         "data",
         "seams",

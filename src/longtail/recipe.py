@@ -26,6 +26,7 @@ from longtail.seams import (
     ChecksData,
     HasTeacher,
     Learner,
+    Ready,
     Reranks,
     Scorer,
     TailMethod,
@@ -121,7 +122,7 @@ class Recipe:
         return learner
 
     @cached_property
-    def _teachers(self) -> dict[str, Recipe | _Saved]:
+    def _teachers(self) -> dict[str, Recipe | Ready]:
         """The models that parts ask for, by what they wrote."""
         asked = {method.teacher: method for method in self.tail if isinstance(method, HasTeacher)}
         found = {text: _teacher(text, f"teacher of {catalogue.name_of(method)}") for text, method in asked.items()}
@@ -174,45 +175,17 @@ class Recipe:
         return model
 
 
-def _teacher(text: str, what: str) -> Recipe | _Saved:
+def _teacher(text: str, what: str) -> Recipe | Ready:
     """The model that a part asks for: a folder with a saved one, or else a recipe."""
     from longtail.store import MANIFEST, load
 
     if (Path(text) / MANIFEST).is_file():
-        return _Saved(load(text))
+        model = load(text)
+        return Ready(model, bool(model.rerankers))
     try:
         return Recipe.parse(text)
     except RecipeError as error:
         raise RecipeError(f"the {what} is no recipe and no model folder: {error}") from None
-
-
-@dataclass(frozen=True)
-class _Saved:
-    """A teacher that was trained before."""
-
-    model: Model
-
-    @property
-    def leaves(self) -> type[Scorer]:
-        return type(self.model.scorer)
-
-    @property
-    def reranks(self) -> bool:
-        return bool(self.model.rerankers)
-
-    def check(self, data: Dataset) -> None:
-        missing = [label for label in data.labels.ids if label not in self.model.labels.row_of]
-        if missing:
-            raise DataError(
-                f"the saved teacher ({self.model.recipe}) does not know {len(missing)} of {len(data.labels)} labels, "
-                f"such as {missing[0]!r}: train it on this data, or name its recipe instead of its folder"
-            )
-
-    def plan(self, facts: Facts) -> Plan:
-        return Plan(0, 0, 0.0, 0.0)
-
-    def fit(self, train: Dataset, valid: Dataset) -> Model:
-        return self.model
 
 
 @dataclass(frozen=True)

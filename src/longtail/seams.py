@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 from longtail.arrays import AnyArray, Floats, Ints
 from longtail.data.dataset import Dataset, Rows
 from longtail.data.labels import LabelSet
+from longtail.errors import DataError
 from longtail.plan import Facts, Plan
 from longtail.predictions import Predictions
 
@@ -164,6 +165,33 @@ class Teacher(Protocol):
     def plan(self, facts: Facts) -> Plan: ...
 
     def fit(self, train: Dataset, valid: Dataset) -> Taught: ...
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A teacher that is there already: a model that was saved, or one that has taught before."""
+
+    taught: Taught
+    reranks: bool = False
+
+    @property
+    def leaves(self) -> type[Scorer]:
+        return type(self.taught.scorer)
+
+    def check(self, data: Dataset) -> None:
+        """Whether it knows every label of the data: what it knows beside them does no harm."""
+        missing = [label for label in data.labels.ids if label not in self.taught.labels.row_of]
+        if missing:
+            raise DataError(
+                f"the saved teacher ({self.taught.recipe}) does not know {len(missing)} of {len(data.labels)} labels, "
+                f"such as {missing[0]!r}: train it on this data, or name its recipe instead of its folder"
+            )
+
+    def plan(self, facts: Facts) -> Plan:
+        return Plan(0, 0, 0.0, 0.0)
+
+    def fit(self, train: Dataset, valid: Dataset) -> Taught:
+        return self.taught
 
 
 @runtime_checkable

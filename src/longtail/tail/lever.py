@@ -20,7 +20,7 @@ from longtail.nn.settings import Search
 from longtail.plan import Facts, Plan
 from longtail.predictions import Predictions
 from longtail.progress import note, stage, tell
-from longtail.seams import Learner, Scorer, TailMethod, Taught, Teacher, WarmStarts
+from longtail.seams import Learner, Ready, Scorer, TailMethod, Taught, Teacher, WarmStarts
 from longtail.threads import thread_count
 
 TAUS = (1, 4, 15, 40)  # tried by tau="auto": 1 is the label alone, which its neighbours have to beat
@@ -121,27 +121,6 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Given:
-    """A teacher that is there already."""
-
-    taught: Taught
-
-    @property
-    def leaves(self) -> type[Scorer]:
-        return type(self.taught.scorer)
-
-    @property
-    def reranks(self) -> bool:
-        return False
-
-    def plan(self, facts: Facts) -> Plan:
-        return Plan(0, 0, 0.0, 0.0)
-
-    def fit(self, train: Dataset, valid: Dataset) -> Taught:
-        return self.taught
-
-
-@dataclass(frozen=True)
 class Distilled:
     """A learner that learns from its rows and from what a teacher makes of them."""
 
@@ -208,7 +187,7 @@ class Distilled:
         own = self.learner
         if self.method.begin and isinstance(own, WarmStarts) and own.warm is None and own.reads_like(taught.scorer):
             note("lever: the student begins with the teacher's encoder")
-            return own.begun_from(Given(taught))
+            return own.begun_from(Ready(taught))
         return own
 
     def _students(
