@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,11 @@ import pytest
 import transformers
 
 from longtail.data import Corpus
-from longtail.nn.encoders import load_encoder
+from longtail.learners.dpr import Dpr
+from longtail.learners.renee import Renee
+from longtail.nn.encoders import load_encoder, same_make, with_dropout
+from longtail.nn.fit import Towers
+from longtail.nn.heads.fit import OneVsAllFit
 from longtail.nn.tokenizers import learn_words
 from longtail.nn.towers import Reader
 from longtail.recipe import Recipe
@@ -76,3 +83,49 @@ def test_encoders_that_are_made_for_the_data_begin_by_themselves(folders: dict[s
     teacher = "dpr(encoder='bag', dimension=16, batch=64, epochs=2)"
     both = [begun(f'{own} + lever(teacher="{teacher}"{more})', tiny) for more in ("", ", begin=false")]
     assert same(*both)
+
+
+def test_encoders_are_compared_without_their_weights(folders: dict[str, str], tiny: Corpus, tmp_path: Path) -> None:
+    scorer: Any = load(folders["teacher"]).scorer
+    reader = scorer.reader
+    for name, alike in (("narrow", True), ("wide", False)):
+        bare = tmp_path / name
+        shutil.copytree(folders[name], bare, ignore=shutil.ignore_patterns("*.safetensors"))
+        assert same_make(str(bare), None, reader.settings, reader.definition.tobytes()) == alike
+    bare = tmp_path / "narrow"
+    assert same_make(str(bare), 16, reader.settings, reader.definition.tobytes())  # its own width
+    assert not same_make(str(bare), 8, reader.settings, reader.definition.tobytes())
+    less = with_dropout(reader.settings, 0.0)
+    assert less != reader.settings and same_make(str(bare), None, less, reader.definition.tobytes())
+    (bare / "tokenizer.json").write_bytes(learn_words(["other words"], 10).to_bytes())
+    assert not same_make(str(bare), None, reader.settings, reader.definition.tobytes())
+
+
+def test_a_foreign_encoder_is_compared_by_its_config(tmp_path: Path) -> None:
+    config = {"model_type": "electra", "hidden_size": 16, "hidden_dropout_prob": 0.1, "_name_or_path": "somewhere"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    words = learn_words(["some words"], 10).to_bytes()
+    (tmp_path / "tokenizer.json").write_bytes(words)
+    kept = {"model_type": "electra", "hidden_size": 16, "hidden_dropout_prob": 0.3}
+    settings = {"kind": "foreign", "config": kept, "pooling": "mean", "places": 40, "dimension": None}
+    assert same_make(str(tmp_path), None, settings, words)
+    assert not same_make(str(tmp_path), None, settings | {"config": kept | {"hidden_size": 24}}, words)
+
+
+def test_a_warm_student_has_its_own_dropout(folders: dict[str, str], tiny: Corpus) -> None:
+    warm = f"renee(warm='{folders['teacher']}', encoder_dropout=0.25, {STILL})"
+    scorer: Any = Recipe.parse(warm).fit(tiny.train, tiny.valid).scorer
+    assert scorer.reader.settings["dropout"] == scorer.reader.settings["attention_dropout"] == 0.25
+
+
+def test_a_folder_may_begin_with_the_letters_of_an_encoder_that_begins_at_random(
+    folders: dict[str, str], tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folders["narrow"], "tiny-but-trained")
+    towers = Towers.begin(Dpr(encoder="tiny-but-trained"), tiny.train, tiny.valid, ())
+    assert towers.rate == 2e-4
+    fit = OneVsAllFit.begin(Renee(encoder="tiny-but-trained"), tiny.train, tiny.valid, ())
+    assert fit.rate == 6e-5
+    scorer: Any = load(folders["teacher"]).scorer
+    assert Renee(encoder="tiny-but-trained").reads_like(scorer)

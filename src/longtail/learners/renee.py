@@ -9,9 +9,10 @@ import numpy as np
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
-from longtail.nn.extra import require
+from longtail.nn.extra import real_name, require
 from longtail.nn.heads.scorer import OneVsAllScorer
 from longtail.nn.heads.settings import OvaSettings
+from longtail.nn.settings import AT_RANDOM
 from longtail.nn.towers import Reader, TowerScorer
 from longtail.plan import Facts, Plan
 from longtail.seams import Learner, Scorer, TailMethod, Teacher
@@ -55,16 +56,12 @@ class Renee(OvaSettings):
     def reads_like(self, scorer: Scorer) -> bool:
         """Encoders that begin at random are made for the data, each for its own."""
         require("renee")
-        from longtail.nn.encoders import load_encoder
-        from longtail.nn.extra import minilm_folder
-        from longtail.nn.fit import BEGIN_AT_RANDOM
+        from longtail.nn.encoders import same_make
 
-        name = "bag" if self.encoder == "auto" and minilm_folder() is None else self.encoder
-        if name.startswith(BEGIN_AT_RANDOM) or not isinstance(scorer, TowerScorer | OneVsAllScorer):
+        name = real_name(self.encoder)
+        if name in AT_RANDOM or not isinstance(scorer, TowerScorer | OneVsAllScorer):
             return False
-        own, other = Reader.of(*load_encoder(name, self.dimension), self.longest), scorer.reader
-        sizes = [{part: array.shape for part, array in each.weights.items()} for each in (own, other)]
-        return sizes[0] == sizes[1] and np.array_equal(own.definition, other.definition)
+        return same_make(name, self.dimension, scorer.reader.settings, scorer.reader.definition.tobytes())
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> OneVsAllScorer:
         return self.fit_from(None, train, valid, parts)

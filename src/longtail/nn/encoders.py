@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from longtail.errors import DataError, MissingExtra, ModelError, did_you_mean
 from longtail.nn import pretrained
-from longtail.nn.extra import minilm_folder
+from longtail.nn.extra import minilm_folder, real_name
 from longtail.nn.frugal.bodies import FrugalBag, FrugalInception
 from longtail.nn.layouts import Grouped, Packed
 from longtail.nn.tokenizers import TextTokenizer, learn_words
@@ -30,6 +30,7 @@ SCRATCH = {
 }
 NAMES = ("auto", "minilm", "bag", "gru", *SCRATCH)
 WORDS_WIDTH = 512  # of a bag or gru when no dimension is asked for
+DROPOUTS = ("dropout", "dropout_prob")  # how settings that say how much is dropped end
 IDF_TEXTS = 200_000  # more texts hardly move a word's idf
 
 
@@ -120,8 +121,7 @@ def load_encoder(
     """
     if dimension is not None and dimension < 1:
         raise DataError(f"an encoder's dimension is at least 1, got {dimension}")
-    if name == "auto":
-        name = "bag" if minilm_folder() is None else "minilm"
+    name = real_name(name)
     if name not in ("bag", "gru", *SCRATCH):
         folder = find_folder(name)
         reader = TextTokenizer.from_folder(folder)
@@ -153,6 +153,33 @@ def load_encoder(
         idf = inverse_frequency(tokenise(some, reader, 512, what="texts for idf"), reader.size)
         encoder.body.get_buffer("idf").copy_(torch.from_numpy(idf))
     return encoder, reader
+
+
+def same_make(name: str, dimension: int | None, settings: dict[str, Any], definition: bytes) -> bool:
+    """Whether the encoder of this name, pretrained, would have these settings, whatever its dropout, and this
+    tokenizer. Reads no weights."""
+    folder = find_folder(name)
+    own = {**pretrained.settings_alone(folder), "dimension": dimension}
+    if _make(own) != _make(settings):
+        return False
+    return TextTokenizer.from_folder(folder).to_bytes() == definition
+
+
+def _make(settings: dict[str, Any]) -> dict[str, Any]:
+    """What decides the weights' sizes and what they mean."""
+    shape = settings.get("config", settings)
+    width = settings.get("dimension") or shape.get("width", shape.get("hidden_size"))
+    own = {"kind": settings["kind"], "pooling": settings.get("pooling"), "dimension": width}
+    return {key: value for key, value in shape.items() if not key.endswith(DROPOUTS)} | own
+
+
+def with_dropout(settings: dict[str, Any], dropout: float | None) -> dict[str, Any]:
+    """The settings of an encoder with another dropout; none: as they are."""
+    if dropout is None:
+        return settings
+    if "config" in settings:
+        return {**settings, "config": with_dropout(settings["config"], dropout)}
+    return settings | {key: dropout for key in settings if key.endswith(DROPOUTS)}
 
 
 def find_folder(name: str) -> Path:

@@ -24,3 +24,10 @@ def minilm_folder() -> Path | None:
     if found is None or found.origin is None:
         return None
     return Path(found.origin).parent / "model"
+
+
+def real_name(encoder: str) -> str:
+    """The encoder of this name, or the one that "auto" stands for on this machine."""
+    if encoder != "auto":
+        return encoder
+    return "bag" if minilm_folder() is None else "minilm"

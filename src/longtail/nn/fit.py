@@ -25,7 +25,7 @@ from longtail.nn.history import History
 from longtail.nn.loop import Course, train
 from longtail.nn.precision import best_device
 from longtail.nn.resident import ResidentTokens
-from longtail.nn.settings import TowerSettings
+from longtail.nn.settings import AT_RANDOM, TowerSettings
 from longtail.nn.siamese import LabelTower, Loss, Siamese
 from longtail.nn.tokenizers import TextTokenizer
 from longtail.nn.tokens import Tokens, tokenise
@@ -37,7 +37,6 @@ from longtail.search.exact import top_k
 
 MEASURED_ROWS = 4000  # valid rows looked at while training: P@1 within a point
 SCALE_ROWS = 2000  # valid rows that the chances are learned from
-BEGIN_AT_RANDOM = ("bag", "gru", "tiny", "scratch")
 
 
 @dataclass(eq=False)
@@ -100,7 +99,7 @@ class Towers:
         if self.settings.rate is not None:
             return self.settings.rate
         name = "bag" if self.encoder.settings["kind"] == "bag" else self.settings.encoder
-        return self.settings.rate_at_random if name.startswith(BEGIN_AT_RANDOM) else 2e-4
+        return self.settings.rate_at_random if name in AT_RANDOM else 2e-4
 
     @cached_property
     def longest(self) -> int:

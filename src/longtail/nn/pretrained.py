@@ -42,10 +42,7 @@ def read(
 
     BERT, RoBERTa and DistilBERT become our own `Transformer`; others run through the transformers package.
     """
-    config = _json(folder / "config.json", f"{folder} holds no encoder: config.json is missing")
-    if (folder / "2_Dense").exists():
-        raise DataError(f"{folder} ends in a dense layer, which is not read; use its transformer alone, or a dimension")
-    pooling = pooling or _pooling(folder)
+    config, pooling = _described(folder, pooling)
     shape = _shape(config, pooling, dropout)
     if shape is None:
         return _foreign(folder, config, pooling, dropout)
@@ -54,6 +51,15 @@ def read(
         return {"kind": "transformer", **asdict(shape)}, _ours(weights, shape, config)
     except KeyError as error:
         raise DataError(f"the weights in {folder} lack {error}, which a {config['model_type']} has") from None
+
+
+def settings_alone(folder: Path) -> dict[str, Any]:
+    """What `read` would say of the encoder in the folder, but for the places of a foreign one; no weights are read."""
+    config, pooling = _described(folder, None)
+    shape = _shape(config, pooling, None)
+    if shape is None:
+        return {"kind": "foreign", "config": _nameless(config), "pooling": pooling}
+    return {"kind": "transformer", **asdict(shape)}
 
 
 def is_hub_name(name: str) -> bool:
@@ -107,7 +113,7 @@ def _foreign(
 
     if config.get("is_encoder_decoder"):
         raise DataError(f"{folder} holds an encoder with a decoder; only encoders are read")
-    config = {key: value for key, value in config.items() if key != "_name_or_path"}
+    config = _nameless(config)
     if dropout is not None:
         config |= {key: dropout for key in config if key.endswith(("dropout", "dropout_prob"))}
     shown = logging.is_progress_bar_enabled()
@@ -124,6 +130,18 @@ def _foreign(
     if isinstance(places, int) and model.config.pad_token_id == 1:
         places -= 2  # families that pad with 1 count places from 2
     return {"kind": "foreign", "config": config, "pooling": pooling, "places": places}, weights
+
+
+def _described(folder: Path, pooling: str | None) -> tuple[dict[str, Any], str]:
+    """The folder's config.json, and how its states are pooled."""
+    config = _json(folder / "config.json", f"{folder} holds no encoder: config.json is missing")
+    if (folder / "2_Dense").exists():
+        raise DataError(f"{folder} ends in a dense layer, which is not read; use its transformer alone, or a dimension")
+    return config, pooling or _pooling(folder)
+
+
+def _nameless(config: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key != "_name_or_path"}
 
 
 def _shape(config: dict[str, Any], pooling: str, dropout: float | None) -> Shape | None:

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, get_args
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError, RecipeError
+from longtail.nn.extra import real_name
 from longtail.plan import Facts, Plan
 
 NAMED = 5  # labels named in an error
@@ -126,6 +127,7 @@ class TowerSettings:
 
 SCRATCH = {"tiny": (2, 64), "scratch-mini": (4, 256), "scratch-small": (4, 512), "scratch-medium": (8, 512),
            "scratch-base": (12, 768)}  # fmt: skip
+AT_RANDOM = ("bag", "gru", *SCRATCH)  # encoders that begin at random; a folder may begin with these letters too
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Size:
 
     @classmethod
     def of(cls, encoder: str, dimension: int | None, facts: Facts) -> Size:
-        words = min(facts.terms, 100_000)
+        words, encoder = min(facts.terms, 100_000), real_name(encoder)
         if encoder in ("bag", "gru"):
             width = dimension or 512
             met = width if encoder == "bag" else 3 * width**2

@@ -77,16 +77,16 @@ class Reader:
         vectors: torch.Tensor = shorten(encoded[:, : self.cut].contiguous())
         return vectors
 
-    def fresh(self) -> tuple[Encoder, TextTokenizer]:
-        """The encoder once more, to be trained on, and its tokenizer; on the host."""
+    def fresh(self, dropout: float | None = None) -> tuple[Encoder, TextTokenizer]:
+        """The encoder once more, to be trained on, and its tokenizer; on the host. Dropout: none, as it was."""
         require("an encoder")
         import torch
 
-        from longtail.nn.encoders import build_encoder
+        from longtail.nn.encoders import build_encoder, with_dropout
         from longtail.nn.tokenizers import TextTokenizer
 
         tokenizer = TextTokenizer.from_bytes(self.definition.tobytes())
-        encoder = build_encoder(self.settings)
+        encoder = build_encoder(with_dropout(self.settings, dropout))
         try:
             encoder.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in self.weights.items()})
         except RuntimeError as error:

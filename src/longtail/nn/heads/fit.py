@@ -19,7 +19,7 @@ from longtail.nn.blend import Odds
 from longtail.nn.checkpoint import belonging, kept_folder
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, load_encoder
-from longtail.nn.fit import BEGIN_AT_RANDOM, MEASURED_ROWS, SCALE_ROWS, judged, spread
+from longtail.nn.fit import MEASURED_ROWS, SCALE_ROWS, judged, spread
 from longtail.nn.heads.entries import Targets
 from longtail.nn.heads.head import Head, HeadSettings
 from longtail.nn.heads.ranks import Ranks
@@ -31,6 +31,7 @@ from longtail.nn.history import History
 from longtail.nn.loop import Course, train
 from longtail.nn.precision import best_device
 from longtail.nn.resident import ResidentTokens
+from longtail.nn.settings import AT_RANDOM
 from longtail.nn.tokenizers import TextTokenizer
 from longtail.nn.tokens import Tokens, tokenise
 from longtail.nn.towers import Reader, unit
@@ -83,7 +84,7 @@ class OneVsAllFit:
                     seed=settings.seed,
                 )
             else:
-                encoder, tokenizer = reader.fresh()
+                encoder, tokenizer = reader.fresh(settings.encoder_dropout)
         device, ranks = best_device(), Ranks.here()
         kept = kept_folder()
         longest = min(settings.longest, encoder.longest or settings.longest)
@@ -115,7 +116,7 @@ class OneVsAllFit:
     def knows_nothing(self) -> bool:
         """Whether the settings name an encoder that begins at random."""
         name = "bag" if self.encoder.settings["kind"] == "bag" else self.settings.encoder
-        return name.startswith(BEGIN_AT_RANDOM)
+        return name in AT_RANDOM
 
     @cached_property
     def head_rate(self) -> float:
