@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-ZERO = np.int64(0)  # a bare 0 is a type of its own to Numba
+ZERO = np.int64(0)  # a bare 0 is a type of its own to Numba: a count from it is typed once more
 FIRST, FACTOR, LUCKS = np.int64(16807), np.int64(1103515245), np.int64(2**31 - 1)
 
 

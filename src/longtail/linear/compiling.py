@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from numba.core import event
 
+from longtail.selection import ZERO as ZERO
+
 KERNEL: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True}
 INNER: dict[str, Any] = {**KERNEL, "cache": False, "no_cpython_wrapper": True}  # part of what calls it, cached there
-ZERO, ONE = np.int64(0), np.int64(1)  # a bare 0 is a type of its own to Numba: a count from it is typed once more
+ONE = np.int64(1)  # as `ZERO`: a bare 1 is a type of its own to Numba
 
 
 class _WithoutCollection(event.Listener):
