@@ -129,7 +129,8 @@ def test_one_file_of_any_kind(kind: str, rows: list[dict[str, Any]]) -> None:
         path, options = Path("books.jsonl"), []
         end = "\r\n" if "windows" in kind else "\n"
         path.write_bytes("".join(json.dumps(row) + end for row in rows).encode())
-    assert call("train", path, "centroid", *options, "--out", "m").code == 0
+    trained = call("train", path, "centroid", *options, "--out", "m")
+    assert trained.code == 0, trained
     lines = call("predict", "m", "-k", "1", stdin='the dragon\n{"title": "castle"}\n{"text": "apple"}\n')
     if "jsonl" in kind:
         assert [line["labels"][0]["id"] for line in lines.lines] == ["L3", "L2", "L0"]
@@ -137,8 +138,10 @@ def test_one_file_of_any_kind(kind: str, rows: list[dict[str, Any]]) -> None:
     else:
         assert [line["labels"][0]["text"] for line in lines.lines] == ["L3", "L2", "L0"]
     compared = call("compare", path, "centroid", *options, "--json")
+    assert compared.code == 0, compared
     assert compared.json[0]["P@1"] > 90
-    assert call("check", path, *options).code == 0
+    checked = call("check", path, *options)
+    assert checked.code == 0, checked
 
 
 def test_columns_that_are_not_there(rows: list[dict[str, Any]]) -> None:
