@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from longtail import catalogue, papers
+from longtail.nn import extra
 
 
 def keys(recipe: str) -> list[str]:
@@ -64,5 +65,8 @@ def test_a_teacher_is_cited_too() -> None:
 
 @pytest.mark.parametrize("folder", [None, Path("weights")])
 def test_the_encoder_that_auto_finds_is_cited(folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(papers, "minilm_folder", lambda: folder)
+    monkeypatch.setattr(extra, "minilm_folder", lambda: folder)
     assert keys("dpr") == ["karpukhin2020dense", *(papers.MINILM if folder else ())]
+    # and what a model was trained with counts, not what is found here
+    assert papers.bibtex("dpr", "bag") == papers.bibtex("dpr(encoder='bag')")
+    assert papers.bibtex("dpr", "minilm") == papers.bibtex("dpr(encoder='minilm')")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from longtail.catalogue import build, learner_class, tail_class
 from longtail.errors import RecipeError
 from longtail.grammar import parse
-from longtail.nn.extra import minilm_folder
+from longtail.nn.extra import real_name
 
 # By part: the papers that describe what it does.
 LEARNERS: dict[str, tuple[str, ...]] = {
@@ -261,12 +261,13 @@ _ENTRIES = {
 }
 
 
-def bibtex(recipe: str) -> list[str]:
-    """The BibTeX entries of exactly the papers behind this recipe, each once, in the order of its parts."""
-    return [_ENTRIES[key] for key in dict.fromkeys(_keys(recipe))]
+def bibtex(recipe: str, auto: str | None = None) -> list[str]:
+    """The BibTeX entries of exactly the papers behind this recipe, each once, in the order of its parts. `auto` is the
+    encoder of that name; none: what it is on this machine."""
+    return [_ENTRIES[key] for key in dict.fromkeys(_keys(recipe, auto or real_name("auto")))]
 
 
-def _keys(recipe: str) -> list[str]:
+def _keys(recipe: str, auto: str) -> list[str]:
     learner, *tail = parse(recipe)
     found: list[str] = []
     for part in (learner, *tail):
@@ -276,12 +277,12 @@ def _keys(recipe: str) -> list[str]:
         else:
             found += (LEARNERS if part is learner else TAIL_METHODS).get(part.name, ())
         encoder = getattr(method, "encoder", None)
-        if encoder == "minilm" or (encoder == "auto" and minilm_folder() is not None):
+        if "minilm" in (encoder, auto if encoder == "auto" else ""):
             found += MINILM
         for name in WITHIN:
             inner = getattr(method, name, None)
             if isinstance(inner, str):
                 # What is no recipe is the folder of a saved model, whose own card names its papers.
                 with suppress(RecipeError):
-                    found += _keys(inner)
+                    found += _keys(inner, auto)
     return found

@@ -13,6 +13,7 @@ import pytest
 from longtail.data import Corpus, LabelSet
 from longtail.metrics import evaluate
 from longtail.model import Model
+from longtail.nn import extra
 from longtail.recipe import Recipe
 from longtail.report.card import Card
 from longtail.report.card_text import Facts
@@ -133,3 +134,24 @@ def test_labels_that_stand_in_no_row_have_no_recall(model: Model, card: Card) ->
     none = replace(measures.bins[-1], positives=0, contribution=0.0, recall=0.0, coverage=0.0)
     text = Card().with_measures("valid", replace(measures, bins=(none,))).files(model)["README.md"]
     assert f"| {none.labels} | 0.0 | – | – |" in text
+
+
+@pytest.mark.parametrize("here", [None, Path("weights")])
+@pytest.mark.parametrize(("encoder", "said"), [("bag", "`bag`"), ("tiny", "`minilm` (all-MiniLM-L6-v2)")])
+def test_the_encoder_that_auto_found_is_named(
+    tiny: Corpus, here: Path | None, encoder: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever "auto" would find on the machine where the card is written."""
+    model = Recipe.parse(f"dpr(encoder='{encoder}', dimension=8, epochs=1, batch=32)").fit(tiny.train, tiny.valid)
+    monkeypatch.setattr(extra, "minilm_folder", lambda: here)
+    assert f"Encoder: `{encoder}`; a " in Card().files(model)["README.md"]
+    text = Card().files(replace(model, recipe="dpr(dimension=8)"))["README.md"]
+    assert f"Encoder: {said}, found by `auto`; a " in text
+    assert ("Task-Agnostic Compression" in text) == (encoder == "tiny")
+
+
+def test_the_encoders_of_joined_models_are_named(tiny: Corpus) -> None:
+    inner = 'dpr(encoder="bag", dimension=8, epochs=1, batch=32)'
+    model = Recipe.parse(f"centroid + ensemble(encoder='{inner}')").fit(tiny.train, tiny.valid)
+    assert "Encoder: `bag`; a mean of word vectors, " in Card().files(model)["README.md"]
+    assert "Encoder" not in Card().files(Recipe.parse("centroid").fit(tiny.train, tiny.valid))["README.md"]

@@ -108,8 +108,8 @@ def _parquet_records(path: Path, wanted: Sequence[str]) -> Records:
     with _parquet(path) as file:
         number = 1
         with stage(f"reading {path.name.split('.')[0]}", total=file.metadata.num_rows) as advance:
-            # Arrow's own threads know nothing of LONGTAIL_THREADS, and a busy machine may refuse them; most of the time goes
-            # into making Python's objects anyway.
+            # Arrow's own threads know nothing of LONGTAIL_THREADS, and a busy machine may refuse them; most of the time
+            # goes into making Python's objects anyway.
             columns = list(dict.fromkeys(wanted))
             try:
                 for batch in file.iter_batches(8192, columns=columns, use_threads=False):

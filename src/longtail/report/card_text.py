@@ -15,6 +15,7 @@ from longtail.metrics.measures import Measures
 from longtail.model import Model
 from longtail.papers import bibtex
 from longtail.report import words
+from longtail.report.card_encoder import encoders
 from longtail.report.zipf import band_sizes
 from longtail.seams import TakesLabels
 
@@ -51,7 +52,7 @@ def card_text(model: Model, facts: Facts, picture: str) -> str:
         _opening(model, facts),
         f"![Training rows of each label, and recall by label frequency]({picture})",
         "## Recipe",
-        _recipe(model.recipe),
+        _recipe(model),
         "## Data",
         _data(model.labels, facts, model.text_field),
         "## How good it is",
@@ -63,7 +64,7 @@ def card_text(model: Model, facts: Facts, picture: str) -> str:
         "## Limits",
         _limits(model, facts),
         "## Cite",
-        _cite(model.recipe),
+        _cite(model),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -73,12 +74,12 @@ def _opening(model: Model, facts: Facts) -> str:
     return f"A model of longtail {__version__} that finds the right few of {words.count(len(model.labels))} labels{of}."
 
 
-def _recipe(recipe: str) -> str:
-    learner, *tail = parse(recipe)
+def _recipe(model: Model) -> str:
+    learner, *tail = parse(model.recipe)
     rows = [("part", "what it does"), ("---", "---")]
     rows.append((_code(str(learner)), learner_class(learner.name).summary))
     rows += [(_code(f"+ {part}"), tail_class(part.name).summary) for part in tail]
-    return _table(rows)
+    return "\n\n".join([_table(rows), *dict.fromkeys(one.words for one in encoders(model.recipe, model.scorer))])
 
 
 def _data(labels: LabelSet, facts: Facts, text_field: str) -> str:
@@ -195,8 +196,9 @@ def _about_scores(recipe: str, facts: Facts) -> str:
     return said + (", with `calibrate`." if calibrated else "; `+ calibrate` lowers that.")
 
 
-def _cite(recipe: str) -> str:
-    entries = bibtex(recipe)
+def _cite(model: Model) -> str:
+    auto = next((one.name for one in encoders(model.recipe, model.scorer) if one.found), None)
+    entries = bibtex(model.recipe, auto)
     if not entries:
         return "No paper is known for this recipe."
     return "Exactly the papers behind this recipe:\n\n```bibtex\n" + "\n\n".join(entries) + "\n```"
