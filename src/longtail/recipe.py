@@ -136,6 +136,8 @@ class Recipe:
             raise DataError("the data has no labels at all; check the labels field or column")
         if data.targets.nnz == 0 and "label_texts" not in self.learner.data_needs:
             raise DataError(f"no row of train has a label, so {self.parts[0].name} has nothing to learn from")
+        if self._reads_rows and data.features is None and not any(map(str.strip, data.texts or ())):
+            raise DataError("every text of train is empty, so nothing can be learned; check the text field or column")
         needs = [self.learner.data_needs, *(method.data_needs for method in self.tail)]
         for part, needed in zip(self.parts, needs, strict=True):
             for need in sorted(needed):
@@ -147,6 +149,12 @@ class Recipe:
         for text, teacher in self._teachers.items():
             if isinstance(teacher, Recipe) or text != warm:  # of a saved model only the encoder goes on
                 teacher.check(data)
+
+    @property
+    def _reads_rows(self) -> bool:
+        """Whether it learns from the given rows alone: who needs only label texts does not look at them, and others may
+        have the texts of labels as rows too."""
+        return self.learner.data_needs != {"label_texts"} and not any(isinstance(one, Augments) for one in self.tail)
 
     def fit(self, train: Dataset, valid: Dataset) -> Model:
         """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows."""

@@ -181,6 +181,16 @@ def test_data_that_nothing_can_be_learned_from() -> None:
     assert call("train", path, "bm25", "--out", "model").code == 0  # reads label texts only
 
 
+def test_rows_without_a_single_text() -> None:
+    path = Path("bare.csv")
+    path.write_text("text,labels\n" + "".join(f" ,{'ab'[row % 2]}\n" for row in range(30)))
+    said = "every text of train is empty, so nothing can be learned; check the text field or column"
+    assert call("train", path, "centroid", "--out", "m").error == said
+    assert call("compare", path, "bm25", "knn").error == said
+    assert call("train", path, "bm25", "--out", "m").code == 0  # looks at label texts alone
+    assert call("train", path, "centroid + rows", "--out", "n").code == 0  # has them as rows
+
+
 def test_a_learner_that_needs_what_the_data_lacks() -> None:
     path = folder(train__txt="4 3 2\n0 0:1\n1 1:1\n0 2:1\n1 0:2\n", test__txt="1 3 2\n0 0:1\n")
     assert "bm25 needs labels with texts" in call("compare", path, "centroid", "bm25").error

@@ -141,7 +141,7 @@ ROW = {"id": "x", "text": "t", "labels": ["a"]}
         ([ROW, "[1, 2]"], "train.jsonl:2: expected a JSON object"),
         ([{"text": "t", "labels": []}], 'train.jsonl:1: the row has no "id"; each row has an id of its own'),
         ([{"id": "x", "text": "t"}], 'train.jsonl:1: the row has no "labels"; write "labels": [] for a row'),
-        ([{"id": "x", "labels": []}], "train.jsonl:1: the row has no \"text\"; read with text='title', or add"),
+        ([{"id": "x", "labels": []}], 'train.jsonl:1: the row has no "text"; add it, or read other fields'),
         ([ROW, {"id": "", "text": "t", "labels": []}], 'train.jsonl:2: "id" must be a string that is not empty'),
         ([{"id": ["x"], "text": "t", "labels": []}], 'train.jsonl:1: "id" must be a string'),
         ([{"id": True, "text": "t", "labels": []}], 'train.jsonl:1: "id" must be a string'),
@@ -237,7 +237,7 @@ def test_wrong_facts(tmp_path: Path, facts: str, message: str) -> None:
 
 def test_a_missing_title_is_told_where_titles_are_asked_for(tmp_path: Path) -> None:
     message = complaint(write(tmp_path, train=TRAIN), text="title")
-    assert message == "train.jsonl:2: the row has no \"title\"; read with text='text', or add it"
+    assert message == 'train.jsonl:2: the row has no "title"; add it, or read other fields (--text text)'
 
 
 def test_an_unknown_text_field_is_refused_before_reading(tmp_path: Path) -> None:

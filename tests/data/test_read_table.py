@@ -137,6 +137,33 @@ def test_windows_line_ends_and_semicolons(tmp_path: Path) -> None:
     assert read(path)[0] == {"1": ("x", {"a": 1}), "2": ("y", {"a": 1, "b": 1})}
 
 
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("id\ttext\tlabels", "1\tx, y; z\ta"),
+        ("id|text|labels", "1|x, y; z|a"),
+        ('id;"Titel, Untertitel, Band";text;labels', '1;t;"x, y; z";a'),
+        ("id;Titel, Band;text;labels", '1;t;"x, y; z";a'),
+    ],
+)
+def test_what_parts_the_columns_is_read_off_the_header(tmp_path: Path, header: str, row: str) -> None:
+    path = table(tmp_path / "a.csv", header, row)
+    assert read(path)[0] == {"1": ("x, y; z", {"a": 1})}
+
+
+def test_a_column_name_may_hold_a_comma(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", '"Titel, Band";labels;id', "x;a;1", "y;b;2")
+    assert read(path, columns=Columns(text="Titel, Band"))[0]["2"] == ("y", {"b": 1})
+
+
+def test_bare_carriage_returns_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"id,text,labels\r1,x,a\r2,y,b\r")
+    assert complaint(path).startswith(
+        ":1: a bare carriage return stands where no field is quoted; end lines with line feeds"
+    )
+
+
 @pytest.mark.parametrize(("other", "says"), [(";", "2 of 3 hold ';'"), (",", "2 of 3 hold ','")])
 def test_a_separator_that_parts_nothing_is_noticed(tmp_path: Path, other: str, says: str) -> None:
     path = table(tmp_path / "a.tsv", "id\ttext\tlabels", f"1\tx\ta{other}b", f"2\ty\tb{other}c", "3\tz\tc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from operator import itemgetter
@@ -15,6 +16,7 @@ from longtail.progress import stage
 
 Records: TypeAlias = Generator[tuple[int, tuple[Any, ...]], None, None]  # close it, or read it to its end
 ENDINGS = (".csv", ".tsv", ".parquet")
+DELIMITERS = (",", ";", "\t", "|")  # of a CSV; the first of those that stand in its header as often
 
 
 def table_kind(path: Path) -> str | None:
@@ -58,7 +60,7 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
     numbered = lines(path)
     first = next(numbered, (1, ""))[1]
     tab = table_kind(path) == ".tsv"
-    delimiter = "\t" if tab else ";" if ";" in first and "," not in first else ","
+    delimiter = "\t" if tab else _delimiter(first)
 
     def text() -> Iterator[str]:
         yield first + "\n"
@@ -76,6 +78,12 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
                 yield begin, [_unquoted(field) for field in record] if tab else record
             begin = reader.line_num + 1
     except csv.Error as error:
+        if "universal-newline" in str(error):
+            raise DataError(
+                "a bare carriage return stands where no field is quoted; end lines with line feeds",
+                path,
+                begin,
+            ) from None
         raise DataError(
             f"not a {'TSV' if tab else 'CSV'} record ({error}); inside a quoted field a quote is written twice",
             path,
@@ -83,6 +91,12 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
         ) from None
     finally:
         csv.field_size_limit(limit)
+
+
+def _delimiter(header: str) -> str:
+    """What stands most often between the names of a CSV's header; spreadsheets take what the language suggests."""
+    names = re.sub(r'"[^"]*"', "", header)
+    return max(DELIMITERS, key=names.count)
 
 
 def _unquoted(field: str) -> str:

@@ -89,10 +89,14 @@ def decoded(piece: bytes, path: Path, first: int) -> str:
     except UnicodeDecodeError as error:
         if first == 1 and piece[:2] == b"\x1f\x8b":
             raise DataError("this is gzip data; add .gz to the file's name", path) from None
+        if first == 1 and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise DataError(
+                f"this is UTF-16, not UTF-8; convert the file: iconv -f utf-16 -t utf-8 {path.name} > new", path
+            ) from None
         line = first + piece.count(b"\n", 0, error.start)
         wrong = piece[error.start]
         raise DataError(
-            f"byte 0x{wrong:02x} is not UTF-8; convert the file, for example: iconv -f latin1 -t utf-8",
+            f"byte 0x{wrong:02x} is not UTF-8; convert the file, perhaps: iconv -f latin1 -t utf-8 {path.name} > new",
             path,
             line,
         ) from None

@@ -93,8 +93,8 @@ def _missing(key: str) -> str:
     remedy = {
         "id": "each row has an id of its own",
         "labels": 'write "labels": [] for a row without labels',
-        "title": "read with text='text', or add it",
-        "text": "read with text='title', or add it",
+        "title": "add it, or read other fields (--text text)",
+        "text": "add it, or read other fields (--text title)",
     }[key]
     return f'the row has no "{key}"; {remedy}'
 

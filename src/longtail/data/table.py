@@ -102,7 +102,8 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
 def _choose(names: list[str], columns: Columns, text: str | None, path: Path) -> tuple[_Chosen, list[str]]:
     notes = []
     if columns.text is not None:
-        texts = [name.strip() for name in columns.text.split(",")]
+        whole = columns.text.strip()  # a name may hold a comma itself
+        texts = [whole] if whole in names else [name.strip() for name in whole.split(",")]
     elif text is not None:
         texts = [_usual(names, (name,)) or name for name in text.split("+")]
     else:
