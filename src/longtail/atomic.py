@@ -13,6 +13,11 @@ from typing import TextIO
 @contextmanager
 def new_file(path: Path) -> Iterator[TextIO]:
     """A text file that takes its name when the block ends well; what stood there before stays until then."""
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    path = path.resolve()  # a link stays a link; the file it leads to is replaced
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path, "writing")
     try:

@@ -46,10 +46,7 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False, card: Card 
     from longtail.report.card import Card
 
     path = Path(path)
-    if path.exists() and not overwrite:
-        raise ModelError(f"{path} exists; choose another name, or overwrite it (--overwrite)")
-    if path.exists() and not _is_model(path):
-        raise ModelError(f"{path} exists and is not a model folder, or holds other files too; it is left alone")
+    check_place(path, overwrite=overwrite)
     files = {LABELS: _labels_to_bytes(model.labels)}
     scorer = _pack("scorer", model.scorer, files)
     rerankers = [_pack(f"reranker-{number}", part, files) for number, part in enumerate(model.rerankers)]
@@ -77,6 +74,14 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False, card: Card 
                 file.flush()
                 os.fsync(file.fileno())
     return path
+
+
+def check_place(path: Path, *, overwrite: bool) -> None:
+    """Whether a model may be written there: asked before the long work too."""
+    if path.exists() and not overwrite:
+        raise ModelError(f"{path} exists; choose another name, or pass --overwrite to replace it")
+    if path.exists() and not _is_model(path):
+        raise ModelError(f"{path} exists and is not a model folder, or holds other files too; it is left alone")
 
 
 def load(path: str | Path) -> Model:

@@ -111,6 +111,8 @@ def test_data_sets_are_replaced_only_when_asked() -> None:
         "mine: is no data set that longtail wrote"
         in call("build", "hierarchy", *source, "-o", "mine", "--overwrite").error
     )
+    nowhere = ["edges", "nowhere.tsv"]  # said before anything is read
+    assert "mine: is no data" in call("build", "hierarchy", *nowhere, "-o", "mine", "--overwrite").error
     assert Path("mine/thesis.txt").read_text() == "years of work"
 
 

@@ -251,6 +251,8 @@ def test_models_are_replaced_only_when_asked(data: Path) -> None:
     other = shutil.copytree(data, "other")
     assert "it is left alone" in call("train", data, "knn", "-o", other, "--overwrite").error
     assert sorted(path.name for path in Path(other).iterdir()) == sorted(path.name for path in data.iterdir())
+    # and that is said before the data is read, which may be followed by hours of training
+    assert "it is left alone" in call("train", "nowhere", "knn", "-o", other, "--overwrite").error
 
 
 @pytest.mark.parametrize("damage", ["nothing", "another folder", "cut", "edited", "a file gone", "no manifest"])

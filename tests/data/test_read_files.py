@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,18 @@ def test_reading_reports_its_bytes(tmp_path: Path) -> None:
     assert listener.heard[0] == ("reading train", size)
     assert sum(entry[0] for entry in listener.heard[1:-1]) == size  # type: ignore[misc]
     assert listener.heard[-1] == ("end",)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_pipe_is_read_like_a_file(tmp_path: Path, ending: str) -> None:
+    """As shells give it for <(command)."""
+    raw = b"one\ntwo\n"
+    path = tmp_path / f"pipe{ending}"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_bytes(gzip.compress(raw) if ending else raw))
+    writer.start()
+    assert list(lines(path)) == [(1, "one"), (2, "two")]
+    writer.join()
 
 
 def test_find_takes_any_packing_and_refuses_two(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def _build(
     json: bool,
 ) -> None:
     from longtail.data.hierarchy import build
-    from longtail.data.write import write_folder
+    from longtail.data.write import check_place, write_folder
     from longtail.errors import DataError
 
     wanted = constants(propensity)
@@ -129,6 +129,7 @@ def _build(
         raise DataError(f"--test-share lies between 0 and 1, got {test_share:g}")
     if out.exists() and not overwrite:
         raise DataError(f"{out} exists; choose another name, or pass --overwrite to replace it")
+    check_place(out, overwrite=overwrite)
     ready_to_write(out, folder=True)
     with progress():
         corpus = build(read(), depth=depth, test_share=test_share, seed=seed, propensity=wanted)

@@ -50,12 +50,11 @@ def train(
     from longtail.comparison import keeping_for
     from longtail.errors import ModelError, RecipeError
     from longtail.memory import measure_peak, readable
-    from longtail.store import save, size_on_disk
+    from longtail.store import check_place, save, size_on_disk
 
     if len(recipes) != 1:
         raise RecipeError(f"{recipe} holds {len(recipes)} recipes; train takes one, compare takes several")
-    if out.exists() and not overwrite:
-        raise ModelError(f"{out} exists; choose another name, or pass --overwrite to replace it")
+    check_place(out, overwrite=overwrite)
     ready_to_write(out, folder=True)
     with several(), kept(recipes, keep), progress(), measure_peak() as peak:
         corpus = source.read()

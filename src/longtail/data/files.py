@@ -41,7 +41,7 @@ def chunks(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     try:
         size = path.stat().st_size
-        if size == 0 and path.suffix in COMPRESSED[1:]:
+        if size == 0 and path.is_file() and path.suffix in COMPRESSED[1:]:  # a pipe has no size
             raise DataError("the compressed file has 0 bytes; copy or make it again", path)
         with path.open("rb") as raw, stage(f"reading {path.name.split('.')[0]}", total=size) as advance:
             stream = _unpacked(raw, path)
@@ -50,8 +50,9 @@ def chunks(path: Path) -> Iterator[tuple[int, bytes]]:
             while piece := stream.read(CHUNK):
                 if not told:
                     piece = piece.removeprefix(b"\xef\xbb\xbf")  # a byte order mark is no part of the text
-                advance(raw.tell() - told)
-                told = raw.tell()
+                here = raw.tell() if raw.seekable() else told + len(piece)  # a pipe does not know its place
+                advance(here - told)
+                told = here
                 cut = piece.rfind(b"\n") + 1
                 if cut:
                     whole = b"".join([*rest, piece[:cut]])

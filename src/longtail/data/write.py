@@ -210,15 +210,20 @@ def _ours(name: str) -> bool:
     return re.fullmatch(f"{folder}|{repository}", name) is not None
 
 
-@contextmanager
-def _new_folder(path: Path, overwrite: bool) -> Iterator[Path]:
-    """A folder beside `path` that takes its place when the block ends well, and vanishes otherwise."""
+def check_place(path: Path, *, overwrite: bool) -> None:
+    """Whether a data set may be written there: asked before the long work too."""
     if path.exists():
         if not overwrite:
-            raise DataError("exists already; choose another path, or overwrite it on purpose", path)
+            raise DataError("exists already; choose another path, or overwrite it on purpose (--overwrite)", path)
         names = {file.name for file in path.iterdir()} if path.is_dir() else {""}
         if names and ("corpus.json" not in names or not all(map(_ours, names))):
             raise DataError("is no data set that longtail wrote, so it is not replaced; choose another path", path)
+
+
+@contextmanager
+def _new_folder(path: Path, overwrite: bool) -> Iterator[Path]:
+    """A folder beside `path` that takes its place when the block ends well, and vanishes otherwise."""
+    check_place(path, overwrite=overwrite)
     try:
         with new_folder(path) as folder:
             yield folder
