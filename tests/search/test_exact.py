@@ -39,6 +39,17 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "FEW", 1)
     monkeypatch.setattr(exact, "WIDE", 9)
     monkeypatch.setattr(device, "PIECE", 7)
+    monkeypatch.setattr(device, "RUN", 2)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 900), st.integers(1, 12))
+def test_runs_of_neighbours_leave_nothing_out(seed: int, asked: int, held: int, k: int) -> None:
+    queries, vectors = draw(seed, asked, held, 3, 2)  # few different scores, so that runs tie
+    rows, scores = top_k(queries, vectors, k, device="cpu:0")
+    expected = slow(queries, vectors, k)
+    np.testing.assert_array_equal(rows, expected[0])
+    np.testing.assert_array_equal(scores, expected[1])
 
 
 MODES = [("fp32", "cpu"), ("bf16", "cpu"), ("fp32", "cpu:0"), ("bf16", "cpu:0")]  # cpu:0 takes torch's way

@@ -12,6 +12,7 @@ from longtail.arrays import Floats, Ints
 from longtail.errors import DataError, MissingExtra, WillNotFit
 
 PIECE = 1 << 16  # vectors compared at once: 1,024 queries take 0.5 GiB of sortable scores
+RUN = 32  # neighbouring vectors of which the best is found first
 LOW = 0xFFFFFFFF
 
 
@@ -75,14 +76,21 @@ def search(held: Held, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats
     """The best k rows of each query; in half precision the best k of the `wide` that it found."""
     import torch
 
+    rows, scores = search_there(held, torch.tensor(queries, device=held.single.device), k, wide)
+    return rows.int().cpu().numpy(), scores.cpu().numpy()
+
+
+def search_there(held: Held, asked: Any, k: int, wide: int) -> tuple[Any, Any]:
+    """The same of queries that lie on the device: rows (queries, k) int64 and scores, left there. Nothing is waited
+    for."""
+    import torch
+
     with torch.inference_mode(), _full_precision():
-        asked = torch.tensor(queries, device=held.single.device)
         best = None
         for begin in range(0, len(held.single), PIECE):
             here = slice(begin, begin + PIECE)
             if held.half is None:
-                keys = _keys(asked @ held.single[here].T, begin)
-                found = keys.topk(min(wide, keys.shape[1]), dim=1, sorted=False).values
+                found = _best_keys(asked, held.single[here], begin, wide)
             else:  # a shortlist, which is scored anew: what ties here need not stand in order
                 scores = asked.to(held.half.dtype) @ held.half[here].T
                 values, rows = scores.topk(min(wide, scores.shape[1]), dim=1, sorted=False)
@@ -102,7 +110,31 @@ def search(held: Held, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats
         best = best.topk(k, dim=1).values
         bits = (best >> 32).int()
         scores = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).view(torch.float32)
-        return (LOW - (best & LOW)).int().cpu().numpy(), scores.cpu().numpy()
+        return LOW - (best & LOW), scores
+
+
+def _best_keys(asked: Any, vectors: Any, begin: int, wide: int) -> Any:
+    """Keys (queries, `wide` or all) of the vectors with the highest scores, in any order; rows count from `begin`.
+
+    The best lie in runs of neighbours whose own best are the best: one pass over the scores finds those, and only what
+    is in them is sorted. Of equal runs the earlier comes first, as it does of equal scores, so none is missed.
+    """
+    import torch
+
+    number = len(vectors)
+    runs = -(-number // RUN)
+    if wide * RUN * 2 > number:  # nothing to leave out
+        keys = _keys(asked @ vectors.T, begin)
+        return keys.topk(min(wide, number), dim=1, sorted=False).values
+    scores = asked.new_empty((len(asked), runs * RUN))
+    scores[:, number:] = -torch.inf
+    torch.mm(asked, vectors.T, out=scores[:, :number])
+    scores = scores.view(len(asked), runs, RUN)
+    chosen = LOW - (_keys(scores.amax(2), 0).topk(wide, dim=1, sorted=False).values & LOW)  # (queries, wide) runs
+    places = chosen[:, :, None] * RUN + torch.arange(RUN, device=asked.device)
+    inside = scores.gather(1, chosen[:, :, None].expand(-1, -1, RUN))
+    keys = _keys(inside.flatten(1), begin + places.flatten(1))
+    return keys.topk(wide, dim=1, sorted=False).values
 
 
 def _keys(scores: Any, rows: Any) -> Any:
