@@ -125,6 +125,8 @@ def test_half_precision_and_memory_maps(tmp_path: Path, place: str) -> None:
     held[:] = vectors
     expected = balanced_clusters(vectors.astype(np.float32), size=10, device=place)
     np.testing.assert_array_equal(balanced_clusters(held, size=10, device=place), expected)
+    lying = torch.from_numpy(vectors.astype(np.float32))
+    np.testing.assert_array_equal(balanced_clusters(lying, size=10, device=place), expected)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from longtail.errors import DataError
 from longtail.nn.encode import BATCH_TOKENS, SPARE, alike, batches, encode, encode_there, for_inference
 from longtail.nn.encoders import Encoder, load_encoder
+from longtail.nn.resident import ResidentTokens
 from longtail.nn.tokenizers import learn_words
 from longtail.nn.tokens import Tokens, tokenise
 from longtail.nn.transformer import Transformer
@@ -51,6 +52,13 @@ def test_vectors_that_stay_where_they_are_made(name: str, monkeypatch: pytest.Mo
     vectors = encode_there(encoder, tokens)
     assert vectors.dtype == torch.float32
     np.testing.assert_array_equal(vectors.numpy(), encode(encoder, tokens))
+
+
+@pytest.mark.parametrize("name", ["bag", "tiny"])
+def test_tokens_that_lie_where_they_are_read(name: str) -> None:
+    encoder, tokens = ready(name)
+    held = ResidentTokens(tokens, torch.device("cpu"), 5)
+    np.testing.assert_array_equal(encode_there(encoder, held).numpy(), encode(encoder, tokens, longest=5))
 
 
 def test_bf16_is_near_and_the_encoder_is_left_as_it_was() -> None:

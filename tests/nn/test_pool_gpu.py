@@ -11,6 +11,9 @@ from longtail.data import Corpus
 from longtail.learners.unidec import Unidec
 from longtail.metrics.evaluate import evaluate
 from longtail.model import Model
+from longtail.nn.clusters import balanced_clusters
+from longtail.nn.mined import nearest_wrong
+from longtail.nn.pool.fit import PoolTowers
 from longtail.nn.pool.task import PoolTask
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -65,6 +68,27 @@ def test_replayed_steps_are_those_launched_one_by_one(tiny: Corpus, monkeypatch:
         assert not replay or len(work._texts._replayed.records) > 0  # type: ignore[union-attr]
     for one, other in zip(*found, strict=True):
         assert (one - other).norm() < 2e-2 * other.norm()
+
+
+def test_what_is_renewed_there_is_what_the_host_would_make(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Unidec(**SMALL)
+    towers = PoolTowers.begin(own, tiny.train, tiny.valid, ())
+    towers.add_heads(0.1, True, "both")
+    towers.encoder.train()
+    there = towers.vectors_there(towers.resident[0], "documents")
+    assert there.is_cuda and towers.encoder.training and towers.heads is not None and towers.heads.training
+    assert (there.cpu() * torch.from_numpy(towers.document_vectors())).sum(1).min() > 0.999
+    assert there.equal(towers.vectors_there(towers.resident[0], "documents"))
+    mined = towers.mine(3, there)
+    items = towers.vectors_there(towers.resident[1], "labels")
+    with monkeypatch.context() as patched:
+        patched.setattr("longtail.nn.fit.SHARE", 0.0)  # too large to stay
+        assert not towers.vectors_there(towers.resident[0], "documents").is_cuda
+        assert (towers.mine(3) == mined).mean() > 0.9
+    on_host = nearest_wrong(there.cpu(), items.cpu(), tiny.train.targets, 3, torch.device("cpu"))
+    assert (on_host == mined).mean() > 0.99  # but for rounding
+    size = {"size": 8, "device": "cuda"}
+    assert (balanced_clusters(there, **size) == balanced_clusters(there.cpu().numpy(), **size)).all()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("on_host", [False, True])

@@ -99,3 +99,7 @@ def test_heads_begin_as_the_encoder_and_end_at_their_formulas() -> None:
     assert heads.training and np.allclose(
         found, (second / second.norm(dim=1, keepdim=True)).detach().numpy(), atol=1e-6
     )
+    assert torch.allclose(normalize(encoded, dim=1), unit)  # what was given is as it was
+    assert np.array_equal(heads.applied_there(encoded.clone(), "classifiers").numpy(), found)
+    narrow = Heads(64, numbers=16)
+    assert np.array_equal(narrow.applied_there(encoded, "encoder").numpy(), narrow.applied(encoded.numpy(), "encoder"))

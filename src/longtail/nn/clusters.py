@@ -9,7 +9,7 @@ last cluster. On another device all groups of a level are cut at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
@@ -20,6 +20,9 @@ from longtail.progress import stage
 from longtail.selection import at_place
 from longtail.threads import in_threads
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 GAIN = 1e-4  # mean cosine below which another round is not worth it
 ROUNDS = 20
 WHOLE = 16384  # members that are cut in the cache, and the sample of larger groups
@@ -28,25 +31,29 @@ ROOM = 1 << 29  # numbers in one batch of groups on a device: 2 GiB
 
 
 def balanced_clusters(
-    vectors: AnyArray, size: int | None = None, number: int | None = None, seed: int = 0, device: str = "cpu"
+    vectors: AnyArray | Tensor, size: int | None = None, number: int | None = None, seed: int = 0, device: str = "cpu"
 ) -> Longs:
     """The cluster of each row: clusters of at most `size` rows, or exactly `number` clusters.
 
     Sizes differ by one at most. Clusters are numbered along the tree, so neighbouring numbers are neighbouring
-    clusters. Vectors of any length, float32 or float16, array or memory map; one of zeros has no direction and goes
-    where there is room. The same seed gives the same clusters on the same kind of device. Cost: log2(number) looks at
-    every vector; on the processor little more memory than the vectors, on a device twice their float32 size.
+    clusters. Vectors of any length, float32 or float16, array, memory map or tensor, wherever it lies; one of zeros has
+    no direction and goes where there is room. The same seed gives the same clusters on the same kind of device. Cost:
+    log2(number) looks at every vector; on the processor little more memory than the vectors, on a device twice their
+    float32 size.
     """
     rows = _checked(vectors, size, number)
     number = -(-rows // size) if size is not None else number or 0
     cluster = np.empty(rows, dtype=np.int64)
     if rows:
-        order = _on_device(vectors, number, seed, device) if device != "cpu" else _on_processor(vectors, number, seed)
+        if device != "cpu":
+            order = _on_device(vectors, number, seed, device)
+        else:  # neither a memory map's own class nor a tensor's means anything to the kernels
+            order = _on_processor(np.asarray(vectors), number, seed)
         cluster[order] = np.repeat(np.arange(number), np.diff(_starts(np.arange(number + 1), rows, number)))
     return cluster
 
 
-def _checked(vectors: AnyArray, size: int | None, number: int | None) -> int:
+def _checked(vectors: AnyArray | Tensor, size: int | None, number: int | None) -> int:
     if vectors.ndim != 2:
         raise DataError(f"vectors to cluster must be a (rows, dimension) matrix, got shape {vectors.shape}")
     if (size is None) == (number is None):
@@ -67,7 +74,6 @@ def _starts(leaves: Longs, rows: int, number: int) -> Longs:
 def _on_processor(vectors: AnyArray, number: int, seed: int) -> Longs:
     """The rows in the order of the tree."""
     rows = len(vectors)
-    vectors = np.asarray(vectors)  # a memory map's own class means nothing to the kernels
     order = np.arange(rows, dtype=np.int64)
     level, small = [(0, number)], []
 
@@ -119,7 +125,7 @@ def _unit_rows(vectors: AnyArray, members: Longs) -> Floats:
     return rows
 
 
-def _on_device(vectors: AnyArray, number: int, seed: int, device: str) -> Longs:
+def _on_device(vectors: AnyArray | Tensor, number: int, seed: int, device: str) -> Longs:
     """The rows in the order of the tree, by torch, level by level."""
     import torch
 
@@ -130,7 +136,8 @@ def _on_device(vectors: AnyArray, number: int, seed: int, device: str) -> Longs:
     with torch.inference_mode(), stage("clustering", total=int(np.ceil(np.log2(number)))) as advance:
         units = torch.empty((rows, dimension), dtype=torch.float32, device=device)
         for low in range(0, rows, 1 << 16):
-            piece = torch.tensor(np.asarray(vectors[low : low + (1 << 16)]), device=device)
+            part = vectors[low : low + (1 << 16)]
+            piece = part.to(device) if isinstance(part, torch.Tensor) else torch.tensor(np.asarray(part), device=device)
             units[low : low + len(piece)] = torch.nn.functional.normalize(piece.float(), dim=1, eps=1e-20)
         bad = (~units.sum(1).isfinite()).nonzero()
         if len(bad):

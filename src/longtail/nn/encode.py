@@ -13,6 +13,7 @@ from longtail.arrays import Floats, Longs
 from longtail.errors import DataError
 from longtail.nn.encoders import Encoder
 from longtail.nn.layouts import Grouped
+from longtail.nn.resident import ResidentTokens, packed, sent
 from longtail.nn.tokens import Tokens
 from longtail.progress import stage
 
@@ -57,21 +58,34 @@ def encode(
 
 
 @torch.inference_mode()
-def encode_there(encoder: Encoder, tokens: Tokens, *, prepared: bool = False, what: str = "texts") -> torch.Tensor:
-    """The same, left where the encoder's weights lie, for those who go on there: (texts, dimension) in float32."""
+def encode_there(
+    encoder: Encoder, tokens: Tokens | ResidentTokens, *, prepared: bool = False, what: str = "texts"
+) -> torch.Tensor:
+    """The same, left where the encoder's weights lie, for those who go on there: (texts, dimension) in float32. Tokens
+    that lie there too are cut into batches there, and the device is never waited for."""
     device = next(encoder.parameters()).device
-    result = torch.empty((len(tokens), encoder.dimension), dtype=torch.float32, device=device)
-    with stage(f"encoding {what}", total=len(tokens)) as advance:
-        for rows, vectors in _parts(encoder, tokens, None, None, "auto", prepared):
-            result[torch.from_numpy(rows).to(device, non_blocking=True)] = vectors.float()
+    held = tokens if isinstance(tokens, ResidentTokens) else None
+    given, longest = (tokens, None) if held is None else (held.tokens, held.longest)
+    assert isinstance(given, Tokens)
+    result = torch.empty((len(given), encoder.dimension), dtype=torch.float32, device=device)
+    with stage(f"encoding {what}", total=len(given)) as advance:
+        for rows, vectors in _parts(encoder, given, longest, None, "auto", prepared, held):
+            result[sent(rows, device)] = vectors.float()
             advance(len(rows))
     return result
 
 
 def _parts(
-    encoder: Encoder, tokens: Tokens, longest: int | None, batch_tokens: int | None, precision: str, prepared: bool
+    encoder: Encoder,
+    tokens: Tokens,
+    longest: int | None,
+    batch_tokens: int | None,
+    precision: str,
+    prepared: bool,
+    held: ResidentTokens | None = None,
 ) -> Iterator[tuple[Longs, torch.Tensor]]:
-    """Some rows and their vectors, until all had their turn; a GPU may be at work on them still."""
+    """Some rows and their vectors, until all had their turn; a GPU may be at work on them still. `held` are the same
+    tokens where they lie on the device."""
     device = next(encoder.parameters()).device
     limit = min(longest or 2**31, encoder.longest or 2**31)
     lengths = np.minimum(tokens.lengths, limit)
@@ -83,6 +97,10 @@ def _parts(
     for rows in batches(lengths, batch_tokens or BATCH_TOKENS.get(device.type, 131_072), multiple):
         if device.type == "cpu" and encoder.settings["kind"] == "transformer":
             yield rows, _grouped(ready, tokens, rows, lengths[rows], limit)
+            continue
+        run = packed([(held, rows)]) if held is not None and encoder.settings["kind"] == "transformer" else None
+        if run is not None:  # no padding, and nothing is put together on the host
+            yield rows, ready.packed(*run)
             continue
         ids, mask = tokens.batch(rows, limit, multiple)
         full = lengths[rows[-1]] == ids.shape[1]  # rows stand longest first

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import sparse
+from torch import Tensor
 
 from longtail.arrays import Bools, Floats, Longs
 from longtail.data.dataset import Dataset
@@ -19,12 +20,13 @@ from longtail.nn.batches import Pairs
 from longtail.nn.blend import Blend, Odds
 from longtail.nn.checkpoint import belonging, kept_folder
 from longtail.nn.classifiers import Classifiers
-from longtail.nn.encode import encode
+from longtail.nn.encode import encode, encode_there
 from longtail.nn.encoders import Encoder, load_encoder
 from longtail.nn.history import History
 from longtail.nn.loop import Course, train
+from longtail.nn.mined import nearest_wrong
 from longtail.nn.precision import best_device
-from longtail.nn.resident import ResidentTokens
+from longtail.nn.resident import SHARE, ResidentTokens, free_bytes
 from longtail.nn.settings import AT_RANDOM, TowerSettings
 from longtail.nn.siamese import LabelTower, Loss, Siamese
 from longtail.nn.tokenizers import TextTokenizer
@@ -33,6 +35,7 @@ from longtail.nn.towers import Reader, TowerScorer, unit
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
 from longtail.seams import MovesLabels, TailMethod
+from longtail.search.device import shorten
 from longtail.search.exact import top_k
 
 MEASURED_ROWS = 4000  # valid rows looked at while training: P@1 within a point
@@ -125,9 +128,7 @@ class Towers:
         """Train the encoder, and the label tower where there is one. `more` are settings of `Siamese`."""
         own, by_label = self.settings, self.settings.rows == "labels"
         targets = self.train.targets
-        documents, labels = (
-            ResidentTokens(tokens, self.device, self.longest) for tokens in (self.documents, self.labels)
-        )
+        documents, labels = self.resident
         task = Siamese(
             encoder=self.encoder,
             row_texts=labels if by_label else documents,
@@ -171,19 +172,46 @@ class Towers:
         train(task, self.course(epochs=epochs), self.identity())
         return task.vectors
 
+    @cached_property
+    def resident(self) -> tuple[ResidentTokens, ResidentTokens]:
+        """The tokens of documents and of labels, where the encoder reads them."""
+        documents, labels = (
+            ResidentTokens(tokens, self.device, self.longest) for tokens in (self.documents, self.labels)
+        )
+        return documents, labels
+
+    def shaped(self, encoded: Floats) -> Floats:
+        """What is compared, of length 1, given what the encoder says."""
+        return unit(encoded)
+
+    def shaped_there(self, encoded: Tensor) -> Tensor:
+        """The same on the encoder's device, in place where it can be."""
+        shortened: Tensor = shorten(encoded)
+        return shortened
+
+    def vectors_there(self, side: ResidentTokens, what: str) -> Tensor:
+        """Unit vectors of one side's texts, left on the encoder's device; on the host where they would fill it."""
+        if 4 * self.encoder.dimension * len(side.tokens) > SHARE * free_bytes(self.device):
+            return torch.from_numpy(self.shaped(encode(self.encoder, side.tokens, longest=self.longest, what=what)))
+        return self.shaped_there(encode_there(self.encoder, side, what=what))
+
     def text_vectors(self) -> Floats:
         """Unit vectors of the labels' texts."""
-        return unit(encode(self.encoder, self.labels, longest=self.longest, what="labels"))
+        return self.shaped(encode(self.encoder, self.labels, longest=self.longest, what="labels"))
 
     def label_vectors(self) -> Floats:
         """What stands for each label: its text, moved by the label tower."""
         vectors = self.text_vectors()
         if self.tower is None:
             return vectors
-        with torch.no_grad():
-            rows = torch.arange(len(vectors), device=self.device)
-            moved: Floats = self.tower.vectors(rows, torch.from_numpy(vectors).to(self.device)).float().cpu().numpy()
+        moved: Floats = self._moved(torch.from_numpy(vectors)).cpu().numpy()
         return moved
+
+    @torch.no_grad()
+    def _moved(self, texts: Tensor) -> Tensor:
+        if self.tower is None:
+            return texts
+        return self.tower.vectors(torch.arange(len(texts), device=self.device), texts.to(self.device)).float()
 
     def searched(self, vectors: Floats) -> Floats:
         """The first numbers of each vector, as many as are searched, of length 1 again."""
@@ -191,7 +219,7 @@ class Towers:
         return vectors if cut is None else unit(vectors[:, :cut])
 
     def document_vectors(self) -> Floats:
-        return unit(encode(self.encoder, self.documents, longest=self.longest, what="documents"))
+        return self.shaped(encode(self.encoder, self.documents, longest=self.longest, what="documents"))
 
     def label_means(self) -> Floats:
         """The mean direction of each label's rows; where a label has none, of its text."""
@@ -202,21 +230,14 @@ class Towers:
             means[bare] = self.text_vectors()[bare]
         return means
 
-    def mine(self, some: int) -> Longs:
+    def mine(self, some: int, documents: Tensor | None = None) -> Longs:
         """The nearest items of each row that are none of its positives, as the encoder is now: (rows, some), -1 where
-        there are fewer."""
-        rows, items, targets = self.document_vectors(), self.label_vectors(), self.train.targets
+        there are fewer. `documents` are the vectors of the documents, where somebody has made them already."""
+        rows = self.vectors_there(self.resident[0], "documents") if documents is None else documents
+        items, targets = self._moved(self.vectors_there(self.resident[1], "labels")), self.train.targets
         if self.settings.rows == "labels":
             rows, items, targets = items, rows, sparse.csr_array(targets.T)
-        spare = int(np.quantile(np.diff(targets.indptr), 0.99))  # a row with more positives gets fewer negatives
-        found = top_k(rows, items, min(some + spare, len(items)), device=str(self.device))[0].astype(np.int64)
-        width = np.int64(len(items))
-        keys = np.arange(len(rows), dtype=np.int64)[:, None] * width + found
-        known = np.repeat(np.arange(len(rows), dtype=np.int64), np.diff(targets.indptr)) * width + targets.indices
-        found[np.isin(keys, known)] = -1
-        order = np.argsort(found < 0, axis=1, kind="stable")[:, :some]
-        mined: Longs = np.take_along_axis(found, order, axis=1)
-        return mined
+        return nearest_wrong(rows, items, targets, some, self.device)
 
     @cached_property
     def held_out(self) -> tuple[Dataset, Tokens]:

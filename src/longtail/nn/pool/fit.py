@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from longtail.arrays import Floats, Longs
 from longtail.data.dataset import Dataset
@@ -26,10 +26,10 @@ from longtail.nn.pool.scorer import Head, PoolScorer, Unseen, beside, joined, le
 from longtail.nn.pool.settings import Picks, TableSettings
 from longtail.nn.pool.table import ClassifierTable
 from longtail.nn.pool.task import Classifying, PoolTask
-from longtail.nn.resident import ResidentTokens
+from longtail.nn.resident import sent
 from longtail.nn.settings import TowerSettings
-from longtail.nn.tokens import Tokens, tokenise
-from longtail.nn.towers import Reader, unit
+from longtail.nn.tokens import tokenise
+from longtail.nn.towers import Reader
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import note, stage
 from longtail.seams import TailMethod
@@ -47,7 +47,6 @@ class PoolTowers(Towers):
     by: By = "encoder"  # what labels are found by
     lengths: float = 0.0  # how much of their lengths classifiers keep when they are searched
     share: float = 0.5  # of the score that is the classifiers', by both
-    _documents: Floats | None = field(default=None, repr=False)  # held while clusters and negatives are made of them
 
     @classmethod
     def begin(
@@ -77,24 +76,17 @@ class PoolTowers(Towers):
         if (numbers or width) != width:
             self.add_tower()  # what moves labels moves what they are compared by
 
-    def text_vectors(self) -> Floats:
-        return self._by_texts(self.labels, "labels")
+    def shaped(self, encoded: Floats) -> Floats:
+        return super().shaped(encoded) if self.heads is None else self.heads.applied(encoded, "encoder")
 
-    def document_vectors(self) -> Floats:
-        return self._by_texts(self.documents, "documents") if self._documents is None else self._documents
-
-    def _by_texts(self, tokens: Tokens, what: str) -> Floats:
-        encoded = encode(self.encoder, tokens, longest=self.longest, what=what)
-        return unit(encoded) if self.heads is None else self.heads.applied(encoded, "encoder")
+    def shaped_there(self, encoded: Tensor) -> Tensor:
+        return super().shaped_there(encoded) if self.heads is None else self.heads.applied_there(encoded, "encoder")
 
     def learn_pools(
         self, loss: str, picks: Picks, head_rate: float | None = None, classifiers: TableSettings | None = None
     ) -> None:
         own, targets = self.settings, self.train.targets
-        documents, labels = (
-            TextReading(self.encoder, ResidentTokens(tokens, self.device, self.longest), own.precision, own.compiled)
-            for tokens in (self.documents, self.labels)
-        )
+        documents, labels = (TextReading(self.encoder, tokens, own.precision, own.compiled) for tokens in self.resident)
         picker = Picker(targets, self.device, picks.positives, picks.negatives, picks.everything)
         classifying = None
         if classifiers is not None:
@@ -106,13 +98,11 @@ class PoolTowers(Towers):
             if not picks.refresh or epoch % picks.refresh:
                 return None
             begun = time.monotonic()
-            self._documents = self.document_vectors()
+            documents = self.vectors_there(self.resident[0], "documents")
             size = min(picks.cluster or own.batch, own.batch, len(learned))
-            clusters = balanced_clusters(
-                self._documents[learned], size=size, seed=own.seed + epoch, device=str(self.device)
-            )
-            mined = self.mine(picks.negatives * picks.refresh) if picks.negatives else None
-            self._documents = None
+            near = documents if len(learned) == len(documents) else documents[sent(learned, documents.device)]
+            clusters = balanced_clusters(near, size=size, seed=own.seed + epoch, device=str(self.device))
+            mined = self.mine(picks.negatives * picks.refresh, documents) if picks.negatives else None
             many = f" and {mined.shape[1]} near labels each" if mined is not None else ""
             note(f"{own.name}: clusters of {len(learned):,} rows{many} renewed in {time.monotonic() - begun:.1f} s")
             return clusters, mined

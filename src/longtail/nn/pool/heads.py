@@ -9,6 +9,8 @@ from torch.nn.functional import normalize
 from longtail.arrays import Floats
 from longtail.nn.pool.product import product
 
+MANY = 1 << 16  # vectors that are read at a time
+
 
 class Heads(nn.Module):
     """normalise(dropout(tanh(linear))) for the dual encoder, dropout(linear) for the classifiers.
@@ -40,17 +42,26 @@ class Heads(nn.Module):
         found: Tensor = self.dropout(_read(self.rows, encoded, lower))
         return found
 
-    @torch.no_grad()
     def applied(self, encoded: Floats, side: str) -> Floats:
         """Many vectors (rows, dimension), of length 1, without dropout; side "encoder" or "classifiers"."""
         device = self.texts.weight.device
+        pieces = [self.applied_there(torch.from_numpy(encoded[low : low + MANY]).to(device, copy=True), side).cpu()
+                  for low in range(0, len(encoded), MANY)]  # fmt: skip
+        found: Floats = torch.cat(pieces).numpy() if pieces else encoded[:, : self.texts.out_features]
+        return found
+
+    @torch.inference_mode()
+    def applied_there(self, encoded: Tensor, side: str) -> Tensor:
+        """The same of vectors that lie beside the heads, in their place where the numbers are as many."""
         training = self.training
         self.eval()
         work = self.encoder_side if side == "encoder" else self.classifier_side
-        pieces = [normalize(work(torch.from_numpy(encoded[low : low + 65536]).to(device)), dim=1).cpu()
-                  for low in range(0, len(encoded), 65536)]  # fmt: skip
+        width = self.texts.out_features
+        found = encoded if encoded.shape[1] == width else encoded.new_empty((len(encoded), width))
+        for low in range(0, len(encoded), MANY):
+            here = slice(low, low + MANY)
+            found[here] = normalize(work(encoded[here]), dim=1)
         self.train(training)
-        found: Floats = torch.cat(pieces).numpy() if pieces else encoded[:, : self.texts.out_features]
         return found
 
 
