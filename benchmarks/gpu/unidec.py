@@ -13,11 +13,12 @@ with `--own`, unidec alone. `losses`: pairs of losses, each found by texts, by c
 and join afterwards, with the classifier half empty or mapped. `pools`: labels of a pool and positives of a row in it
 against beta and eta. `sweep`: the recipes of `--try` on the second half of valid, the first half being theirs to learn
 from, and other ways to search what unidec has learned. `given`: the same recipes on test. `seeds`: both once more.
-`cost`: seconds of an epoch, of a renewal, and peak memory of depsl, unidec, dexml and renee, or of the recipes of
-`--try`, one at a time; after the first, epochs are to be one that renews and one that does not (`refresh=2, epochs=3`),
-or plain ones. A part is of every data set, or of the one whose folder's name stands before it; parts begin in the order
-given and share one set of workers, and a recipe that stands in two of them is trained once. Results are kept line by
-line under --out, and what stands there is not done again. Tables come last. How fast a step is: `unidec_speed.py`.
+`cost`: seconds of an epoch, of a renewal and its parts, and peak memory of depsl, unidec, dexml and renee, or of the
+recipes of `--try`, one at a time; after the first, epochs are to be one that renews and one that does not
+(`refresh=2, epochs=3`), or plain ones. A part is of every data set, or of the one whose folder's name stands before it;
+parts begin in the order given and share one set of workers, and a recipe that stands in two of them is trained once.
+Results are kept line by line under --out, and what stands there is not done again. Tables come last. How fast a step
+is: `unidec_speed.py`; P@1 against the seconds of whole trainings: `unidec_time.py`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ LENGTHS = [(0.25, 0.5), (0.5, 0.5), (1.0, 0.5), (0.0, 0.7), (0.5, 0.7), (1.0, 0.
 BRIEF = {"texts": "texts", "classifiers of length 1": "classifiers", "both": "both",
          "classifiers, lengths": "classifiers, their lengths", "both, lengths": "both, lengths ^ 1.0",
          "both, lengths, share 0.7": "both, lengths ^ 1.0, share 0.7"}  # fmt: skip
+RENEWAL = ("encoding documents", "clustering", "encoding labels", "mining")  # what pools are renewed by
 Split = tuple[Any, Any, Any]  # train, valid, test
 
 
@@ -216,21 +218,51 @@ def sweep(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     return [{"by": "", **measured(figures)}]
 
 
+class Clock:
+    """Seconds that the last stage of each name took, the device's work for it included."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, float]] = []
+        self.seconds: dict[str, float] = {}
+
+    def start(self, name: str, total: int | None) -> int:
+        self.begun.append((name, self.now()))
+        return len(self.begun) - 1
+
+    def advance(self, handle: int, amount: int) -> None: ...
+
+    def finish(self, handle: int) -> None:
+        name, begun = self.begun[handle]
+        self.seconds[name] = self.now() - begun
+
+    def note(self, line: str) -> None: ...
+
+    def now(self) -> float:
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
 def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     """Of a training of few epochs: seconds of the fastest after the first, how much longer the slowest took, which is a
-    renewal where there was one, and the peak."""
+    renewal where there was one, of what the last renewal did, and the peak."""
     import longtail
     from longtail.nn.checkpoint import keeping
     from longtail.nn.history import History
+    from longtail.progress import listening
 
     train, valid, _ = corpus
-    with tempfile.TemporaryDirectory() as folder, keeping(folder, every_seconds=1e9):
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder, keeping(folder, every_seconds=1e9), listening(clock):
         longtail.Recipe.parse(recipe).fit(train, valid.take([]))  # which nothing is measured on
         place = max(Path(folder).rglob("history.jsonl"))
         lines = History.read(place.parent).lines
     taken = [line["seconds"] for line in lines[1:] or lines]
     epoch, peak = min(taken), max(line["peak_bytes"] for line in lines) / 2**30
     found = {"seconds an epoch": epoch, "seconds of a renewal": max(taken) - epoch, "first epoch": lines[0]["seconds"]}
+    found |= {name: clock.seconds[name] for name in RENEWAL if name in clock.seconds and "clustering" in clock.seconds}
     return [{"by": "", "ms a step": 1000 * epoch / lines[0]["steps"], **found, "gib": peak}]
 
 

@@ -1,0 +1,141 @@
+"""Claim: unidec has the P@1 of renee, which trains an encoder first, in a quarter of the seconds.
+
+    PYTHONPATH=src python benchmarks/gpu/unidec_time.py --data A B --encoder FOLDER --out DIR
+        [--rows N] [--limit SECONDS] --warm "A:ngame(epochs=30, classifiers=false)" "B:dpr(epochs=10)"
+        --try "unidec(epochs=5)" "A:renee(warm='WARM', epochs=10)" ...
+
+Nothing else is to run on the GPU. Whole trainings one after another, without looks at valid (`measure_every=0`), so
+that what counts is the model after the last epoch, in seconds of its epochs with all that is renewed in them. Compiling
+and recording kernels is left out by a training of one epoch of each learner before. `--warm` is trained like the others
+and saved; where a recipe begins from WARM, the seconds of that training are added to its own. P@1, PSP@1 and C@5 are on
+test of those very trainings, and on valid. Results are kept line by line under --out, and what stands there is not done
+again. Tables come last; with `--limit 0`, they alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from crew import afresh
+from splits import splits
+from unidec import measured
+
+
+def trained(recipe: str, corpus: Any, folder: Path | None) -> dict[str, Any]:
+    """Train a recipe once, save it where a folder is named, and measure it."""
+    import torch
+
+    import longtail
+    from longtail.metrics import evaluate
+    from longtail.nn.checkpoint import keeping
+    from longtail.nn.history import History
+
+    train, valid, test = corpus
+    afresh()
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as kept, keeping(kept, every_seconds=1e9):
+        model = longtail.Recipe.parse(recipe).fit(train, valid)
+        whole = time.perf_counter() - begun
+        lines = [line for place in Path(kept).rglob("history.jsonl") for line in History.read(place.parent).lines]
+    if folder is not None:
+        model.save(folder, overwrite=True)
+    seconds = [line["seconds"] for line in lines]
+    gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+    found: dict[str, Any] = {
+        "seconds": sum(seconds), "with loading": whole, "epochs": len(lines), "fastest": min(seconds),
+        "gib": gpu / 2**30,
+    }  # fmt: skip
+    for name, rows in (("test", test), ("valid", valid)):
+        found[name] = measured(evaluate(model.predict(rows.rows, 5, rows.excluded), rows))
+    return found
+
+
+def recipes(options: argparse.Namespace, data: str) -> list[tuple[str, bool]]:
+    """Of a data set: each recipe as it is trained, and whether it is the warm start."""
+    name, found = Path(data).name, []
+    for given, warm in [*((each, True) for each in options.warm), *((each, False) for each in options.tried)]:
+        place, recipe = re.findall(r"^(?:(\w+):)?(.*)$", given)[0]
+        if place in ("", name):
+            begins = "" if "warm=" in recipe else f'encoder="{options.encoder}", '
+            recipe = recipe.replace("(", f"({begins}measure_every=0, ", 1)
+            found.append((recipe.replace("WARM", str(options.out / f"{name}-warm")), warm))
+    return found
+
+
+def run(options: argparse.Namespace, data: str, until: float) -> list[dict[str, Any]]:
+    kept = options.out / f"{Path(data).name}-time.jsonl"
+    lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    corpus = splits(data, options.rows) if options.limit > 0 else None
+    compiled = set()
+    for recipe, warm in recipes(options, data):
+        if any(line["recipe"] == recipe for line in lines) or time.monotonic() > until:
+            continue
+        kind = recipe.split("(")[0]
+        if kind not in compiled:
+            compile_by(re.sub(r"epochs=\d+", "epochs=1", recipe), corpus)
+            compiled.add(kind)
+        folder = options.out / f"{Path(data).name}-warm" if warm else None
+        line = {"recipe": recipe, "warm": warm, **trained(recipe, corpus, folder)}
+        with kept.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        lines.append(line)
+        print(f"{shown(recipe, options)}: {line['seconds']:.1f} s, P@1 {line['test']['P@1']:.2f}", flush=True)
+    order = [recipe for recipe, _ in recipes(options, data)]
+    return sorted((line for line in lines if line["recipe"] in order), key=lambda line: order.index(line["recipe"]))
+
+
+def compile_by(recipe: str, corpus: Any) -> None:
+    """A training over some rows that is not counted."""
+    import longtail
+
+    train, valid, _ = corpus
+    longtail.Recipe.parse(recipe).fit(train.take(range(min(len(train), 20_000))), valid.take([]))
+
+
+def shown(recipe: str, options: argparse.Namespace) -> str:
+    name = recipe.replace(f'encoder="{options.encoder}", ', "").replace("measure_every=0, ", "")
+    return re.sub(r"warm='[^']*'", "warm=WARM", name)
+
+
+def table(lines: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    before = sum(line["seconds"] for line in lines if line["warm"])
+    heads = ["epochs", "s, own", "s, with its warm start", "s an epoch at least", "GiB", "P@1", "PSP@1", "C@5"]
+    heads.append("valid: P@1")
+    out = [f"| recipe | {' | '.join(heads)} |", "| --- |" + " --: |" * len(heads)]
+    for line in lines:
+        total = line["seconds"] + (before if "warm=" in line["recipe"] else 0)
+        cells = [line["epochs"], line["seconds"], total, line["fastest"], line["gib"]]
+        cells += [line["test"][name] for name in ("P@1", "PSP@1", "C@5")] + [line["valid"]["P@1"]]
+        shape = [f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in cells]
+        out.append(f"| `{shown(line['recipe'], options)}` | {' | '.join(shape)} |")
+    return "\n".join(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", required=True)
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--warm", nargs="+", default=[], help="[NAME:]RECIPE, trained first and saved")
+    parser.add_argument("--try", dest="tried", nargs="+", default=[], help="[NAME:]RECIPE")
+    parser.add_argument("--rows", type=int, help="take only so many rows of each split: a rehearsal")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no training is begun")
+    parser.add_argument("--out", type=Path, default=Path("unidec"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    from longtail.nn.read_once import reading_once
+
+    until = time.monotonic() + options.limit
+    with reading_once():
+        found = {data: run(options, data, until) for data in options.data}
+    for data, lines in found.items():
+        print(f"\n{Path(data).name}\n\n{table(lines, options)}")
+
+
+if __name__ == "__main__":
+    main()
