@@ -1,10 +1,12 @@
-"""The pictures of docs/results/unidec.md, drawn from its tables: what pools bring together, and what lengths trade.
+"""The pictures of docs/results/unidec.md, drawn from its tables: what pools bring together, what lengths trade, and how
+soon P@1 is there.
 
     python benchmarks/unidec_figure.py docs/results/unidec.md
 
 Writes unidec-pools.svg and unidec-pools-yso.svg (figure 2.2b: positives of a row in its pool against the pool's size; a
 line for each beta, with more mined labels along it) and unidec-lengths.svg (P@1 against PSP@1 on test; a line for each
-training, with more of the classifiers' lengths along it) beside the page.
+training, with more of the classifiers' lengths along it), and unidec-time.svg and unidec-time-yso.svg (P@1 against the
+seconds of whole trainings; a line for each learner, with more epochs along it) beside the page.
 """
 
 from __future__ import annotations
@@ -77,6 +79,18 @@ def lengths(page: str) -> list[Line]:
     return [*lines, Line("others", tuple((float(row[across]), float(row[down]), row[0]) for row in others))]
 
 
+def seconds(page: str, data: str) -> list[Line]:
+    head, rows = next(found for found in tables(page) if found[0][:3] == [data, "epochs", "s"])
+    across, down = head.index("s"), head.index("P@1")
+    return [
+        Line(
+            recipe,
+            tuple((float(row[across]), float(row[down]), row[1].strip("*")) for row in rows if row[0] == recipe),
+        )
+        for recipe in dict.fromkeys(row[0] for row in rows)
+    ]
+
+
 def figure(lines: Sequence[Line], across_name: str, down_name: str, joined: int) -> str:
     """The first `joined` lines are drawn as such, the others as points."""
     top = LEGEND * len(lines) + 24
@@ -123,6 +137,8 @@ def main() -> None:
         ("unidec-pools", pools(text, 0), "labels of a pool", "positives of a row"),
         ("unidec-pools-yso", pools(text, 1), "labels of a pool", "positives of a row"),
         ("unidec-lengths", lengths(text), "PSP@1", "P@1"),
+        ("unidec-time", seconds(text, "gutenberg"), "seconds of training", "P@1"),
+        ("unidec-time-yso", seconds(text, "yso"), "seconds of training", "P@1"),
     ):
         joined = len(lines) - (name == "unidec-lengths")
         page.with_name(f"{name}.svg").write_text(figure(lines, words[0], words[1], joined) + "\n")
