@@ -180,8 +180,9 @@ def test_missing_label_texts_are_told_before_training(learner: str, tiny: Corpus
     bare = replace(tiny.labels, texts=("",) * 10)
     train = tiny.train.over(bare)
     if "label_texts" in learner_class(learner).data_needs:
-        with pytest.raises(DataError, match=f"{learner} needs labels with texts"):
+        with pytest.raises(DataError, match=f"{learner} needs labels with texts") as caught:
             Recipe.parse(learner).fit(train, tiny.valid.over(bare))
+        assert ("(ids_as_text=true)" in str(caught.value)) == hasattr(learner_class(learner), "ids_as_text")
     else:
         Recipe.parse(SETTINGS.get(learner, learner)).fit(train, tiny.valid.over(bare))
 

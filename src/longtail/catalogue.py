@@ -97,6 +97,8 @@ def build(part: Part, kind: type[Any]) -> Any:
                 f"(settings: {valid})"
             )
         values[setting.name] = _fitting(part.name, setting, hints[setting.name])
+    if values.get("seed", 0) < 0:  # no generator takes it
+        raise RecipeError(f"setting 'seed' of {part.name} is at least 0, got {values['seed']}")
     return kind(**values)
 
 

@@ -142,7 +142,7 @@ class Recipe:
         for part, needed in zip(self.parts, needs, strict=True):
             for need in sorted(needed):
                 if not _has(data, need):
-                    raise DataError(f"{part.name} needs {DATA_NEEDS[need]}")
+                    raise DataError(f"{part.name} needs {DATA_NEEDS[need]}{self._instead(part, need)}")
         if isinstance(self.learner, ChecksData):
             self.learner.check(data)
         warm = self.learner.warm if isinstance(self.learner, WarmStarts) else None
@@ -155,6 +155,15 @@ class Recipe:
         """Whether it learns from the given rows alone: who needs only label texts does not look at them, and others may
         have the texts of labels as rows too."""
         return self.learner.data_needs != {"label_texts"} and not any(isinstance(one, Augments) for one in self.tail)
+
+    def _instead(self, part: grammar.Part, need: str) -> str:
+        """What else helps a user whose data lacks something."""
+        if need != "label_texts":
+            return ""
+        if part is not self.parts[0]:
+            return f", or leave {part.name} out"
+        ids = f", read ids instead with {part.name}(ids_as_text=true)" if hasattr(self.learner, "ids_as_text") else ""
+        return f"{ids}, or use a learner that does not read them"
 
     def fit(self, train: Dataset, valid: Dataset) -> Model:
         """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows."""

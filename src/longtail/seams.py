@@ -19,7 +19,7 @@ from longtail.predictions import Predictions
 
 # What a part may need of the data, and how to help a user whose data lacks it.
 DATA_NEEDS = {
-    "label_texts": "labels with texts: add them to labels.jsonl, or use a learner that does not read them",
+    "label_texts": "labels with texts: add them to labels.jsonl",
     "texts": "rows with texts, not only features",
 }
 

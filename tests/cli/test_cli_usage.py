@@ -122,6 +122,7 @@ def test_data_and_recipe_in_the_wrong_order(data: Path) -> None:
     assert "DATA comes first" in call("train", "centroid", data, "-o", "m").error
     Path("recipes.txt").write_text("centroid\n")
     assert "recipe files end in .toml" in call("compare", data, "recipes.txt").error
+    assert "path" not in call("compare", data, "").error  # an empty word is no recipe and no path
 
 
 @pytest.mark.parametrize(

@@ -307,9 +307,21 @@ def test_our_own_mistakes_are_one_line_too(data: Path, monkeypatch: pytest.Monke
         call("check", data, "--debug")
 
 
-def test_out_of_memory(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class OutOfMemoryError(RuntimeError):
+    """As torch calls what a GPU lacks."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you"),
+    ],
+)
+def test_out_of_memory(error: Exception, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr("longtail.data.read.load", fail)
     assert call("check", data).error == "out of memory; `longtail plan` tells what a recipe needs"

@@ -109,13 +109,18 @@ def _message(error: Exception, arguments: list[str]) -> str:
         return str(error)
     if hasattr(error, "format_message"):  # a wrong option or argument
         return _usage(error, arguments)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or _torch_lacks_memory(error):
         return "out of memory; `longtail plan` tells what a recipe needs"
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror or error}; check the disk"
     if "cannot cache function" in str(error):  # Numba, where neither the package nor the home folder can be written
         return "no folder to keep compiled code in; set NUMBA_CACHE_DIR to one that can be written"
     return f"{type(error).__name__}: {error} (a mistake in longtail: please report it with what --debug shows)"
+
+
+def _torch_lacks_memory(error: Exception) -> bool:
+    """A GPU's error has a class of its own, a processor's only says so. Asked by name: torch may not be there."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
 def _usage(error: Any, arguments: list[str]) -> str:

@@ -151,7 +151,7 @@ def read_recipes(words: list[str]) -> list[Recipe]:
         try:
             recipes.append(Recipe.parse(word))
         except RecipeError as error:
-            if not Path(word).exists():
+            if not word or not Path(word).exists():
                 raise
             raise RecipeError(f"{error}; {word} is a path: DATA comes first, and recipe files end in .toml") from None
     return recipes

@@ -50,6 +50,8 @@ class SynonymRows:
                 "synonyms takes a share above 0 to 1, change from 0 to 1, nearest and most of at least 1, "
                 f"got share={self.share:g}, change={self.change:g}, nearest={self.nearest}, most={self.most}"
             )
+        if not -1 <= self.least <= 1:
+            raise RecipeError(f"setting 'least' of synonyms is a cosine, from -1 to 1, got {self.least:g}")
 
     def augment(self, train: Dataset) -> Dataset:
         from longtail.linear.synonyms import Synonyms, own_words, word_vectors

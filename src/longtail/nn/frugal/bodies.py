@@ -14,9 +14,9 @@ from longtail.nn.frugal.drop import drop
 from longtail.nn.frugal.products import multiplied
 from longtail.nn.frugal.rows import has_kernels
 from longtail.nn.frugal.runs import Run
+from longtail.nn.frugal.settings import NARROWEST
 
 Block = Literal["none", "added", "gated", "scaled"]
-NARROWEST = 64  # word vectors that the convolutions can slide along
 
 
 def bag(run: Run, table: Tensor, turned: Run | None = None) -> Tensor:

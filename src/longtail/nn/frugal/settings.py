@@ -16,6 +16,8 @@ WORDS = 100_000  # most different words
 ALL = 2e15  # operations that comparing every row with every label may take in auto: hours on a processor
 BASE = 500_000_000  # bytes that torch holds before anything else
 WAITS = 3  # looks that are no better that end a training: nets learn by fits and starts
+NARROWEST = 64  # word vectors that convolutions can slide along
+LEAST = {"places": 1, "channels": 1, "beam": 0, "walk": 1, "neighbours": 0, "common": 0}  # of nets that have them
 FAR = 200  # steps between two looks at valid of which one may end a training
 
 
@@ -48,27 +50,37 @@ class FrugalSettings:
 
     def __post_init__(self) -> None:
         least = {"dimension": 1, "longest": 3, "batch": 1, "epochs": 1, "cluster": 1, "random": 0, "measure_every": 0,
-                 "patience": 1}  # fmt: skip
+                 "patience": 1, **LEAST}  # fmt: skip
         for name, bound in least.items():
-            value = getattr(self, name)
+            value = getattr(self, name, None)
             if value is not None and value < bound:
                 raise RecipeError(f"setting '{name}' of {self.name} is at least {bound}, got {value}")
         if self.rate <= 0:
             raise RecipeError(f"setting 'rate' of {self.name} is above 0, got {self.rate:g}")
-        for name in ("dropout", "warmup"):
-            if not 0 <= getattr(self, name) < 1:
+        for name in ("dropout", "warmup", "last_dropout"):
+            if not 0 <= getattr(self, name, 0) < 1:
                 raise RecipeError(f"setting '{name}' of {self.name} lies in [0, 1), got {getattr(self, name):g}")
-        if self.seed < 0 or not 0 <= self.head_decay * self.rate < 1:
+        for name in ("alone", "restart"):
+            if not 0 <= getattr(self, name, 0) <= 1:
+                raise RecipeError(f"setting '{name}' of {self.name} lies in [0, 1], got {getattr(self, name):g}")
+        if self.seed < 0:
+            raise RecipeError(f"setting 'seed' of {self.name} is at least 0, got {self.seed}")
+        if not 0 <= self.head_decay * self.rate < 1:
             raise RecipeError(
-                f"{self.name} takes a seed of at least 0, and a head_decay that leaves something of a classifier: got "
-                f"seed={self.seed} and head_decay={self.head_decay:g}"
+                f"a step of {self.name} takes the share head_decay x rate of a classifier, which lies in [0, 1), got "
+                f"{self.head_decay:g} x {self.rate:g}"
+            )
+        if isinstance(self, Convolutions) and (self.dimension < NARROWEST or self.dimension % 4):
+            raise RecipeError(
+                f"setting 'dimension' of {self.name} is at least {NARROWEST} and a multiple of 4, as convolutions "
+                f"slide along word vectors in steps of 4, got {self.dimension}"
             )
         if self.vectors is not None and not Path(self.vectors).is_file():
             raise RecipeError(f"setting 'vectors' of {self.name}: there is no file {self.vectors!r}")
 
     @property
     def name(self) -> str:
-        return type(self).__name__.lower()
+        return type(self).__name__.lower().replace("xmllf", "xml-lf")  # as recipes write it
 
     @property
     def features(self) -> int:

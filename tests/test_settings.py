@@ -1,0 +1,41 @@
+"""Settings that no part can work with are told when a recipe is read, by the names that recipes use."""
+
+from __future__ import annotations
+
+import pytest
+
+from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
+from longtail.errors import RecipeError
+from longtail.recipe import Recipe
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("inceptionxml(places=0)", "setting 'places' of inceptionxml is at least 1, got 0"),
+        ("inceptionxml(channels=0)", "setting 'channels' of inceptionxml is at least 1, got 0"),
+        ("inceptionxml(last_dropout=1)", "setting 'last_dropout' of inceptionxml lies in [0, 1), got 1"),
+        ("inceptionxml(alone=2)", "setting 'alone' of inceptionxml lies in [0, 1], got 2"),
+        ("inceptionxml(dimension=66)", "setting 'dimension' of inceptionxml is at least 64 and a multiple of 4"),
+        ("inceptionxml-lf(beam=-3)", "setting 'beam' of inceptionxml-lf is at least 0, got -3"),
+        ("inceptionxml-lf(walk=0)", "setting 'walk' of inceptionxml-lf is at least 1, got 0"),
+        ("eclare(restart=2)", "setting 'restart' of eclare lies in [0, 1], got 2"),
+        ("eclare(neighbours=-1)", "setting 'neighbours' of eclare is at least 0, got -1"),
+        ("astec(rate=150)", "takes the share head_decay x rate of a classifier, which lies in [0, 1), got 0.01 x 150"),
+        ("parabel + synonyms(least=2)", "setting 'least' of synonyms is a cosine, from -1 to 1, got 2"),
+    ],
+)
+def test_settings_that_cannot_work(recipe: str, message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.parse(recipe)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [*LEARNERS, *TAIL_METHODS])
+def test_a_seed_is_not_negative(name: str) -> None:
+    kind = learner_class(name) if name in LEARNERS else tail_class(name)
+    if not hasattr(kind, "seed"):
+        pytest.skip("it leaves nothing to chance")
+    recipe = f"{name}(seed=-1)" if name in LEARNERS else f"centroid + {name}(seed=-1)"
+    with pytest.raises(RecipeError, match=f"setting 'seed' of {name} is at least 0, got -1"):
+        Recipe.parse(recipe)
