@@ -75,7 +75,8 @@ class Transformer(nn.Module):
     def packed(self, ids: Tensor, layout: Packed | Grouped) -> Tensor:
         """(tokens,) ids of texts that follow one another to (texts, width) float32."""
         lower = self._precision(ids.device.type)
-        learns = not torch.is_inference_mode_enabled()  # else plain torch is as fast, and compiles nothing
+        # Else plain torch is as fast, and compiles nothing. A graph that is being traced cannot ask.
+        learns = torch.compiler.is_compiling() or not torch.is_inference_mode_enabled()
         if learns and isinstance(layout, Packed) and fused.can_fuse(self.shape, ids.device, lower, layout.longest):
             return fused.encode(self, ids, layout, lower)
         return self._encode(ids, layout.places, layout, layout.longest)
