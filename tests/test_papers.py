@@ -70,3 +70,7 @@ def test_the_encoder_that_auto_finds_is_cited(folder: Path | None, monkeypatch: 
     # and what a model was trained with counts, not what is found here
     assert papers.bibtex("dpr", "bag") == papers.bibtex("dpr(encoder='bag')")
     assert papers.bibtex("dpr", "minilm") == papers.bibtex("dpr(encoder='minilm')")
+
+
+def test_a_file_that_is_gone_is_no_matter() -> None:
+    assert keys("astec(vectors='gone.txt')") == keys("astec")

@@ -102,6 +102,13 @@ def build(part: Part, kind: type[Any]) -> Any:
     return kind(**values)
 
 
+def written(part: Part, kind: type[Any]) -> dict[str, Any]:
+    """Every setting by its name as a recipe writes it, or its default. Nothing is checked: a file that a setting names
+    may be gone by now, or lie on another machine."""
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    return defaults | {setting.name: setting.value for setting in part.settings}
+
+
 def describe(part: object) -> Part:
     """The settings of a part that differ from their defaults, as a recipe would write them."""
     settings = []

@@ -7,7 +7,7 @@ import hashlib
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,13 @@ def compare(
     With `keep`, checkpoints of encoders in training go to a folder a recipe there, and a comparison that was stopped
     goes on from them; the time told is then that since it went on.
     """
+    return list(each(corpus, recipes, ks, keep))
+
+
+def each(
+    corpus: Corpus, recipes: Sequence[Recipe | str], ks: Sequence[int] = (1, 3, 5), keep: str | Path | None = None
+) -> Iterator[Result]:
+    """What `compare` gives, one after the other as they are done."""
     parsed = [recipe if isinstance(recipe, Recipe) else Recipe.parse(recipe) for recipe in recipes]
     if not parsed:
         raise DataError("compare needs at least one recipe")
@@ -42,7 +49,8 @@ def compare(
     for recipe in parsed:
         recipe.check(corpus.train)  # all of them before the first is trained
     warm_up(parsed, corpus.train)  # once a machine; it must not be charged to the first recipe
-    return [run(recipe, corpus, ks, keep) for recipe in parsed]
+    for recipe in parsed:
+        yield run(recipe, corpus, ks, keep)
 
 
 def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str | Path | None = None) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from longtail.catalogue import build, learner_class, tail_class
+from longtail.catalogue import learner_class, tail_class, written
 from longtail.errors import RecipeError
 from longtail.grammar import parse
 from longtail.nn.extra import real_name
@@ -271,16 +271,16 @@ def _keys(recipe: str, auto: str) -> list[str]:
     learner, *tail = parse(recipe)
     found: list[str] = []
     for part in (learner, *tail):
-        method = build(part, learner_class(part.name) if part is learner else tail_class(part.name))
-        if getattr(method, "curve", None) == "platt":
+        settings = written(part, learner_class(part.name) if part is learner else tail_class(part.name))
+        if settings.get("curve") == "platt":
             found.append("platt1999probabilistic")
         else:
             found += (LEARNERS if part is learner else TAIL_METHODS).get(part.name, ())
-        encoder = getattr(method, "encoder", None)
+        encoder = settings.get("encoder")
         if "minilm" in (encoder, auto if encoder == "auto" else ""):
             found += MINILM
         for name in WITHIN:
-            inner = getattr(method, name, None)
+            inner = settings.get(name)
             if isinstance(inner, str):
                 # What is no recipe is the folder of a saved model, whose own card names its papers.
                 with suppress(RecipeError):

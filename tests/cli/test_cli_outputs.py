@@ -14,7 +14,7 @@ from cli_calls import call
 from longtail.catalogue import LEARNERS, TAIL_METHODS
 from longtail.cli.plan import refuse_what_will_not_fit
 from longtail.data import Corpus
-from longtail.errors import WillNotFit
+from longtail.errors import DataError, WillNotFit
 from longtail.recipe import Recipe
 
 MEASURES = ("P", "nDCG", "PSP", "PSnDCG", "R", "RP", "C", "macroP", "macroR", "macroF1")
@@ -75,6 +75,44 @@ def test_compare_gives_one_object_a_recipe(data: Path) -> None:
     page = Path("deep/r.html").read_text()
     assert "centroid + rerank" in page
     assert "longtail compare" in page
+
+
+def test_what_was_done_is_told_although_another_recipe_failed(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise DataError("no such luck")
+
+    monkeypatch.setattr("longtail.learners.knn.Knn.fit", fail)
+    for words in ([], ["--json"]):
+        done = call("compare", data, "centroid", "centroid + rerank", "knn", "bm25", "--report", "r.html", *words)
+        assert done.code == 2
+        first, *_, last = done.err.splitlines()
+        assert first == "note: 2 of 4 recipes were done before it stopped; these are theirs"
+        assert last == "error: no such luck"
+        assert "centroid + rerank" in Path("r.html").read_text()
+        Path("r.html").unlink()
+    assert [result["recipe"] for result in done.json] == ["centroid", "centroid + rerank"]
+    assert call("compare", data, "knn", "bm25").error == "no such luck"
+    assert not Path("report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ("dpr(encoder='bog')", "no encoder 'bog'; did you mean 'bag'?"),
+        ("renee(encoder='some folder')", "no encoder 'some folder': it is neither"),
+        ("knn + lever(teacher='dpr(encoder=\"bog\")')", "no encoder 'bog'"),
+    ],
+)
+def test_an_encoder_that_is_not_there_is_told_before_any_recipe_is_trained(data: Path, recipe: str, said: str) -> None:
+    assert said in call("compare", data, "centroid", recipe).error
+
+
+@pytest.mark.parametrize("learner", ["dpr", "renee", "astec"])
+def test_a_missing_extra_is_told_before_any_recipe_is_trained(
+    data: Path, learner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longtail.nn.extra.find_spec", lambda name: None)
+    assert f"{learner} needs torch, which is not installed" in call("compare", data, "centroid", learner).error
 
 
 def test_compare_shows_a_table_and_the_way_to_the_report(data: Path) -> None:

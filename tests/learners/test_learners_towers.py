@@ -239,7 +239,7 @@ def test_a_killed_ngame_goes_on_where_it_was(tiny: Corpus, tmp_path: Path, where
         ("dpr(warmup=1.0)", r"'warmup' of dpr lies in \[0, 1\)"),
         ("dpr(frequency=2)", r"'frequency' of dpr lies in \[0, 1\]"),
         ("dpr(rows='words')", "takes 'documents' or 'labels'|takes \"documents\" or \"labels\""),
-        ("dpr(seed=-1)", "not below 0"),
+        ("dpr(seed=-1)", "'seed' of dpr is at least 0"),
         ("ance(shortlist=0)", "at least 1 of negatives, shortlist and refresh"),
         ("ngame(largest=2)", "smaller than the first"),
         ("ngame(start=2)", r"start in \[0, 1\]"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,10 @@ from longtail.cli.shared import (
     say,
     versions,
 )
+
+if TYPE_CHECKING:
+    from longtail.data.corpus import Corpus
+    from longtail.report.result import Result
 
 
 @reads_data
@@ -47,17 +51,29 @@ def compare(
     ready_to_write(report)
 
     from longtail.cli.plan import refuse_what_will_not_fit
-    from longtail.comparison import compare as run
+    from longtail.comparison import each
+
+    results: list[Result] = []
+    try:
+        with kept(parsed, keep), progress():
+            corpus = source.read(test=True)
+            if not force:
+                refuse_what_will_not_fit(parsed, corpus.train)
+            results.extend(each(corpus, parsed, keep=keep))  # each as it is done
+    finally:  # what some recipes took hours for is told although another failed, or somebody lost patience
+        if results:
+            if len(results) < len(parsed):
+                say(f"note: {len(results)} of {len(parsed)} recipes were done before it stopped; these are theirs")
+            _tell(results, corpus, report, json)
+
+
+def _tell(results: list[Result], corpus: Corpus, report: Path, json: bool) -> None:
+    """The report, then the table."""
     from longtail.report.page import render, write
     from longtail.report.table import comparison_table
 
-    with kept(parsed, keep), progress():
-        corpus = source.read(test=True)
-        if not force:
-            refuse_what_will_not_fit(parsed, corpus.train)
-        results = run(corpus, parsed, keep=keep)
-        command = shlex.join(["longtail", *sys.argv[1:]])
-        write(report, render(results, corpus, command=command, versions=versions()))
+    command = shlex.join(["longtail", *sys.argv[1:]])
+    write(report, render(results, corpus, command=command, versions=versions()))
     for note in corpus.notes:
         say(f"note: {note}")
     if json:

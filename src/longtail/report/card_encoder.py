@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from longtail.catalogue import build, learner_class
-from longtail.errors import RecipeError
+from longtail.catalogue import learner_class, written
 from longtail.grammar import parse
 from longtail.report import words
 from longtail.seams import Scorer
@@ -37,14 +36,10 @@ def encoders(recipe: str, scorer: Scorer) -> Iterator[UsedEncoder]:
     another one for "auto"."""
     reader = getattr(scorer, "reader", None)
     if reader is not None:
-        try:
-            first = parse(recipe)[0]
-            settings: Any = build(first, learner_class(first.name))
-        except RecipeError:  # of a release with other settings
-            return
-        asked = getattr(settings, "encoder", None)
-        if asked is not None:
-            yield _used(asked, getattr(settings, "warm", None), reader)
+        first = parse(recipe)[0]
+        settings = written(first, learner_class(first.name))
+        if "encoder" in settings:
+            yield _used(settings["encoder"], settings.get("warm"), reader)
         return
     state = scorer.state()
     for name, part in state.parts.items():

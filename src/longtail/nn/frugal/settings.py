@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError
+from longtail.nn.extra import require
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer
 
@@ -77,6 +78,10 @@ class FrugalSettings:
             )
         if self.vectors is not None and not Path(self.vectors).is_file():
             raise RecipeError(f"setting 'vectors' of {self.name}: there is no file {self.vectors!r}")
+
+    def check(self, data: Dataset) -> None:
+        """Whether it can be trained here."""
+        require(self.name)
 
     @property
     def name(self) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
-from longtail.nn.settings import Size
+from longtail.nn.extra import require
+from longtail.nn.settings import Size, check_encoder
 from longtail.plan import Facts, Plan
 
 BYTES = {"fp32": 4, "bf16": 2, "fp8": 1}
@@ -74,6 +76,12 @@ class OvaSettings:
                 f"{self.name} would take all of a classifier away in one step: head_rate x head_decay is "
                 f"{self.head_decay * (self.head_rate or 1.0):g}, it has to be below 1"
             )
+
+    def check(self, data: Dataset) -> None:
+        """Whether there is something to read texts by."""
+        require(self.name)
+        if getattr(self, "warm", None) is None:  # else its encoder is another model's
+            check_encoder(self.encoder)
 
     @property
     def name(self) -> str:
