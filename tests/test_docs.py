@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from longtail import catalogue
 from longtail.data import Corpus
+from longtail.grammar import parse
 from longtail.recipe import Recipe
 
 ROOT = Path(__file__).parent.parent
@@ -75,3 +77,34 @@ def test_recipes_in_the_documents_are_real() -> None:
         for line in re.findall(r"^    longtail (?:compare|train|plan) .*", document.read_text(), re.MULTILINE):
             for recipe in re.findall(r'"([^"]+)"', line):
                 Recipe.parse(recipe)
+
+
+SHARED = {
+    "Learners": "centroid",
+    "Frugal nets": "astec",
+    "Dual encoders": "dpr",
+    "Classifiers over all labels": "renee",
+}
+SEAMS = ("augment", "wrap", "rerank", "teacher", "label tower", "head penalty")
+
+
+def test_settings_have_the_defaults_that_the_page_of_recipes_tells() -> None:
+    """What stands alone between two backticks, as `name=value`, is a default; several together are an example."""
+    heading, seen = "", 0
+    for line in (ROOT / "docs" / "recipes.md").read_text().splitlines():
+        heading = line.removeprefix("## ") if line.startswith("## ") else heading
+        cells = [cell.strip() for cell in line.split(" | ")]
+        if line.startswith("| `") and cells[-1].removesuffix(" |") in SEAMS:
+            kind, told = catalogue.tail_class(cells[0].strip("| `")), cells[2]
+        elif line.startswith("| `") and len(cells) == 4 and cells[0].strip("| `") in catalogue.LEARNERS:
+            kind, told = catalogue.learner_class(cells[0].strip("| `")), cells[2]
+        elif line.startswith("| `") and len(cells) == 2 and heading in SHARED:
+            kind, told = catalogue.learner_class(SHARED[heading]), cells[0]
+        else:
+            continue
+        defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+        for setting in re.findall(r"`(\w+=(?:\"[^\"]*\"|[^`,])+)`", told):
+            [written] = parse(f"{kind.__name__.lower()}({setting})")[0].settings
+            assert defaults[written.name] == written.value, (kind.__name__, setting)
+            seen += 1
+    assert seen > 200
