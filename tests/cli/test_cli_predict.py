@@ -211,3 +211,37 @@ def test_vectors_of_rows(tmp_path: Path) -> None:
         assert done.code == 2 and "standard input:3:" in done.err and problem in " ".join(done.err.split())
     done = call("predict", trained, stdin="word\n")
     assert done.code == 2 and "give rows with 2 features" in " ".join(done.err.split())
+
+
+@pytest.fixture(scope="module")
+def by_columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model trained on a table whose text stands in two columns."""
+    path = tmp_path_factory.mktemp("tables") / "books.csv"
+    rows = [f'k{row},{("apple", "pear")[row % 2]},"{row}, more",{"ab"[row % 2]}' for row in range(40)]
+    path.write_text("\n".join(["key,Titel,Rest,labels", *rows]) + "\n")
+    done = call("train", path, "centroid", "--text-column", "Titel,Rest", "--out", path.parent / "model")
+    assert done.code == 0, done
+    return path.parent / "model"
+
+
+def test_a_table_is_read_by_the_columns_of_training(by_columns: Path) -> None:
+    Path("new.csv").write_text('id;Rest;Titel\nx;"1; 2";a pear\ny;;"an\napple"\nz;;\n')
+    answers = call("predict", by_columns, "new.csv", "-k", "1").lines
+    assert [answer["id"] for answer in answers] == ["x", "y", "z"]
+    assert [best(answer) for answer in answers] == ["b", "a", None]
+    Path("one.tsv").write_text("Titel\napple\npear\n")  # a column less, and no ids: lines stand for them
+    answers = call("predict", by_columns, "one.tsv", "-k", "1").lines
+    assert [(answer["id"], best(answer)) for answer in answers] == [("2", "a"), ("3", "b")]
+    Path("other.csv").write_text("title,year\napple,1999\n")
+    said = call("predict", by_columns, "other.csv").error
+    assert said.startswith(
+        "other.csv: no column 'Titel' or 'Rest', which the model was trained on; the columns are title"
+    )
+
+
+def test_a_column_name_may_hold_what_parts_names() -> None:
+    rows = "".join(f"{('apple', 'pear')[row % 2]};{'ab'[row % 2]}\n" for row in range(40))
+    Path("books.csv").write_text('"Titel, C++";labels\n' + rows)
+    assert call("train", "books.csv", "centroid", "--text-column", "Titel, C++", "--out", "m").code == 0
+    assert [best(line) for line in call("predict", "m", "books.csv", "-k", "1").lines][:2] == ["a", "b"]
+    assert [best(line) for line in call("predict", "m", "-k", "1", stdin='{"Titel, C++": "pear"}').lines] == ["b"]

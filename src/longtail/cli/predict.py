@@ -6,7 +6,7 @@ import json as json_lines
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -26,7 +26,11 @@ CHUNK = 8192  # lines read, predicted and written at a time
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, as train writes it.")],
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="File of texts, also .gz or .xz; - is standard input.")
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="File of texts, or a CSV, TSV or Parquet file with the columns of training; - is standard input.",
+        ),
     ] = "-",
     k: Annotated[int, typer.Option("-k", metavar="NUMBER", min=1, help="Labels for each text.")] = 5,
     threshold: Annotated[
@@ -45,9 +49,9 @@ def predict(
 ) -> None:
     """Predict the labels of texts, as words.
 
-    Each line of the input is a text, or a JSON object with "text" and, if wanted, "title", "id", "exclude", the ids of
-    labels that must not be predicted for it, and "vector", for models that were trained on vectors. Each line of the
-    output is a JSON object with the labels of that line, best first.
+    Each line of the input (also .gz or .xz) is a text, or a JSON object with "text" and, if wanted, "title", "id",
+    "exclude", the ids of labels that must not be predicted for it, and "vector", for models that were trained on
+    vectors. Each line of the output is a JSON object with the labels of that line, best first.
     """
     from longtail.errors import DataError
     from longtail.store import load
@@ -72,7 +76,7 @@ def predict(
     quiet = typed or (out is None and sys.stdout.isatty())
     with nullcontext() if quiet else progress(), _writing(out) as file:
         between = "[\n" if json else ""
-        for chunk in _chunks(_lines(source), 1 if typed else CHUNK):
+        for chunk in _chunks(_lines(source, loaded), 1 if typed else CHUNK):
             for answer in _answer(loaded, chunk, k, threshold, name):
                 file.write(between + as_json(answer) + ("" if json else "\n"))
                 between = ",\n" if json else ""
@@ -91,8 +95,7 @@ def _answer(
     from longtail.data.dataset import Rows
 
     k = max(min(k, len(model.labels)), 1)  # places that no label can fill cost memory all the same
-    fields = re.split(r"[+,]", model.text_field)
-    rows = [_row(line, number, source, fields) for number, line in lines]
+    rows = [_row(line, number, source, _fields(model)) for number, line in lines]
     banned = [_banned(row["exclude"], model, number, source) for row, (number, _) in zip(rows, lines, strict=True)]
     excluded = None
     if any(banned):
@@ -112,6 +115,18 @@ def _answer(
         yield {"id": row["id"], "labels": labels}
 
 
+def _fields(model: Model) -> list[str]:
+    """What a row's text was made of in training. A column's own name may hold what parts the names of several."""
+    return list(dict.fromkeys([model.text_field, *re.split(r"[+,]", model.text_field)]))
+
+
+def _there(fields: list[str], names: Collection[str]) -> list[str]:
+    """Those of the fields that a row or a table has; `text` will do where it has none."""
+    if fields[0] in names:
+        return fields[:1]
+    return [field for field in fields if field in names] or [field for field in ("text",) if field in names]
+
+
 def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, Any]:
     """A line as a row: a plain text, or a JSON object with the fields the model was trained on."""
     from longtail.data.rows import as_id
@@ -123,10 +138,10 @@ def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, An
         row = json_lines.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON ({error}); give plain texts or whole JSON objects", source, number) from None
-    there = [field for field in fields if field in row] or [field for field in ("text",) if field in row]
+    there = _there(fields, row)
     parts = [row[field] for field in there if row[field] is not None]
     if not there or not all(isinstance(part, str) for part in parts):
-        wanted = " or ".join(f'"{field}"' for field in fields)
+        wanted = " or ".join(f'"{field}"' for field in fields[1:] or fields)
         raise DataError(f"the JSON object needs {wanted} as a string: the model was trained on it", source, number)
     name = str(number) if row.get("id") is None else as_id(row["id"])
     if name is None:
@@ -169,12 +184,36 @@ def _banned(exclude: Any, model: Model, number: int, source: str) -> list[int]:
         raise DataError(f'{error} in "exclude"; remove it, the model cannot predict it', source, number) from None
 
 
-def _lines(source: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file (.gz and .xz too) or of standard input, without their line ends."""
+def _lines(source: str, model: Model) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a file (.gz and .xz too) or of standard input, without their line ends; those of a table as
+    JSON objects."""
+    from longtail.data.columns import table_kind
     from longtail.data.files import lines
 
+    if source != "-" and table_kind(Path(source)):
+        yield from _records(Path(source), _fields(model))
+        return
     for number, line in lines(Path(source)) if source != "-" else _standard_input():
         yield number, line.removesuffix("\r")
+
+
+def _records(path: Path, fields: list[str]) -> Iterator[tuple[int, str]]:
+    from longtail.data.columns import column_names, records
+    from longtail.errors import DataError
+
+    names = column_names(path)
+    there = _there(fields, names)
+    if not there:
+        lacking = " or ".join(map(repr, fields[1:] or fields))
+        raise DataError(
+            f"no column {lacking}, which the model was trained on; the columns are {', '.join(names)}; if each line is "
+            "a text, call the file .txt",
+            path,
+        )
+    wanted = [*there, *(["id"] if "id" in names else [])]
+    for line, record in records(path, names, wanted):
+        row = {name: str(value) for name, value in zip(wanted, record, strict=True) if value not in (None, "")}
+        yield line, json_lines.dumps({there[0]: "", **row})
 
 
 def _standard_input() -> Iterator[tuple[int, str]]:
