@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from longtail.comparison import compare
 from longtail.data import Corpus, Dataset, LabelSet, Rows
-from longtail.errors import DataError
+from longtail.errors import DataError, RecipeError
 from longtail.model import SPARE, Model
 from longtail.recipe import Recipe
 
@@ -74,3 +75,21 @@ def test_train_and_valid_share_their_labels(tiny: Corpus) -> None:
     )
     with pytest.raises(DataError, match="different label sets"):
         Recipe.parse("bm25").fit(tiny.train, other)
+
+
+def test_what_a_notebook_shows_is_short(tiny: Corpus) -> None:
+    """However many labels and rows there are."""
+    model = Recipe.parse("centroid + rerank").fit(tiny.train, tiny.valid)
+    found = model.predict(tiny.test.rows, k=3)
+    assert repr(model) == "Model('centroid + rerank', LabelSet(10 labels, 10 of them in 410 rows))"
+    assert repr(found) == "Predictions(60 rows, 3 places, 10 labels)"
+    assert repr(tiny.test) == "Dataset(60 rows with texts, 120 targets, 10 labels)"
+    assert repr(tiny.test.rows) == "Rows(60 rows with texts)"
+    assert len(repr(tiny)) < 400
+
+
+def test_one_written_recipe_where_parts_or_a_list_are_wanted(tiny: Corpus) -> None:
+    with pytest.raises(RecipeError, match=r"Recipe\.parse\('centroid'\)"):
+        Recipe("centroid")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"put the one in brackets: \['centroid'\]"):
+        compare(tiny, "centroid")

@@ -41,6 +41,8 @@ def each(
     corpus: Corpus, recipes: Sequence[Recipe | str], ks: Sequence[int] = (1, 3, 5), keep: str | Path | None = None
 ) -> Iterator[Result]:
     """What `compare` gives, one after the other as they are done."""
+    if isinstance(recipes, str):
+        raise DataError(f"compare takes a list of recipes; put the one in brackets: [{recipes!r}]")
     parsed = [recipe if isinstance(recipe, Recipe) else Recipe.parse(recipe) for recipe in recipes]
     if not parsed:
         raise DataError("compare needs at least one recipe")

@@ -31,6 +31,9 @@ class Model:
     rerankers: tuple[Reranker, ...] = ()
     text_field: str = "title+text"  # which fields of a row made its text in training
 
+    def __repr__(self) -> str:
+        return f"Model({self.recipe!r}, {self.labels!r})"
+
     def with_reranker(self, reranker: Reranker) -> Model:
         return replace(self, rerankers=(*self.rerankers, reranker))
 

@@ -47,6 +47,9 @@ class Predictions:
     def __len__(self) -> int:
         return int(self.indices.shape[0])
 
+    def __repr__(self) -> str:
+        return f"Predictions({len(self):,} rows, {self.places} places, {len(self.labels):,} labels)"
+
     @property
     def places(self) -> int:
         return int(self.indices.shape[1])

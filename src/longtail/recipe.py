@@ -47,6 +47,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         # Building the parts checks names, settings and whether the parts go together: all before any data is read.
+        if isinstance(self.parts, str):  # type: ignore[unreachable]
+            raise RecipeError(f"a recipe that is written is parsed: Recipe.parse({self.parts!r})")
         if not self.parts:
             raise RecipeError("a recipe needs a learner")
         offers = self.learner.offers

@@ -79,7 +79,7 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False, card: Card 
 def check_place(path: Path, *, overwrite: bool) -> None:
     """Whether a model may be written there: asked before the long work too."""
     if path.exists() and not overwrite:
-        raise ModelError(f"{path} exists; choose another name, or pass --overwrite to replace it")
+        raise ModelError(f"{path} exists; choose another name, or pass --overwrite to replace it (overwrite=True)")
     if path.exists() and not _is_model(path):
         raise ModelError(f"{path} exists and is not a model folder, or holds other files too; it is left alone")
 

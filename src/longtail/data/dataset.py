@@ -35,6 +35,9 @@ class Rows:
             if self.features is not None and self.features.shape[0] != len(self.texts):
                 raise DataError(f"{len(self.texts)} texts and {self.features.shape[0]} rows of features do not match")
 
+    def __repr__(self) -> str:
+        return f"Rows({len(self):,} rows{_kinds(self.texts, self.features)})"
+
     def __len__(self) -> int:
         if self.texts is not None:
             return len(self.texts)
@@ -109,6 +112,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        """Sizes, as of the label set."""
+        kinds = _kinds(self.texts, self.features)
+        return f"Dataset({len(self):,} rows{kinds}, {self.targets.nnz:,} targets, {len(self.labels):,} labels)"
 
     @property
     def rows(self) -> Rows:
@@ -209,3 +217,7 @@ def _frozen(matrix: Matrix, name: str, shape: tuple[int, int | None], dtype: typ
         view.setflags(write=False)
         setattr(result, name_of_part, view)
     return result
+
+
+def _kinds(texts: object, features: object) -> str:
+    return ("" if texts is None else " with texts") + ("" if features is None else " with features")

@@ -68,6 +68,10 @@ class LabelSet:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        """Sizes: somebody who looks at a million labels in a notebook does not want their names."""
+        return f"LabelSet({len(self):,} labels, {int((self.counts > 0).sum()):,} of them in {self.train_rows:,} rows)"
+
     @cached_property
     def row_of(self) -> dict[str, int]:
         """Label id to row."""
