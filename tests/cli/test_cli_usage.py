@@ -118,6 +118,12 @@ def test_a_recipe_without_quotes_is_told_of_quotes() -> None:
     assert "in quotes, such as 'centroid + rerank'" in call("train", "x", "centroid", "+", "rerank", "-o", "m").error
 
 
+def test_compare_is_not_for_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would train every recipe and print its own table."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "compare runs in one process" in call("compare", "x", "centroid").error
+
+
 def test_data_and_recipe_in_the_wrong_order(data: Path) -> None:
     assert "DATA comes first" in call("train", "centroid", data, "-o", "m").error
     Path("recipes.txt").write_text("centroid\n")

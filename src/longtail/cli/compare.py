@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from longtail.cli.shared import (
     say,
     versions,
 )
+from longtail.errors import RecipeError
 
 if TYPE_CHECKING:
     from longtail.data.corpus import Corpus
@@ -47,6 +49,8 @@ def compare(
     Each recipe learns from train and valid and is measured on test. Without a test split, part of train is held
     out for it.
     """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RecipeError("compare runs in one process; with torchrun, train one: torchrun ... -m longtail train")
     parsed = read_recipes(recipes)
     ready_to_write(report)
 
