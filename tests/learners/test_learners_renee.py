@@ -197,7 +197,7 @@ def test_rows_without_texts_are_refused(model: Model, tiny: Corpus) -> None:
         ("compensated=2", r"'compensated' of renee lies in \[0, 1\]"),
         ("propensity=-1", r"'propensity' of renee lies in \[0, 1\]"),
         ("head_decay=100", "in one step"),
-        ("seed=-1", "not below 0"),
+        ("seed=-1", "'seed' of renee is at least 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_told(setting: str, told: str) -> None:

@@ -130,7 +130,7 @@ def test_synonyms_keep_targets_and_change_words(tiny: Corpus) -> None:
 
 
 def test_synonyms_without_near_words_add_nothing(tiny: Corpus) -> None:
-    assert len(SynonymRows(least=1.1).augment(tiny.train)) == len(tiny.train)
+    assert len(SynonymRows(least=1.0).augment(tiny.train)) == len(tiny.train)
 
 
 @pytest.mark.skipif(minilm_folder() is None, reason="the package with all-MiniLM-L6-v2 is not installed")
