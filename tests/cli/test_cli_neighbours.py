@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -65,3 +67,18 @@ def test_what_is_refused(data: Path, tmp_path: Path) -> None:
     assert "-k is at least 1" in call("neighbours", data, "L1", "-k", "0").error
     assert "is a folder" in call("neighbours", data, "L1", "--svg", tmp_path).error
     assert "no label has the id or the text 'xyzzy'" in call("neighbours", data, "xyzzy").error
+
+
+def test_the_rows_told_are_those_that_the_weights_are_shares_of(rows: list[dict[str, Any]]) -> None:
+    """Not those held out as valid."""
+    Path("all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = call("neighbours", "all.jsonl", "L0", "--json").json
+    assert shown["label"]["rows"] < sum("L0" in row["labels"] for row in rows)
+    for one in shown["neighbours"]:
+        assert one["weight"] == pytest.approx(one["together"] / shown["label"]["rows"], abs=1e-5)
+
+
+def test_a_figure_that_cannot_be_written(data: Path) -> None:
+    said = call("neighbours", data, "L0", "--svg", "/proc/x.svg")
+    assert said.code == 2
+    assert said.err.startswith("error: /proc/x.svg: cannot be written")

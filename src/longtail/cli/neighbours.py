@@ -31,6 +31,8 @@ def neighbours(
 
     What gandalf makes soft targets of.
     """
+    import numpy as np
+
     from longtail.errors import DataError, did_you_mean
     from longtail.neighbours import GRAPHS, find_label
     from longtail.neighbours import neighbours as linked
@@ -46,19 +48,25 @@ def neighbours(
         labels = corpus.labels
         row = find_label(labels, label)
         found = linked(corpus.train, row, k, graph, threshold)  # type: ignore[arg-type]
-    told = f"{labels.counts[row]:,} training rows; weights by {graph}"
+    # Of the rows that the links come from: what is held out as valid is not among them.
+    counts = np.bincount(corpus.train.targets.indices, minlength=len(labels))
+    told = f"{counts[row]:,} training rows; weights by {graph}"
     if svg is not None:
         from longtail.atomic import new_file
         from longtail.report.links import links_svg
 
         bars = [(labels.word(one.label), one.weight) for one in found]
-        with new_file(svg) as file:
-            file.write(links_svg(labels.word(row), told, bars, threshold or None))
+        drawn = links_svg(labels.word(row), told, bars, threshold or None)
+        try:
+            with new_file(svg) as file:
+                file.write(drawn)
+        except OSError as error:
+            raise DataError(f"cannot be written ({error.strerror}); check the disk and the rights", svg) from None
         say(f"figure: {svg}")
     if json:
         print_json(
             {
-                "label": {"id": labels.ids[row], "text": labels.texts[row], "rows": int(labels.counts[row])},
+                "label": {"id": labels.ids[row], "text": labels.texts[row], "rows": int(counts[row])},
                 "graph": graph,
                 "neighbours": [
                     {
@@ -66,7 +74,7 @@ def neighbours(
                         "text": labels.texts[one.label],
                         "weight": round(one.weight, 6),
                         "together": one.together,
-                        "rows": int(labels.counts[one.label]),
+                        "rows": int(counts[one.label]),
                     }
                     for one in found
                 ],
@@ -81,8 +89,8 @@ def neighbours(
     for column in ("weight", "rows with both", "its rows"):
         table.add_column(column, justify="right")
     for one in found:
-        counts = (f"{one.together:,}", f"{labels.counts[one.label]:,}")
-        table.add_row(labels.word(one.label), labels.ids[one.label], f"{one.weight:.3f}", *counts)
+        rows = (f"{one.together:,}", f"{counts[one.label]:,}")
+        table.add_row(labels.word(one.label), labels.ids[one.label], f"{one.weight:.3f}", *rows)
     console().print(table)
     if not found:
         say("no label is linked to it" + ("; try a smaller --threshold" if threshold else ""))
