@@ -16,6 +16,7 @@ from longtail.data.labels import LabelSet
 from longtail.errors import DataError, RecipeError
 from longtail.memory import return_large_blocks, share_one_pool
 from longtail.model import Model
+from longtail.nn.extra import at_home
 from longtail.plan import Facts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
@@ -198,8 +199,8 @@ def _teacher(text: str, what: str) -> Recipe | Ready:
     """The model that a part asks for: a folder with a saved one, or else a recipe."""
     from longtail.store import MANIFEST, load
 
-    if (Path(text) / MANIFEST).is_file():
-        model = load(text)
+    if (at_home(text) / MANIFEST).is_file():
+        model = load(at_home(text))
         return Ready(model, bool(model.rerankers))
     try:
         return Recipe.parse(text)

@@ -12,6 +12,7 @@ import pytest
 import transformers
 
 from longtail.data import Corpus
+from longtail.errors import DataError
 from longtail.learners.dpr import Dpr
 from longtail.learners.renee import Renee
 from longtail.nn.encoders import load_encoder, same_make, with_dropout
@@ -19,6 +20,7 @@ from longtail.nn.fit import Towers
 from longtail.nn.heads.fit import OneVsAllFit
 from longtail.nn.tokenizers import learn_words
 from longtail.nn.towers import Reader
+from longtail.plan import Facts
 from longtail.recipe import Recipe
 from longtail.store import load
 
@@ -129,3 +131,20 @@ def test_a_folder_may_begin_with_the_letters_of_an_encoder_that_begins_at_random
     assert fit.rate == 6e-5
     scorer: Any = load(folders["teacher"]).scorer
     assert Renee(encoder="tiny-but-trained").reads_like(scorer)
+
+
+def test_a_path_may_begin_at_home(folders: dict[str, str], tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside the quotes of a recipe no shell reads the tilde."""
+    home = Path(folders["narrow"]).parent
+    monkeypatch.setenv("HOME", str(home))
+    encoder = f"~/{Path(folders['narrow']).name}"
+    Dpr(encoder=encoder).check(tiny.train)
+    assert load_encoder(encoder)[0].dimension == 16
+    monkeypatch.setenv("HOME", str(Path(folders["teacher"]).parent))
+    teacher = Recipe.parse("renee(warm='~/teacher')").plan(Facts.of(tiny.train))
+    assert (
+        teacher.train_seconds
+        == Recipe.parse(f"renee(warm='{folders['teacher']}')").plan(Facts.of(tiny.train)).train_seconds
+    )
+    with pytest.raises(DataError, match="no encoder '~nobody-here/x'"):
+        Dpr(encoder="~nobody-here/x").check(tiny.train)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from longtail.errors import DataError, ModelError
 from longtail.nn import pretrained
-from longtail.nn.extra import minilm_folder, real_name
+from longtail.nn.extra import at_home, minilm_folder, real_name
 from longtail.nn.frugal.bodies import FrugalBag, FrugalInception
 from longtail.nn.layouts import Grouped, Packed
 from longtail.nn.settings import AT_RANDOM, check_encoder
@@ -193,7 +193,7 @@ def find_folder(name: str) -> Path:
         folder = minilm_folder()
         assert folder is not None
         return folder
-    return Path(name) if Path(name).is_dir() else pretrained.fetch(name)
+    return at_home(name) if at_home(name).is_dir() else pretrained.fetch(name)
 
 
 def _reader(name: str, tokenizer: str | None, texts: Sequence[str] | None, most_words: int) -> TextTokenizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +33,11 @@ def real_name(encoder: str) -> str:
     if encoder != "auto":
         return encoder
     return "bag" if minilm_folder() is None else "minilm"
+
+
+def at_home(path: str) -> Path:
+    """The path with ~ read as the home folder: inside the quotes of a recipe no shell does it."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  pathlib's own raises where there is no such user
 
 
 def is_hub_name(name: str) -> bool:

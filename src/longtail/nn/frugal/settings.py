@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError
-from longtail.nn.extra import require
+from longtail.nn.extra import at_home, require
 from longtail.plan import Facts, Plan
 from longtail.seams import Scorer
 
@@ -76,7 +76,7 @@ class FrugalSettings:
                 f"setting 'dimension' of {self.name} is at least {NARROWEST} and a multiple of 4, as convolutions "
                 f"slide along word vectors in steps of 4, got {self.dimension}"
             )
-        if self.vectors is not None and not Path(self.vectors).is_file():
+        if self.vectors is not None and not at_home(self.vectors).is_file():
             raise RecipeError(f"setting 'vectors' of {self.name}: there is no file {self.vectors!r}")
 
     def check(self, data: Dataset) -> None:
