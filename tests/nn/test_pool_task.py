@@ -132,6 +132,8 @@ def test_clusters_and_negatives_are_renewed_each_few_epochs(tiny: Corpus, monkey
 
     with listening(Notes()):
         clusters, mined = task.renew(0) or (None, None)
+        monkeypatch.setattr("longtail.nn.pool.fit.TOLD", 1e9)
+        task.renew(2)  # which is no news
     assert len(told) == 1 and re.fullmatch(
         r"unidec: clusters of \d+ rows and 4 near labels each renewed in .* s", told[0]
     )

@@ -34,6 +34,7 @@ from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import note, stage
 from longtail.seams import TailMethod
 
+TOLD = 1.0  # seconds that a renewal must take to be told again
 LEVEL_ROWS, LEVEL_LABELS = 512, 8192  # by which scores are judged before anything is learned
 By = Literal["both", "encoder", "classifiers"]
 
@@ -103,8 +104,10 @@ class PoolTowers(Towers):
             near = documents if len(learned) == len(documents) else documents[sent(learned, documents.device)]
             clusters = balanced_clusters(near, size=size, seed=own.seed + epoch, device=str(self.device))
             mined = self.mine(picks.negatives * picks.refresh, documents) if picks.negatives else None
-            many = f" and {mined.shape[1]} near labels each" if mined is not None else ""
-            note(f"{own.name}: clusters of {len(learned):,} rows{many} renewed in {time.monotonic() - begun:.1f} s")
+            spent = time.monotonic() - begun
+            if epoch == 0 or spent >= TOLD:
+                many = f" and {mined.shape[1]} near labels each" if mined is not None else ""
+                note(f"{own.name}: clusters of {len(learned):,} rows{many} renewed in {spent:.1f} s")
             return clusters, mined
 
         task = PoolTask(
