@@ -56,18 +56,46 @@ def test_replayed_steps_are_those_launched_one_by_one(tiny: Corpus, monkeypatch:
         work = task(tiny, monkeypatch, replay, dropout=0.0)
         work.begin_epoch(0)
         assert (work._texts._replayed is not None) == replay
-        slopes = []
+        assert (work._recorded is not None) == replay
+        slopes: list[torch.Tensor] = []
         for epoch in range(3):
-            for batch in work.batches(epoch, 0):
+            batches = list(work.batches(epoch, 0))
+            for pair in zip(batches[::2], batches[1::2], strict=False):
                 for module in work.modules.values():
                     module.zero_grad(set_to_none=True)
-                work.backward(batch, 1.0)
-                grown = [each.grad.flatten() for each in work.encoder.parameters() if each.grad is not None]
-                slopes.append(torch.cat(grown).clone())
-        found.append(slopes)
+                slopes += [work.backward(batch, 0.5)[None] for batch in pair]  # of both together
+                for module in (work.encoder, work.heads):
+                    assert module is not None
+                    slopes.append(torch.cat([each.grad.flatten() for each in module.parameters()]).clone())
+        assert work.classifying is not None
+        found.append([*slopes, work.classifying.table.weight.flatten()])
         assert not replay or len(work._texts._replayed.records) > 0  # type: ignore[union-attr]
+        assert not replay or len(work._recorded.records) > 0  # type: ignore[union-attr]
     for one, other in zip(*found, strict=True):
         assert (one - other).norm() < 2e-2 * other.norm()
+
+
+def test_replayed_dropout_of_heads_is_drawn_anew(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = task(tiny, monkeypatch, True, dropout=0.0, head_dropout=0.3)
+    work.begin_epoch(0)
+    work.begin_step(0.0)
+    batch = next(work.batches(0, 0))
+    losses = [work.backward(batch, 1.0).item() for _ in range(6)]
+    assert work._recorded is not None and len(work._recorded.records) == 1 and len(set(losses)) == 6
+
+
+@pytest.mark.parametrize("loss", ["supcon", "infonce", "decoupled+bce"])
+def test_every_loss_can_be_recorded(tiny: Corpus, monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
+    losses = []
+    for replay in (True, False):
+        work = task(tiny, monkeypatch, replay, dropout=0.0, loss=loss, classifier_loss=loss)
+        work.begin_epoch(0)
+        work.begin_step(0.0)
+        batch = next(work.batches(0, 0))
+        losses.append([work.backward(batch, 1.0).item() for _ in range(20)])
+        assert not replay or len(work._recorded.records) == 1  # type: ignore[union-attr]
+    ours, theirs = (sum(some) / len(some) for some in losses)
+    assert ours == pytest.approx(theirs, rel=0.05 if loss == "infonce" else 5e-3)
 
 
 def test_what_is_renewed_there_is_what_the_host_would_make(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

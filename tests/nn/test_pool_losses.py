@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from longtail.errors import DataError
-from longtail.nn.pool.losses import LOSSES, bce, decoupled, infonce, loss_of, supcon
+from longtail.nn.pool.losses import LOSSES, Weighed, bce, decoupled, infonce, loss_of, supcon
 
 
 def case(rows: int = 6, pool: int = 9, seed: int = 0, soft: bool = True) -> tuple[Tensor, Tensor]:
@@ -128,3 +128,24 @@ def test_decoupled_leaves_positives_alone_that_are_not_looked_at() -> None:
 def test_shapes_are_checked() -> None:
     with pytest.raises(DataError, match="one shape"):
         supcon(torch.zeros(2, 3), torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "decoupled+bce"])
+def test_what_fills_up_a_pool_changes_nothing(name: str) -> None:
+    scores, targets = case()
+    if name == "infonce":  # which draws one of several
+        targets = targets * (targets.cumsum(1) == targets)
+    luck = torch.Generator().manual_seed(1)
+    more = torch.cat([scores, 9 + torch.randn((len(scores), 4), generator=luck)], 1)
+    wide = torch.cat([targets, torch.zeros(len(targets), 4)], 1)
+    real = torch.arange(more.shape[1]) < scores.shape[1]
+    found = []
+    for given, wanted in ((scores, Weighed(targets)), (more, Weighed(wide, real))):
+        given = given.clone().requires_grad_()
+        loss = loss_of(name, 0.7, level=0.5)(given, wanted)
+        loss.backward()
+        assert given.grad is not None
+        found.append((loss.detach(), given.grad))
+    torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-10, atol=0)
+    torch.testing.assert_close(found[1][1][:, :-4], found[0][1], rtol=1e-10, atol=1e-14)
+    assert (found[1][1][:, -4:] == 0).all()

@@ -146,3 +146,15 @@ def test_entries_of_rows() -> None:
     targets = matrix([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
     entries, row_of = entries_of(targets, np.array([2, 1, 0]))
     assert entries.tolist() == [2, 0, 1] and row_of.tolist() == [0, 2, 2]
+
+
+def test_a_pool_is_filled_up_to_a_round_number_of_texts() -> None:
+    targets = matrix([[1, 0, 0.5], [0, 0.25, 0], [0, 0, 1]])
+    rows = np.array([2, 0])
+    plain, filled = (Picker(targets, CPU, None, filled=some).batch(rows, None, chance()) for some in (False, True))
+    assert plain.columns == 2 and filled.columns + 2 == 256 and filled.pool.tolist() == plain.pool.tolist()
+    assert torch.equal(filled.targets()[:, :2], plain.targets()) and not filled.targets()[:, 2:].any()
+    place = torch.full((2, filled.columns), 7.0)
+    assert torch.equal(filled.targets(place), filled.targets()) and torch.equal(place, filled.targets())
+    real = filled.weighed().real
+    assert plain.weighed().real is None and real is not None and real.tolist() == [True] * 2 + [False] * 252

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,22 @@ def test_a_killed_run_ends_with_the_same_bits(precision: str, tiny: Corpus, tmp_
 def test_settings_are_refused_before_anything_is_read(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(RecipeError, match=told):
         Unidec(**settings)
+
+
+@pytest.mark.parametrize("chunk", [None, 20])
+def test_a_step_over_a_pool_that_is_filled_up_is_the_same(
+    tiny: Corpus, monkeypatch: pytest.MonkeyPatch, chunk: int | None
+) -> None:
+    found = []
+    for filled in (False, True):
+        _, task = begun(tiny, monkeypatch, classifier_loss="decoupled+bce", chunk=chunk)
+        assert task.classifying is not None
+        task.picker = replace(task.picker, filled=filled)
+        task.begin_epoch(0)
+        batch = next(task.batches(0, 0))
+        assert (batch.columns > len(batch.pool)) == filled
+        loss = task.backward(batch, 1.0)
+        found.append({"loss": loss.numpy(), "table": task.classifying.table.rows(), **gradients(task)})
+    assert found[0].keys() == found[1].keys()
+    for name, wanted in found[0].items():
+        np.testing.assert_allclose(found[1][name], wanted, rtol=1e-4, atol=1e-6, err_msg=name)

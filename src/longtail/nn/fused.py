@@ -125,9 +125,10 @@ class _Layers(torch.autograd.Function):
         *masters: Tensor,
     ) -> Tensor:  # fmt: skip
         from longtail.nn.kernels.activation import activate
-        from longtail.nn.kernels.attention import attend
+        from longtail.nn.kernels.attention import ByBlock, attend
         from longtail.nn.kernels.norm import add_norm
 
+        texts = ByBlock.of(layout.ends, layout.longest)
         lowered = _copies([weight for layer in _by_layer(masters) for weight in layer[:LOWERED]], states.dtype)
         attention_dropout, dropout = dropouts
         saved = []
@@ -136,7 +137,7 @@ class _Layers(torch.autograd.Function):
             attended_bias, scale, shift, narrow_bias, narrow_scale, narrow_shift = weights[LOWERED:]
             chance = seeds[1 + 3 * number :]
             split = torch.addmm(attend_bias, states, attend_weight.T)
-            mixed = attend(split, layout.ends, shape.heads, layout.longest, attention_dropout, chance)
+            mixed = attend(split, texts, shape.heads, attention_dropout, chance)
             first = mixed @ attended.T
             middle, *moments = add_norm(states, first, attended_bias, scale, shift, shape.epsilon, dropout, chance[1:])
             wide = torch.addmm(widen_bias, middle, widen.T)
@@ -149,7 +150,7 @@ class _Layers(torch.autograd.Function):
             saved += [attend_weight, attended, widen, narrow, scale, narrow_scale]
             states = result
         ctx.save_for_backward(seeds, *saved)
-        ctx.layout, ctx.shape, ctx.dropouts = layout, shape, dropouts
+        ctx.texts, ctx.shape, ctx.dropouts = texts, shape, dropouts
         return states
 
     @staticmethod
@@ -157,13 +158,13 @@ class _Layers(torch.autograd.Function):
         from longtail.nn.kernels import activation, attention, norm
 
         seeds, *saved = ctx.saved_tensors
-        layout, shape, (attention_dropout, dropout) = ctx.layout, ctx.shape, ctx.dropouts
+        texts, shape, (attention_dropout, dropout) = ctx.texts, ctx.shape, ctx.dropouts
         # Kernels leave the sums over all tokens in parts; those of all layers are summed up together at the end.
         width, tokens = shape.width, len(to_states)
         empty = partial(to_states.new_empty, dtype=torch.float32)
         norm_sums = empty((shape.layers, 2, norm.parts(tokens), 3 * width))
         wide_sums = empty((shape.layers, activation.parts(tokens), shape.inner))
-        split_sums = empty((shape.layers, attention.parts(len(layout.ends) - 1), 3 * width))
+        split_sums = empty((shape.layers, len(texts.blocks) * texts.parts, 3 * width))
         products = []
         to_states = to_states.contiguous()
         for number in reversed(range(shape.layers)):
@@ -185,9 +186,8 @@ class _Layers(torch.autograd.Function):
             )
             to_attended = _product(to_first.T, mixed)
             to_split = attention.attend_back(
-                split, layout.ends, to_first @ attended, split_sums[number],
-                shape.heads, layout.longest, attention_dropout, chance,
-            )  # fmt: skip
+                split, texts, to_first @ attended, split_sums[number], shape.heads, attention_dropout, chance
+            )
             products.append((_product(to_split.T, states), to_attended, to_widen, to_narrow))
             to_states.addmm_(to_split, attend_weight)
         gradients: list[Tensor] = []

@@ -7,9 +7,11 @@ run them. Chance is drawn on the device while replaying, as it would be without.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence, Sized
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ from longtail.nn.precision import autocast
 MOST = 8  # shapes that are recorded: each keeps the gradients of all weights
 ROOM = 0.4  # share of the device's memory above which nothing is recorded: what was recorded keeps its memory
 
+Module = TypeVar("Module", bound=nn.Module)
 Key = tuple[int, int, int, bool]  # tokens, texts, bound on their length, whether dropout is on
 
 
@@ -52,13 +55,11 @@ class Replayed:
         key = len(ids), len(layout.lengths), layout.longest, self.encoder.training
         self._seen[key] += 1
         if key not in self.records:
-            if self._seen[key] == 1 or not self._has_room(ids.device):
+            if self._seen[key] == 1 or not has_room(self.records, ids.device):
                 return self._encode(self.encoder, ids, layout)
             self.records[key] = self._record(ids, layout)
         record = self.records[key]
-        for weight in self.parameters:
-            if weight.grad is not None:  # of a batch before, to be added to: it may lie where this replay writes
-                weight.grad = weight.grad.clone()
+        kept_apart(self.parameters)
         torch._foreach_copy_(record.inputs, _inputs(ids, layout))
         vectors: Tensor = _Replay.apply(self._anchor, record, self.parameters)  # type: ignore[no-untyped-call]
         return vectors
@@ -67,10 +68,6 @@ class Replayed:
         with autocast(self.precision, ids.device, self.encoder.settings["kind"]):
             return encoder.packed(ids, layout)
 
-    def _has_room(self, device: torch.device) -> bool:
-        most = torch.cuda.get_device_properties(device).total_memory
-        return len(self.records) < MOST and torch.cuda.max_memory_allocated(device) < ROOM * most
-
     def _record(self, ids: Tensor, layout: Packed) -> _Record:
         inputs = [one.clone() for one in _inputs(ids, layout)]
         own = Packed(inputs[1], inputs[2], inputs[3], inputs[4], layout.longest)
@@ -78,9 +75,7 @@ class Replayed:
         pool = next(iter(self.records.values())).forward.pool() if self.records else None
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         self._twin.train(self.encoder.training)
-        self._stream.wait_stream(torch.cuda.current_stream())
-        # A weight's copy in half precision must not be kept from one pass to the next: weights change.
-        with torch.cuda.stream(self._stream), torch.autocast(ids.device.type, enabled=False, cache_enabled=False):
+        with on_side(self._stream):
             # Once without recording: what the first pass on a stream sets up must not be recorded.
             vectors = self._encode(self._twin, inputs[0], own)
             to_vectors = torch.zeros_like(vectors)
@@ -90,7 +85,6 @@ class Replayed:
                 vectors = self._encode(self._twin, inputs[0], own)
             with torch.cuda.graph(backward, pool=forward.pool(), stream=self._stream):
                 gradients = torch.autograd.grad(vectors, self._leaves, to_vectors, allow_unused=True)
-        torch.cuda.current_stream().wait_stream(self._stream)
         return _Record(inputs, forward, vectors.detach(), to_vectors, backward, gradients)
 
 
@@ -106,12 +100,49 @@ class _Record:
     gradients: tuple[Tensor | None, ...]
 
 
-def twin(encoder: Encoder) -> Encoder:
+def twin(module: Module) -> Module:
     """The same network over the same memory, with parameters and thus gradients of its own."""
-    known: dict[int, Any] = {id(buffer): buffer for buffer in encoder.buffers()}
-    for weight in encoder.parameters():
+    known: dict[int, Any] = {id(buffer): buffer for buffer in module.buffers()}
+    for weight in module.parameters():
         known[id(weight)] = nn.Parameter(weight.detach(), weight.requires_grad)
-    return deepcopy(encoder, known)
+    return deepcopy(module, known)
+
+
+def has_room(records: Sized, device: torch.device) -> bool:
+    """Whether one more may be recorded there."""
+    most = torch.cuda.get_device_properties(device).total_memory
+    return len(records) < MOST and torch.cuda.max_memory_allocated(device) < ROOM * most
+
+
+@contextmanager
+def on_side(stream: torch.cuda.Stream) -> Iterator[None]:
+    """On that stream, after what was asked for before and before what is asked for next."""
+    stream.wait_stream(torch.cuda.current_stream())
+    # A weight's copy in half precision must not be kept from one pass to the next: weights change.
+    with torch.cuda.stream(stream), torch.autocast("cuda", enabled=False, cache_enabled=False):
+        yield
+    torch.cuda.current_stream().wait_stream(stream)
+
+
+def kept_apart(weights: Sequence[nn.Parameter]) -> None:
+    """Gradients of a batch before, which are to be added to, may lie where a replay writes."""
+    for weight in weights:
+        if weight.grad is not None:
+            weight.grad = weight.grad.clone()
+
+
+def taken_over(weights: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
+    """Add these to what the weights have: autograd would take longer to hand over a hundred gradients than the device
+    to compute them."""
+    known, found = [], []
+    for weight, gradient in zip(weights, gradients, strict=True):
+        if gradient is not None and weight.grad is not None:
+            known.append(weight.grad)
+            found.append(gradient)
+        elif gradient is not None:
+            weight.grad = gradient
+    if known:
+        torch._foreach_add_(known, found)
 
 
 def _inputs(ids: Tensor, layout: Packed) -> list[Tensor]:
@@ -132,14 +163,5 @@ class _Replay(torch.autograd.Function):
         record: _Record = ctx.record
         record.to_vectors.copy_(to_vectors)
         record.backward.replay()
-        # Autograd would take longer to hand over a hundred gradients than the device to compute them.
-        known, found = [], []
-        for weight, gradient in zip(ctx.weights, record.gradients, strict=True):
-            if gradient is not None and weight.grad is not None:
-                known.append(weight.grad)
-                found.append(gradient)
-            elif gradient is not None:
-                weight.grad = gradient
-        if known:
-            torch._foreach_add_(known, found)
+        taken_over(ctx.weights, record.gradients)
         return None, None, None

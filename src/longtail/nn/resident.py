@@ -17,6 +17,7 @@ from longtail.nn.layouts import Packed
 from longtail.nn.tokens import Tokens
 
 SHARE = 0.25  # of the free memory that tokens may take
+ROUND = 256  # what a number of texts is rounded up to
 Texts = tuple[Tensor, Tensor]  # token ids (rows, places) int64 and which places hold one, bool
 
 
@@ -99,7 +100,7 @@ def packed(parts: Sequence[tuple[ResidentTokens, Longs]], rounded: bool = False)
         filling = -total % max(1 << total.bit_length() >> 5, 256)
         more = np.full(-(-filling // longest), longest)
         more[-1:] -= -filling % longest
-        lengths = np.concatenate([lengths, more, np.zeros(-(len(lengths) + len(more)) % 256, np.int64)])
+        lengths = np.concatenate([lengths, more, np.zeros(-(len(lengths) + len(more)) % ROUND, np.int64)])
     there = sent(np.concatenate([begins, lengths]), helds[0].device)
     layout = Packed.of(there[len(begins) :], total + filling, bound)
     where = there[layout.text_of[:total]] + layout.places[:total]

@@ -2,9 +2,14 @@
 
 A short text fits a core's registers whole, so nothing is kept for the way back: the chances
 are computed again there, and every gradient is written once, by one program, in the same order every time.
+
+What a text costs is the square of the block that it is read in. Labels of four words stand beside documents of forty,
+so texts are gone through by the block they fit in, and not all in that of the longest.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import triton
@@ -13,12 +18,45 @@ from torch import Tensor
 
 from longtail.nn.kernels.chance import kept
 
-GROUP = 4  # texts a program of the backward pass goes through: it sums the bias's gradient over them
+BLOCKS = (16, 32, 64, 128)  # tokens
+GROUP, PARTS = 4, 512  # texts that a program goes through at least, and most programs of a head: each sums over its own
+FEW = 1024  # texts, of which a host launches several kernels more slowly than a device reads all in the largest block
+
+
+@dataclass(frozen=True, eq=False)
+class ByBlock:
+    """The texts of a batch by the block they fit in."""
+
+    ends: Tensor  # (texts + 1,) int32: 0, and where each text ends
+    order: Tensor  # (texts,) the texts, those of the smallest block first
+    bounds: Tensor  # (blocks + 1,) where in it those of each block begin
+    blocks: tuple[int, ...]
+
+    @classmethod
+    def of(cls, ends: Tensor, longest: int) -> ByBlock:
+        """Found on the device, which is asked nothing: kernels that are replayed sort what they are given then."""
+        blocks, texts = BLOCKS[: sum(block < longest for block in BLOCKS) + 1], len(ends) - 1
+        if texts < FEW and not (ends.is_cuda and torch.cuda.is_current_stream_capturing()):
+            blocks = blocks[-1:]
+        if len(blocks) == 1:
+            numbers = torch.arange(max(texts, 2), device=ends.device)
+            return cls(ends, numbers[:texts], numbers[:2] * texts, blocks)
+        lengths, kinds = ends.diff(), torch.zeros(texts, dtype=torch.uint8, device=ends.device)
+        for block in blocks[:-1]:
+            kinds += lengths > block
+        kinds, order = kinds.sort(stable=True)
+        wanted = torch.arange(len(blocks) + 1, dtype=torch.uint8, device=ends.device)
+        return cls(ends, order, torch.searchsorted(kinds, wanted), blocks)
+
+    @property
+    def parts(self) -> int:
+        """Programs of a head, of each block."""
+        return min(-(-len(self.order) // GROUP), PARTS)
 
 
 @triton.jit
 def _chances(queries, keys, inside, scale):
-    """Softmax over the keys of the text: (LONGEST, LONGEST) float32, 0 outside the text, also where it is empty."""
+    """Softmax over the keys of the text: (BLOCK, BLOCK) float32, 0 outside the text, also where it is empty."""
     scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
     scores = tl.where(inside[None, :], scores, float("-inf"))
     chances = tl.exp(scores - tl.max(scores, 1)[:, None])
@@ -26,46 +64,55 @@ def _chances(queries, keys, inside, scale):
 
 
 @triton.jit
-def _kept(seed, text, head, HEADS: tl.constexpr, LONGEST: tl.constexpr, DROPOUT: tl.constexpr):
-    places = tl.arange(0, LONGEST)
-    return kept(seed, ((text * HEADS + head) * LONGEST + places[:, None]) * LONGEST + places[None, :], DROPOUT)
+def _kept(seed, text, head, HEADS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr, DROPOUT: tl.constexpr):
+    """The same whichever block the text is read in; `WHOLE` is the batch's largest."""
+    places = tl.arange(0, BLOCK)
+    return kept(seed, ((text * HEADS + head) * WHOLE + places[:, None]) * WHOLE + places[None, :], DROPOUT)
 
 
 @triton.jit(do_not_specialize=["seed"])
 def _forward(
-    split, ends, mixed, seed, scale,
-    HEADS: tl.constexpr, SIZE: tl.constexpr, LONGEST: tl.constexpr, DROPOUT: tl.constexpr,
+    split, ends, order, bounds, mixed, seed, scale,
+    KIND: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    text, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS  # heads of a text are neighbours in memory
-    begin = tl.load(ends + text).to(tl.int64)
-    inside = tl.arange(0, LONGEST) < tl.load(ends + text + 1) - begin
-    rows, numbers = begin + tl.arange(0, LONGEST)[:, None], head * SIZE + tl.arange(0, SIZE)[None, :]
-    at = split + rows * (3 * HEADS * SIZE) + numbers
-    queries = tl.load(at, inside[:, None], 0.0)
-    keys = tl.load(at + HEADS * SIZE, inside[:, None], 0.0)
-    values = tl.load(at + 2 * HEADS * SIZE, inside[:, None], 0.0)
-    chances = _chances(queries, keys, inside, scale)
-    if DROPOUT > 0:
-        chances *= _kept(tl.load(seed), text, head, HEADS, LONGEST, DROPOUT)
-    found = tl.dot(chances.to(values.dtype), values, input_precision="ieee")
-    tl.store(mixed + rows * (HEADS * SIZE) + numbers, found.to(mixed.dtype.element_ty), inside[:, None])
+    part, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS  # heads of a text are neighbours in memory
+    numbers = head * SIZE + tl.arange(0, SIZE)[None, :]
+    last = tl.load(bounds + KIND + 1).to(tl.int32)
+    for place in range(tl.load(bounds + KIND).to(tl.int32) + part, last, tl.num_programs(0) // HEADS):
+        text = tl.load(order + place).to(tl.int32)
+        begin = tl.load(ends + text).to(tl.int64)
+        inside = tl.arange(0, BLOCK) < tl.load(ends + text + 1) - begin
+        rows = begin + tl.arange(0, BLOCK)[:, None]
+        at = split + rows * (3 * HEADS * SIZE) + numbers
+        queries = tl.load(at, inside[:, None], 0.0)
+        keys = tl.load(at + HEADS * SIZE, inside[:, None], 0.0)
+        values = tl.load(at + 2 * HEADS * SIZE, inside[:, None], 0.0)
+        chances = _chances(queries, keys, inside, scale)
+        if DROPOUT > 0:
+            chances *= _kept(tl.load(seed), text, head, HEADS, BLOCK, WHOLE, DROPOUT)
+        found = tl.dot(chances.to(values.dtype), values, input_precision="ieee")
+        tl.store(mixed + rows * (HEADS * SIZE) + numbers, found.to(mixed.dtype.element_ty), inside[:, None])
 
 
-@triton.jit(do_not_specialize=["seed", "texts"])
+@triton.jit(do_not_specialize=["seed"])
 def _backward(
-    split, ends, to_mixed, to_split, sums, seed, scale, texts,
-    HEADS: tl.constexpr, SIZE: tl.constexpr, LONGEST: tl.constexpr, DROPOUT: tl.constexpr, GROUP: tl.constexpr,
+    split, ends, order, bounds, to_mixed, to_split, sums, seed, scale,
+    KIND: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    group, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS
+    part, head, parts = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS, tl.num_programs(0) // HEADS
     numbers = head * SIZE + tl.arange(0, SIZE)[None, :]
     width: tl.constexpr = HEADS * SIZE
     query_sum = tl.zeros((SIZE,), tl.float32)
     key_sum = tl.zeros((SIZE,), tl.float32)
     value_sum = tl.zeros((SIZE,), tl.float32)
-    for text in range(group * GROUP, tl.minimum(group * GROUP + GROUP, texts)):
+    last = tl.load(bounds + KIND + 1).to(tl.int32)
+    for place in range(tl.load(bounds + KIND).to(tl.int32) + part, last, parts):
+        text = tl.load(order + place).to(tl.int32)
         begin = tl.load(ends + text).to(tl.int64)
-        inside = tl.arange(0, LONGEST) < tl.load(ends + text + 1) - begin
-        rows = begin + tl.arange(0, LONGEST)[:, None]
+        inside = tl.arange(0, BLOCK) < tl.load(ends + text + 1) - begin
+        rows = begin + tl.arange(0, BLOCK)[:, None]
         at = split + rows * (3 * width) + numbers
         queries = tl.load(at, inside[:, None], 0.0)
         keys = tl.load(at + width, inside[:, None], 0.0)
@@ -75,7 +122,7 @@ def _backward(
         to_chances = tl.dot(to_found, tl.trans(values), input_precision="ieee")
         used = chances
         if DROPOUT > 0:
-            keep = _kept(tl.load(seed), text, head, HEADS, LONGEST, DROPOUT)
+            keep = _kept(tl.load(seed), text, head, HEADS, BLOCK, WHOLE, DROPOUT)
             used = chances * keep
             to_chances *= keep
         to_scores = chances * (to_chances - tl.sum(chances * to_chances, 1)[:, None]) * scale
@@ -91,45 +138,41 @@ def _backward(
         query_sum += tl.sum(to_queries, 0)
         key_sum += tl.sum(to_keys, 0)
         value_sum += tl.sum(to_values, 0)
-    at = sums + group * (3 * width) + head * SIZE + tl.arange(0, SIZE)
+    at = sums + (KIND * parts + part) * (3 * width) + head * SIZE + tl.arange(0, SIZE)
     tl.store(at, query_sum)
     tl.store(at + width, key_sum)
     tl.store(at + 2 * width, value_sum)
 
 
-def attend(split: Tensor, ends: Tensor, heads: int, longest: int, dropout: float, seed: Tensor) -> Tensor:
+def attend(split: Tensor, texts: ByBlock, heads: int, dropout: float, seed: Tensor) -> Tensor:
     """Queries, keys and values (tokens, 3 x width) to (tokens, width)."""
     size = split.shape[1] // 3 // heads
     mixed = split.new_empty(len(split), heads * size)
-    block = _block(longest)
-    _forward[((len(ends) - 1) * heads,)](
-        split, ends, mixed, seed, size**-0.5, heads, size, block, dropout, num_warps=_warps(block)
-    )  # fmt: skip
+    for kind, block in enumerate(texts.blocks):
+        _forward[(texts.parts * heads,)](
+            split, texts.ends, texts.order, texts.bounds, mixed, seed, size**-0.5,
+            kind, heads, size, block, texts.blocks[-1], dropout, num_warps=_warps(block), num_stages=_stages(block),
+        )  # fmt: skip
     return mixed
 
 
 def attend_back(
-    split: Tensor, ends: Tensor, to_mixed: Tensor, sums: Tensor, heads: int, longest: int, dropout: float, seed: Tensor
+    split: Tensor, texts: ByBlock, to_mixed: Tensor, sums: Tensor, heads: int, dropout: float, seed: Tensor
 ) -> Tensor:
-    """The gradient at `split`; its sum over the tokens is left in parts, to be summed: `sums` (parts, 3 x width),
-    float32."""
-    texts, size, block = len(ends) - 1, split.shape[1] // 3 // heads, _block(longest)
-    to_split = torch.empty_like(split)
-    _backward[(len(sums) * heads,)](
-        split, ends, to_mixed, to_split, sums, seed, size**-0.5, texts, heads, size, block, dropout, GROUP,
-        num_warps=_warps(block), num_stages=3 if block <= 32 else 1,  # texts fetched ahead must fit the core's memory
-    )  # fmt: skip
+    """The gradient at `split`; its sum over the tokens is left in parts, to be summed: `sums` (blocks x parts,
+    3 x width), float32."""
+    size, to_split = split.shape[1] // 3 // heads, torch.empty_like(split)
+    for kind, block in enumerate(texts.blocks):
+        _backward[(texts.parts * heads,)](
+            split, texts.ends, texts.order, texts.bounds, to_mixed, to_split, sums, seed, size**-0.5,
+            kind, heads, size, block, texts.blocks[-1], dropout, num_warps=_warps(block), num_stages=_stages(block),
+        )  # fmt: skip
     return to_split
 
 
-def _block(longest: int) -> int:
-    return int(max(triton.next_power_of_2(longest), 16))
-
-
 def _warps(block: int) -> int:
-    return {16: 1, 32: 2, 64: 4}.get(block, 8)
+    return block // 16
 
 
-def parts(texts: int) -> int:
-    """Of the sums that `attend_back` leaves."""
-    return -(-texts // GROUP)
+def _stages(block: int) -> int:
+    return 3 if block <= 32 else 1  # texts fetched ahead must fit the core's memory

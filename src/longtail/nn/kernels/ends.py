@@ -87,7 +87,7 @@ def _mean(states, ends, pooled, longest, WIDTH: tl.constexpr, BLOCK: tl.constexp
         row = begin + first + tl.arange(0, ROWS)[:, None]
         inside = (row < end) & (column < WIDTH)[None, :]
         total += tl.load(states + row * WIDTH + column[None, :], inside, 0.0).to(tl.float32)
-    tl.store(pooled + text * WIDTH + column, tl.sum(total, 0) / (end - begin), column < WIDTH)
+    tl.store(pooled + text * WIDTH + column, tl.sum(total, 0) / tl.maximum(end - begin, 1), column < WIDTH)
 
 
 @triton.jit(do_not_specialize=["longest"])
@@ -142,7 +142,7 @@ def embed_back(
 
 
 def mean(states: Tensor, ends: Tensor, longest: int) -> Tensor:
-    """(tokens, width) to (texts, width) in float32."""
+    """(tokens, width) to (texts, width) in float32; zeros of a text without tokens."""
     width = states.shape[1]
     pooled = states.new_empty((len(ends) - 1, width), dtype=torch.float32)
     _mean[(len(pooled),)](states, ends, pooled, longest, width, triton.next_power_of_2(width), ROWS)

@@ -29,11 +29,18 @@ class Weighed:
     """Targets of a batch with what several losses over them share."""
 
     targets: Tensor
+    real: Tensor | None = None  # (pool,) bool: the labels that are there, the others fill it up; None: all
 
     @cached_property
     def rest(self) -> Tensor:
         """The logarithm of how much of a rival each label is."""
-        return torch.log1p(-self.targets)
+        rest = torch.log1p(-self.targets)
+        return rest if self.absent is None else rest.add_(self.absent)
+
+    @cached_property
+    def absent(self) -> Tensor | None:
+        """The logarithm of whether a label is there."""
+        return None if self.real is None else self.real.to(self.targets.dtype).log()
 
     def shares(self, along: int) -> Tensor:
         """What each positive weighs in the mean over rows with a positive of (largest target) x (mean of the row's
@@ -63,7 +70,7 @@ def supcon(scores: Tensor, targets: Tensor | Weighed, along: int = 1) -> Tensor:
     """-log softmax over the pool, averaged over a row's positives. With all labels in the pool it is PAL-N. Along 0, a
     column is what has positives."""
     scores, given = _checked(scores, targets)
-    found: Tensor = _Contrast.apply(scores, given.shares(along), None, along)  # type: ignore[no-untyped-call]
+    found: Tensor = _Contrast.apply(scores, given.shares(along), given.absent, False, along)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -73,7 +80,7 @@ def decoupled(scores: Tensor, targets: Tensor | Weighed, along: int = 1) -> Tens
     A label with a target below 1 is a rival with the rest of its weight: -log e^s / (e^s + sum of (1 - t) e^s).
     """
     scores, given = _checked(scores, targets)
-    found: Tensor = _Contrast.apply(scores, given.shares(along), given.rest, along)  # type: ignore[no-untyped-call]
+    found: Tensor = _Contrast.apply(scores, given.shares(along), given.rest, True, along)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -82,14 +89,14 @@ class _Contrast(torch.autograd.Function):
     as many, with a matrix kept for each."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, shares: Tensor, rest: Tensor | None, along: int) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, shares: Tensor, rest: Tensor | None, decoupled: bool, along: int) -> Tensor:
         rivals = scores if rest is None else scores + rest
         # Where all is right there is no rival and nothing to lose: -inf would make numbers of it that are none.
         level = rivals.logsumexp(along, keepdim=True).clamp_(min=LEAST)
         gaps = level - scores
         slopes = (rivals - level).exp_()
         pulls = shares
-        if rest is not None:
+        if decoupled:
             pulls = torch.sigmoid(gaps).mul_(shares)
             gaps = softplus(gaps)
         slopes.mul_(pulls.sum(along, keepdim=True)).sub_(pulls)
@@ -99,18 +106,20 @@ class _Contrast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, to_loss: Tensor) -> Any:
         (slopes,) = ctx.saved_tensors
-        return slopes * to_loss, None, None, None
+        return slopes * to_loss, None, None, None, None
 
 
 def infonce(scores: Tensor, targets: Tensor | Weighed, along: int = 1) -> Tensor:
     """-log softmax at one positive, drawn anew each time: pick one label. The row's other positives count as wrong."""
     scores, given = _checked(scores, targets)
     if along == 0:
-        return infonce(scores.T, given.targets.T)
+        return infonce(scores.T, given.targets.T)  # where a label that is not there has no positive
     some = given.targets.sum(1) > 0
     odds = torch.where(some[:, None], given.targets, torch.ones_like(given.targets))
-    drawn = torch.zeros_like(odds).scatter_(1, torch.multinomial(odds.float(), 1), 1.0)
-    return supcon(scores, drawn * given.targets)
+    # As torch.multinomial draws one, but that asks the device whether the odds are sound.
+    first = (odds / torch.empty_like(odds).exponential_()).argmax(1, keepdim=True)
+    drawn = torch.zeros_like(odds).scatter_(1, first, 1.0)
+    return supcon(scores, Weighed(drawn * given.targets, given.real))
 
 
 def bce(scores: Tensor, targets: Tensor | Weighed, level: float = 0.0) -> Tensor:
@@ -120,8 +129,11 @@ def bce(scores: Tensor, targets: Tensor | Weighed, level: float = 0.0) -> Tensor
     expected at first and not half of the pool: else all that is wrong drowns what little is right.
     """
     scores, given = _checked(scores, targets)
-    scores = scores - (level + math.log(max(scores.shape[1], 1)))
-    return (softplus(scores) - given.targets * scores).sum(1).mean()
+    if given.real is None:
+        scores = scores - (level + math.log(max(scores.shape[1], 1)))
+        return (softplus(scores) - given.targets * scores).sum(1).mean()
+    scores = scores - (level + given.real.to(scores.dtype).sum().clamp(min=1).log())
+    return ((softplus(scores) - given.targets * scores) * given.real).sum(1).mean()
 
 
 SIDED: dict[str, SidedLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce}

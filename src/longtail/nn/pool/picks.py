@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from longtail.arrays import Floats, Longs, Matrix
-from longtail.nn.resident import sent
+from longtail.nn.pool.losses import Weighed
+from longtail.nn.resident import ROUND, sent
 
-_Plan = tuple[Longs, Longs, Longs, Floats]  # rows, pool, places and weights of a batch, on the host
+_Plan = tuple[Longs, Longs, int, Longs, Floats]  # rows, pool, columns, places and weights of a batch, on the host
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,17 +28,26 @@ class PoolBatch:
 
     rows: Longs  # (rows,)
     pool: Longs  # (pool,) distinct labels in order
+    columns: int  # as many as labels of the pool, or more: these fill it up, and are nobody's
     pool_tensor: Tensor  # (pool,)
-    places: Tensor  # (positives,) row x pool + column
+    places: Tensor  # (positives,) row x columns + column
     weights: Tensor  # (positives,) their targets
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def targets(self) -> Tensor:
-        """(rows, pool): the target of every positive of the pool, else 0; its transpose is the labels' side."""
-        dense = torch.zeros(len(self.rows) * len(self.pool), device=self.places.device)
-        return dense.index_copy_(0, self.places, self.weights).view(len(self.rows), len(self.pool))
+    def targets(self, into: Tensor | None = None) -> Tensor:
+        """(rows, columns): the target of every positive of the pool, else 0; its transpose is the labels' side."""
+        shape = len(self.rows), self.columns
+        dense = torch.zeros(shape, device=self.places.device) if into is None else into.zero_()
+        dense.view(-1).index_copy_(0, self.places, self.weights)
+        return dense
+
+    def weighed(self) -> Weighed:
+        """What losses ask of it."""
+        some = self.columns > len(self.pool)
+        real = torch.arange(self.columns, device=self.places.device) < len(self.pool) if some else None
+        return Weighed(self.targets(), real)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +59,16 @@ class Picker:
     positives: int | None  # at most so many of a row are drawn; none: all (beta)
     negatives: int = 0  # of a row's mined ones that are drawn (eta)
     everything: bool = False  # the pool is all labels
+    filled: bool = False  # up to a round number of texts, so that few shapes occur
 
     def batch(self, rows: Longs, mined: Longs | None, chance: np.random.Generator) -> PoolBatch:
         """`mined` (all rows, some) are wrong labels of each row, -1 = none."""
         return self._sent(self._planned(rows, mined, chance))
 
     def _sent(self, plan: _Plan) -> PoolBatch:
-        rows, pool, places, weights = plan
-        return PoolBatch(
-            rows, pool, sent(pool, self.device), sent(places, self.device), _sent_floats(weights, self.device)
-        )
+        rows, pool, columns, places, weights = plan
+        there = sent(pool, self.device), sent(places, self.device)
+        return PoolBatch(rows, pool, columns, *there, _sent_floats(weights, self.device))
 
     def _planned(self, rows: Longs, mined: Longs | None, chance: np.random.Generator) -> _Plan:
         entries, row_of = entries_of(self.targets, rows)
@@ -70,9 +80,10 @@ class Picker:
             if mined is not None and self.negatives:
                 parts.append(drawn_of(mined[rows], self.negatives, chance))
             pool = np.unique(np.concatenate(parts))
-        columns = np.minimum(np.searchsorted(pool, labels), max(len(pool) - 1, 0))
-        kept = pool[columns] == labels
-        return rows, pool, row_of[kept] * len(pool) + columns[kept], weights[kept]
+        column = np.minimum(np.searchsorted(pool, labels), max(len(pool) - 1, 0))
+        kept = pool[column] == labels
+        columns = len(pool) + (-(len(rows) + len(pool)) % ROUND if self.filled else 0)
+        return rows, pool, columns, row_of[kept] * columns + column[kept], weights[kept]
 
     def batches(
         self, order: Longs, size: int, begin: int, mined: Longs | None, seed: tuple[int, int], ahead: bool = False

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from longtail.arrays import Longs
 from longtail.nn.fused import can_fuse
@@ -38,8 +39,16 @@ class BothSides:
         if self.replay and self.together and not one.compiled and self._can_replay():
             self._replayed = Replayed(one.encoder, one.precision)
 
-    def pieces(self, rows: Longs, pool: Longs) -> tuple[Pieces, Callable[[list[Tensor]], Tensor]]:
-        """What to encode, piece by piece, and how to put the pieces together: documents, then labels."""
+    @property
+    def replays(self) -> bool:
+        return self._replayed is not None
+
+    def pieces(
+        self, rows: Longs, pool: Longs, columns: int | None = None
+    ) -> tuple[Pieces, Callable[[list[Tensor]], Tensor]]:
+        """What to encode, piece by piece, and how to put the pieces together: documents, then labels, and what fills
+        these up to so many columns."""
+        wanted = len(rows) + (len(pool) if columns is None else columns)
         sides = (self.documents.texts, rows), (self.labels.texts, pool)
         run = packed(sides, self._replayed is not None) if self.together else None
         if run is not None:
@@ -52,10 +61,10 @@ class BothSides:
                 with autocast(one.precision, one.texts.device, one.encoder.settings["kind"]):
                     return one.encoder.packed(ids, layout)
 
-            return [whole], lambda encoded: encoded[0][: len(rows) + len(pool)]
+            return [whole], lambda encoded: filled(encoded[0][:wanted], wanted)
         found: Pieces = [partial(self.documents, some) for some in self._cut(rows)]
         found += [partial(self.labels, some) for some in self._cut(pool)]
-        return found, torch.cat
+        return found, lambda encoded: filled(torch.cat(encoded), wanted)
 
     def _cut(self, rows: Longs) -> list[Longs]:
         return [rows] if self.chunk is None else np.split(rows, range(self.chunk, len(rows), self.chunk))
@@ -70,3 +79,8 @@ class BothSides:
             and is_lower(one.precision, device, one.encoder.settings["kind"])
             and can_fuse(body.shape, device, torch.bfloat16, longest)
         )
+
+
+def filled(vectors: Tensor, wanted: int) -> Tensor:
+    """So many rows, the last of them zeros."""
+    return vectors if len(vectors) == wanted else pad(vectors, (0, 0, 0, wanted - len(vectors)))

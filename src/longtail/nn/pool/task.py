@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from longtail.nn.pool.heads import Heads
 from longtail.nn.pool.losses import PoolLoss, Weighed
 from longtail.nn.pool.picks import Picker, PoolBatch
 from longtail.nn.pool.product import product
-from longtail.nn.pool.reading import BothSides
+from longtail.nn.pool.reading import BothSides, filled
+from longtail.nn.pool.recorded import RecordedLoss
 from longtail.nn.pool.table import ClassifierTable
 from longtail.nn.precision import decay_groups, is_lower
 from longtail.nn.siamese import LabelTower
@@ -77,6 +78,10 @@ class PoolTask:
         self._factor = 1.0
         self._texts = BothSides(self.documents, self.labels, self.chunk, self.replay)
         self._lower = is_lower(self.documents.precision, self.device, self.encoder.settings["kind"])
+        self._recorded: RecordedLoss | None = None
+        if self._texts.replays and self.tower is None:
+            self._recorded = RecordedLoss(self._loss, self.heads, self.device)
+        self.picker = replace(self.picker, filled=self._recorded is not None)
         self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of these rows; empty = random order
         self._mined: Longs | None = None  # (all rows, some), -1 = none
 
@@ -120,37 +125,52 @@ class PoolTask:
         return place
 
     def backward(self, batch: PoolBatch, share: float) -> Tensor:
-        pieces, joined = self._texts.pieces(batch.rows, batch.pool)
+        pieces, joined = self._texts.pieces(batch.rows, batch.pool, batch.columns)
         table = None if self.classifying is None else self.classifying.table
         # A table in the host's memory is asked there: to ask the device for the labels would be to wait for it.
         there = table is not None and table.home == self.device
         pool = batch.pool_tensor if there else torch.from_numpy(batch.pool)
         own = None if table is None else table.take(pool)
 
-        def loss_of(encoded: list[Tensor]) -> Tensor:
-            return self._loss(joined(encoded), batch, own)
+        def loss_of(encoded: Tensor) -> Tensor:
+            return self._loss(encoded, batch.weighed(), own, self.heads, batch.pool_tensor)
 
         if self.chunk is not None:
-            loss = cached_backward(pieces, loss_of, share)
+            loss = cached_backward(pieces, lambda encoded: loss_of(joined(encoded)), share)
+            to_own = None if own is None else own.grad
         else:
-            loss = loss_of([piece() for piece in pieces])
-            torch.autograd.backward(loss * share)
-        if self.classifying is not None and own is not None and own.grad is not None:
-            self.classifying.table.move(pool, own.grad, self.classifying.rate * self._factor)
+            loss, to_own = self._both_ways(joined([piece() for piece in pieces]), batch, own, loss_of, share)
+        if self.classifying is not None and to_own is not None:
+            self.classifying.table.move(pool, to_own, self.classifying.rate * self._factor)
         return loss.detach()
 
-    def _loss(self, encoded: Tensor, batch: PoolBatch, own: Tensor | None) -> Tensor:
+    def _both_ways(
+        self, encoded: Tensor, batch: PoolBatch, own: Tensor | None, loss_of: Callable[[Tensor], Tensor], share: float
+    ) -> tuple[Tensor, Tensor | None]:
+        """The loss, and its slopes at the classifiers; those of all else go to the weights."""
+        known = None if self._recorded is None else self._recorded(encoded, batch, own, share)
+        if known is not None:
+            loss, to_encoded, to_own = known
+            torch.autograd.backward(encoded, to_encoded)
+            return loss, to_own
+        loss = loss_of(encoded)
+        torch.autograd.backward(loss * share)
+        return loss, None if own is None else own.grad
+
+    def _loss(
+        self, encoded: Tensor, targets: Weighed, own: Tensor | None, heads: Heads | None, pool: Tensor | None = None
+    ) -> Tensor:
         """Of the vectors of documents and, behind them, of the pool's texts; `own` are the pool's classifiers."""
-        targets, sizes, lower = Weighed(batch.targets()), [len(batch.rows), len(batch.pool)], self._lower
-        vectors = normalize(encoded.float(), dim=1) if self.heads is None else self.heads.encoder_side(encoded, lower)
+        sizes, lower = list(targets.targets.shape), self._lower
+        vectors = normalize(encoded.float(), dim=1) if heads is None else heads.encoder_side(encoded, lower)
         rows, items = vectors.split(sizes)
-        if self.tower is not None:
-            items = self.tower.vectors(batch.pool_tensor, items)
+        if self.tower is not None and pool is not None:
+            items = self.tower.vectors(pool, items)
         loss = self.loss(product(rows / self.temperature, items, lower), targets)
         if self.classifying is None or own is None:
             return loss
-        assert self.heads is not None
-        asked = self.heads.classifier_side(encoded[: sizes[0]], lower)
+        assert heads is not None
+        asked, own = heads.classifier_side(encoded[: sizes[0]], lower), filled(own, sizes[1])
         if not self.classifying.lengths:
             asked, own = normalize(asked, dim=1), normalize(own, dim=1)
         scores = product(asked * self.classifying.scale, own, lower)
