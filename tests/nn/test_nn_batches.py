@@ -150,6 +150,15 @@ def test_texts_of_two_sides_follow_one_another(lengths: list[int], rounded: bool
         assert len(layout.lengths) == len(wanted)
 
 
+def test_ids_of_a_small_vocabulary_take_half_the_room() -> None:
+    small, offsets = tokens([3, 2]), np.array([0, 2, 4])
+    large = Tokens(np.array([1, 1 << 15, 65_535, 7], dtype=np.uint16), offsets)
+    sides = [ResidentTokens(one, CPU, 40) for one in (small, large)]
+    assert [side._held[0].element_size() for side in sides if side._held is not None] == [2, 4]
+    run = packed([(sides[0], np.array([1])), (sides[1], np.array([1, 0]))])
+    assert run is not None and run[0].tolist() == [*small.ids[3:].tolist(), 65_535, 7, 1, 1 << 15]
+
+
 def test_texts_that_must_be_cut_are_no_run() -> None:
     side = ResidentTokens(tokens([3, 9]), CPU, 5)
     assert packed([(side, np.array([0]))]) is not None

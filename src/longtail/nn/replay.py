@@ -44,7 +44,7 @@ class Replayed:
         learned = [(weight, leaf) for weight, leaf in pairs if weight.requires_grad]
         self.parameters, self._leaves = ([pair[side] for pair in learned] for side in range(2))
         device = self.parameters[0].device
-        self._stream = torch.cuda.Stream(device)
+        self.stream = torch.cuda.Stream(device)
         self._anchor = torch.zeros((), device=device, requires_grad=True)  # so that autograd calls back
         self.records: dict[Key, _Record] = {}
         self._seen: Counter[Key] = Counter()
@@ -75,15 +75,15 @@ class Replayed:
         pool = next(iter(self.records.values())).forward.pool() if self.records else None
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         self._twin.train(self.encoder.training)
-        with on_side(self._stream):
+        with on_side(self.stream):
             # Once without recording: what the first pass on a stream sets up must not be recorded.
             vectors = self._encode(self._twin, inputs[0], own)
             to_vectors = torch.zeros_like(vectors)
             torch.autograd.grad(vectors, self._leaves, to_vectors, allow_unused=True)
             torch.cuda.set_rng_state(chance, ids.device)
-            with torch.cuda.graph(forward, pool=pool, stream=self._stream):
+            with torch.cuda.graph(forward, pool=pool, stream=self.stream):
                 vectors = self._encode(self._twin, inputs[0], own)
-            with torch.cuda.graph(backward, pool=forward.pool(), stream=self._stream):
+            with torch.cuda.graph(backward, pool=forward.pool(), stream=self.stream):
                 gradients = torch.autograd.grad(vectors, self._leaves, to_vectors, allow_unused=True)
         return _Record(inputs, forward, vectors.detach(), to_vectors, backward, gradients)
 

@@ -36,9 +36,11 @@ class ResidentTokens:
     @cached_property
     def _held(self) -> tuple[Tensor, Tensor, Tensor] | None:
         """Token ids, where each text begins, and its length; None where they do not fit."""
-        if 4 * len(self.tokens.ids) + 16 * len(self.tokens) > SHARE * free_bytes(self.device):
+        # Ids of a small vocabulary take half the room; torch can do little with numbers that have no sign.
+        kind = np.dtype(np.int16 if np.asarray(self.tokens.ids).max(initial=0) < 1 << 15 else np.int32)
+        if kind.itemsize * len(self.tokens.ids) + 16 * len(self.tokens) > SHARE * free_bytes(self.device):
             return None
-        ids = torch.from_numpy(np.asarray(self.tokens.ids).astype(np.int32))
+        ids = torch.from_numpy(np.asarray(self.tokens.ids).astype(kind))
         begins, lengths = torch.from_numpy(self.tokens.offsets[:-1].copy()), torch.from_numpy(self.tokens.lengths)
         return ids.to(self.device), begins.to(self.device), lengths.to(self.device)
 

@@ -29,12 +29,12 @@ class RecordedLoss:
 
     loss: Loss
     heads: Heads | None
-    device: torch.device
+    stream: torch.cuda.Stream  # the encoder's: products keep a workspace for each
 
     def __post_init__(self) -> None:
+        self.device = self.stream.device
         self._twin = None if self.heads is None else twin(self.heads)
         self._weights = [] if self.heads is None else list(self.heads.parameters())
-        self._stream = torch.cuda.Stream(self.device)
         self.records: dict[Key, _Record] = {}
         self._seen: Counter[Key] = Counter()
 
@@ -51,7 +51,7 @@ class RecordedLoss:
             self.records[key] = self._record(encoded, batch, own)
         record = self.records[key]
         kept_apart(self._weights)
-        record.fill(encoded, batch, own, share)
+        record.inputs.fill(encoded, batch, own, share)
         record.run.replay()
         taken_over(self._weights, record.to_weights)
         to_own = None if own is None or record.to_own is None else record.to_own[: len(own)]
@@ -78,10 +78,10 @@ class RecordedLoss:
 
         run = torch.cuda.CUDAGraph()
         pool = next(iter(self.records.values())).run.pool() if self.records else None
-        with on_side(self._stream):
+        with on_side(self.stream):
             work()  # once without recording: what the first pass on a stream sets up must not be recorded
             torch.cuda.set_rng_state(chance, self.device)
-            with torch.cuda.graph(run, pool=pool, stream=self._stream):
+            with torch.cuda.graph(run, pool=pool, stream=self.stream):
                 loss, to_encoded, *rest = work()
         to_own = None if inputs.own is None else rest.pop(0)
         return _Record(inputs, run, loss, to_encoded, to_own, rest)
@@ -117,6 +117,3 @@ class _Record:
     to_encoded: Tensor
     to_own: Tensor | None
     to_weights: list[Tensor]
-
-    def fill(self, encoded: Tensor, batch: PoolBatch, own: Tensor | None, share: float) -> None:
-        self.inputs.fill(encoded, batch, own, share)

@@ -79,8 +79,8 @@ class PoolTask:
         self._texts = BothSides(self.documents, self.labels, self.chunk, self.replay)
         self._lower = is_lower(self.documents.precision, self.device, self.encoder.settings["kind"])
         self._recorded: RecordedLoss | None = None
-        if self._texts.replays and self.tower is None:
-            self._recorded = RecordedLoss(self._loss, self.heads, self.device)
+        if self._texts.stream is not None and self.tower is None:
+            self._recorded = RecordedLoss(self._loss, self.heads, self._texts.stream)
         self.picker = replace(self.picker, filled=self._recorded is not None)
         self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of these rows; empty = random order
         self._mined: Longs | None = None  # (all rows, some), -1 = none
@@ -130,16 +130,17 @@ class PoolTask:
         # A table in the host's memory is asked there: to ask the device for the labels would be to wait for it.
         there = table is not None and table.home == self.device
         pool = batch.pool_tensor if there else torch.from_numpy(batch.pool)
-        own = None if table is None else table.take(pool)
+        encoded = joined([piece() for piece in pieces]) if self.chunk is None else None
+        own = None if table is None else table.take(pool)  # a host looks for them while a device reads the texts
 
         def loss_of(encoded: Tensor) -> Tensor:
             return self._loss(encoded, batch.weighed(), own, self.heads, batch.pool_tensor)
 
-        if self.chunk is not None:
-            loss = cached_backward(pieces, lambda encoded: loss_of(joined(encoded)), share)
+        if encoded is None:
+            loss = cached_backward(pieces, lambda found: loss_of(joined(found)), share)
             to_own = None if own is None else own.grad
         else:
-            loss, to_own = self._both_ways(joined([piece() for piece in pieces]), batch, own, loss_of, share)
+            loss, to_own = self._both_ways(encoded, batch, own, loss_of, share)
         if self.classifying is not None and to_own is not None:
             self.classifying.table.move(pool, to_own, self.classifying.rate * self._factor)
         return loss.detach()
