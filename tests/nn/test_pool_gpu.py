@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -124,3 +125,12 @@ def test_learns_on_a_gpu(tiny: Corpus, on_host: bool) -> None:
     learner = Unidec(**SMALL, classifiers_on_host=on_host)
     model = Model(learner.name, tiny.labels, learner.fit(tiny.train, tiny.valid, ()))
     assert evaluate(model.predict(tiny.test.rows, 5), tiny.test)["P@1"] > 90
+
+
+def test_one_training_after_another_leaves_nothing_behind(tiny: Corpus) -> None:
+    left = []
+    for _ in range(3):
+        Unidec(**SMALL).fit(tiny.train, tiny.valid, ())
+        gc.collect()  # recorded kernels keep their memory until then
+        left.append(torch.cuda.memory_allocated())
+    assert left[2] - left[1] < 1 << 24  # a workspace of a library is 32 MiB

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -44,7 +45,7 @@ class Replayed:
         learned = [(weight, leaf) for weight, leaf in pairs if weight.requires_grad]
         self.parameters, self._leaves = ([pair[side] for pair in learned] for side in range(2))
         device = self.parameters[0].device
-        self.stream = torch.cuda.Stream(device)
+        self._stream = side_stream(device)
         self._anchor = torch.zeros((), device=device, requires_grad=True)  # so that autograd calls back
         self.records: dict[Key, _Record] = {}
         self._seen: Counter[Key] = Counter()
@@ -75,15 +76,15 @@ class Replayed:
         pool = next(iter(self.records.values())).forward.pool() if self.records else None
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         self._twin.train(self.encoder.training)
-        with on_side(self.stream):
+        with on_side(self._stream):
             # Once without recording: what the first pass on a stream sets up must not be recorded.
             vectors = self._encode(self._twin, inputs[0], own)
             to_vectors = torch.zeros_like(vectors)
             torch.autograd.grad(vectors, self._leaves, to_vectors, allow_unused=True)
             torch.cuda.set_rng_state(chance, ids.device)
-            with torch.cuda.graph(forward, pool=pool, stream=self.stream):
+            with torch.cuda.graph(forward, pool=pool, stream=self._stream):
                 vectors = self._encode(self._twin, inputs[0], own)
-            with torch.cuda.graph(backward, pool=forward.pool(), stream=self.stream):
+            with torch.cuda.graph(backward, pool=forward.pool(), stream=self._stream):
                 gradients = torch.autograd.grad(vectors, self._leaves, to_vectors, allow_unused=True)
         return _Record(inputs, forward, vectors.detach(), to_vectors, backward, gradients)
 
@@ -112,6 +113,16 @@ def has_room(records: Sized, device: torch.device) -> bool:
     """Whether one more may be recorded there."""
     most = torch.cuda.get_device_properties(device).total_memory
     return len(records) < MOST and torch.cuda.max_memory_allocated(device) < ROOM * most
+
+
+def side_stream(device: torch.device) -> torch.cuda.Stream:
+    """Where kernels are recorded: libraries keep some 64 MiB for every stream they have worked on, and to the end."""
+    return _side_stream(torch.cuda.current_device() if device.index is None else device.index)
+
+
+@cache
+def _side_stream(device: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 @contextmanager

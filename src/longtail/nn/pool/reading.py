@@ -40,9 +40,8 @@ class BothSides:
             self._replayed = Replayed(one.encoder, one.precision)
 
     @property
-    def stream(self) -> torch.cuda.Stream | None:
-        """Where kernels are recorded, if they are."""
-        return None if self._replayed is None else self._replayed.stream
+    def replays(self) -> bool:
+        return self._replayed is not None
 
     def pieces(
         self, rows: Longs, pool: Longs, columns: int | None = None

@@ -16,7 +16,7 @@ from torch import Tensor
 from longtail.nn.pool.heads import Heads
 from longtail.nn.pool.losses import Weighed
 from longtail.nn.pool.picks import PoolBatch
-from longtail.nn.replay import has_room, kept_apart, on_side, taken_over, twin
+from longtail.nn.replay import has_room, kept_apart, on_side, side_stream, taken_over, twin
 
 Loss = Callable[[Tensor, Weighed, Tensor | None, Heads | None], Tensor]
 Key = tuple[int, int, bool]  # rows, columns, whether dropout is on
@@ -29,10 +29,10 @@ class RecordedLoss:
 
     loss: Loss
     heads: Heads | None
-    stream: torch.cuda.Stream  # the encoder's: products keep a workspace for each
+    device: torch.device
 
     def __post_init__(self) -> None:
-        self.device = self.stream.device
+        self._stream = side_stream(self.device)
         self._twin = None if self.heads is None else twin(self.heads)
         self._weights = [] if self.heads is None else list(self.heads.parameters())
         self.records: dict[Key, _Record] = {}
@@ -78,10 +78,10 @@ class RecordedLoss:
 
         run = torch.cuda.CUDAGraph()
         pool = next(iter(self.records.values())).run.pool() if self.records else None
-        with on_side(self.stream):
+        with on_side(self._stream):
             work()  # once without recording: what the first pass on a stream sets up must not be recorded
             torch.cuda.set_rng_state(chance, self.device)
-            with torch.cuda.graph(run, pool=pool, stream=self.stream):
+            with torch.cuda.graph(run, pool=pool, stream=self._stream):
                 loss, to_encoded, *rest = work()
         to_own = None if inputs.own is None else rest.pop(0)
         return _Record(inputs, run, loss, to_encoded, to_own, rest)

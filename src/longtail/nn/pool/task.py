@@ -79,8 +79,8 @@ class PoolTask:
         self._texts = BothSides(self.documents, self.labels, self.chunk, self.replay)
         self._lower = is_lower(self.documents.precision, self.device, self.encoder.settings["kind"])
         self._recorded: RecordedLoss | None = None
-        if self._texts.stream is not None and self.tower is None:
-            self._recorded = RecordedLoss(self._loss, self.heads, self._texts.stream)
+        if self._texts.replays and self.tower is None:
+            self._recorded = RecordedLoss(self._loss, self.heads, self.device)
         self.picker = replace(self.picker, filled=self._recorded is not None)
         self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of these rows; empty = random order
         self._mined: Longs | None = None  # (all rows, some), -1 = none
