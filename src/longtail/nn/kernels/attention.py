@@ -36,9 +36,8 @@ class ByBlock:
     def of(cls, ends: Tensor, longest: int) -> ByBlock:
         """Found on the device, which is asked nothing: kernels that are replayed sort what they are given then."""
         blocks, texts = BLOCKS[: sum(block < longest for block in BLOCKS) + 1], len(ends) - 1
-        if texts < FEW and not (ends.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if texts < FEW or len(blocks) == 1:
             blocks = blocks[-1:]
-        if len(blocks) == 1:
             numbers = torch.arange(max(texts, 2), device=ends.device)
             return cls(ends, numbers[:texts], numbers[:2] * texts, blocks)
         lengths, kinds = ends.diff(), torch.zeros(texts, dtype=torch.uint8, device=ends.device)
