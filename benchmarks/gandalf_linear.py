@@ -6,7 +6,8 @@ on the test split, then of the points of P@5 that come from each frequency bin.
 `learners`: each learner plain, with rows and with gandalf. `variants`: settings of gandalf and the other augmentations,
 on one learner (--on). `shares`: fewer labels as rows, drawn by chance or the rarest first. `valid`: the settings of
 gandalf and bow, measured on the valid split, to choose from. With --out every recipe's figures are kept, and a recipe
-that is there is not trained again. `links`: how many labels gandalf links to one.
+that is there is not trained again. `links`: how many labels gandalf links to one. `--longest` leaves training rows with
+more labels than that out, whatever is asked of the rest.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,13 @@ def measure(corpus: Corpus, split: str, recipe: str) -> dict[str, Any]:
     }
 
 
+def shorter(corpus: Corpus, longest: int) -> Corpus:
+    """Without training rows of more labels; propensities stay those of all rows."""
+    few = np.diff(corpus.train.targets.indptr) <= longest
+    name = f"{corpus.name} without {np.count_nonzero(~few)} rows of more than {longest} labels"
+    return replace(corpus, name=name, train=corpus.train.take(np.flatnonzero(few)))
+
+
 def print_links(corpus: Corpus) -> None:
     few = float((corpus.labels.counts <= 2).mean())
     print(f"\n{corpus.name}: {few:.0%} of the labels have at most two training rows\n")
@@ -117,6 +126,7 @@ def main() -> None:
     parser.add_argument("--learners", nargs="+", default=LEARNERS)
     parser.add_argument("--on", default="parabel", help="the learner of variants, shares and valid")
     parser.add_argument("--out", type=Path, help="JSON lines with every recipe's figures")
+    parser.add_argument("--longest", type=int, help="labels of a training row at most")
     options = parser.parse_args()
     kept = (
         [json.loads(line) for line in options.out.read_text().splitlines()]
@@ -125,6 +135,7 @@ def main() -> None:
     )
     for data in options.data:
         corpus = longtail.load(data, test_share=0.1)
+        corpus = shorter(corpus, options.longest) if options.longest else corpus
         for part in options.part:
             if part == "links":
                 print_links(corpus)
