@@ -9,9 +9,9 @@ table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what 
 (other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
 fewer labels), epochs (how many each net wants, by the valid split), search (settings of gandalf, by the valid split),
 reached (right answers found, by what the row's text says of them), gentle (settings that say less than the paper's, by
-the valid split), kept (which look at valid of all runs that are there
-would be kept by P@1 and which by the mean of P@1 and PSP@5), given (those of --recipes; ` @short rows` behind one leaves
-out rows given with more than a hundred labels). Parts of one net take `astec`, or the only one of --nets.
+the valid split), kept (which look at valid of all runs that are there would be kept by P@1 and which by the mean of
+P@1 and PSP@5), given (those of --recipes; ` @short rows` behind one leaves out given rows with more than a hundred
+labels). Parts of one net take `astec`, or the only one of --nets.
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
