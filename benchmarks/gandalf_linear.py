@@ -6,8 +6,7 @@ on the test split, then of the points of P@5 that come from each frequency bin.
 `learners`: each learner plain, with rows and with gandalf. `variants`: settings of gandalf and the other augmentations,
 on one learner (--on). `shares`: fewer labels as rows, drawn by chance or the rarest first. `valid`: the settings of
 gandalf and bow, measured on the valid split, to choose from. With --out every recipe's figures are kept, and a recipe
-that is there is not trained again. `links`: how many labels gandalf links to one. `--longest` leaves training rows with
-more labels than that out, whatever is asked of the rest.
+that is there is not trained again. `links`: how many labels gandalf links to one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from longtail.recipe import Recipe
 from longtail.tail.gandalf import Gandalf
 
 LEARNERS = ["knn", "centroid", "parabel", "bonsai", "dismec"]
-TAILS = ["", " + rows", " + gandalf", " + gandalf(least=3)"]  # the last as chosen on valid
+TAILS = ["", " + rows", " + gandalf", " + gandalf(least=3)", " + gandalf(longest=100)"]  # the last but one by valid
 VARIANTS = [
     "",
     "rows",
@@ -36,6 +34,7 @@ VARIANTS = [
     "gandalf(threshold=0)",
     "gandalf(threshold=0.2)",
     "gandalf(least=3)",
+    "gandalf(longest=100)",
     "gandalf(most=5)",
     "gandalf(most=5, least=3)",
     'gandalf(graph="walk")',
@@ -61,6 +60,8 @@ CHOICES = [
     "gandalf(scale=0.5, least=3)",
     *(f"bow(threshold={bar}, nearest={nearest})" for bar in (0.3, 0.5, 0.7) for nearest in (5, 15)),
 ]
+LINKED = ("gandalf", "gandalf(threshold=0)", "gandalf(least=3)", "gandalf(most=5)", "gandalf(longest=100)",
+          'gandalf(graph="walk")')  # fmt: skip
 SHARES = (0.25, 0.5, 0.75)
 FEWER = [
     "",
@@ -96,18 +97,15 @@ def measure(corpus: Corpus, split: str, recipe: str) -> dict[str, Any]:
     }
 
 
-def shorter(corpus: Corpus, longest: int) -> Corpus:
-    """Without training rows of more labels; propensities stay those of all rows."""
-    few = np.diff(corpus.train.targets.indptr) <= longest
-    name = f"{corpus.name} without {np.count_nonzero(~few)} rows of more than {longest} labels"
-    return replace(corpus, name=name, train=corpus.train.take(np.flatnonzero(few)))
-
-
 def print_links(corpus: Corpus) -> None:
     few = float((corpus.labels.counts <= 2).mean())
-    print(f"\n{corpus.name}: {few:.0%} of the labels have at most two training rows\n")
+    longest = np.diff(corpus.train.targets.indptr)
+    print(
+        f"\n{corpus.name}: {few:.0%} of the labels have at most two training rows; of {len(longest):,} rows "
+        f"{np.count_nonzero(longest > 100)} have more than 100 labels, the longest {longest.max():,}\n"
+    )
     print("| targets | other labels a label | labels with any |\n| --- | --: | --: |")
-    for tail in ("gandalf", "gandalf(threshold=0)", "gandalf(least=3)", "gandalf(most=5)", 'gandalf(graph="walk")'):
+    for tail in LINKED:
         method = Recipe.parse(f"parabel + {tail}").tail[0]
         assert isinstance(method, Gandalf)
         links = np.diff(method.soft_targets(corpus.train.targets).indptr) - 1
@@ -126,7 +124,6 @@ def main() -> None:
     parser.add_argument("--learners", nargs="+", default=LEARNERS)
     parser.add_argument("--on", default="parabel", help="the learner of variants, shares and valid")
     parser.add_argument("--out", type=Path, help="JSON lines with every recipe's figures")
-    parser.add_argument("--longest", type=int, help="labels of a training row at most")
     options = parser.parse_args()
     kept = (
         [json.loads(line) for line in options.out.read_text().splitlines()]
@@ -135,7 +132,6 @@ def main() -> None:
     )
     for data in options.data:
         corpus = longtail.load(data, test_share=0.1)
-        corpus = shorter(corpus, options.longest) if options.longest else corpus
         for part in options.part:
             if part == "links":
                 print_links(corpus)

@@ -10,8 +10,7 @@ table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what 
 fewer labels), epochs (how many each net wants, by the valid split), search (settings of gandalf, by the valid split),
 reached (right answers found, by what the row's text says of them), gentle (settings that say less than the paper's, by
 the valid split), kept (which look at valid of all runs that are there would be kept by P@1 and which by the mean of
-P@1 and PSP@5), given (those of --recipes; ` @short rows` behind one leaves out given rows with more than a hundred
-labels). Parts of one net take `astec`, or the only one of --nets.
+P@1 and PSP@5), given (those of --recipes). Parts of one net take `astec`, or the only one of --nets.
 
 Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
 what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
@@ -45,12 +44,10 @@ from gandalf_ways import (
     GENTLE,
     KS,
     LITTLE,
-    LONGEST,
     MORE,
     NETS,
     READERS,
     SHARES,
-    SHORT,
     TABLE2,
     TABLE6,
     TEXTS,
@@ -220,15 +217,11 @@ def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
     given, cuda = corpus(data, rows), torch.cuda.is_available()
     written, _, how = recipe.partition(" @")
     parsed = longtail.Recipe.parse(written)
-    train, only = given.train, nullcontext()
-    if how == SHORT:
-        train = train.take(np.flatnonzero(np.diff(train.targets.indptr) <= LONGEST))
-    elif how:
-        only = label_rows(len(train), len(given.labels), parsed.learner.epochs, how)
+    only = label_rows(len(given.train), len(given.labels), parsed.learner.epochs, how) if how else nullcontext()
     afresh()
     with histories() as seen, only:
         begin = time.perf_counter()
-        model = parsed.fit(train, given.valid)
+        model = parsed.fit(given.train, given.valid)
         seconds = time.perf_counter() - begin
     kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "rows": rows, "seconds": seconds}
     kept |= {"history": seen, "peak": torch.cuda.max_memory_allocated() if cuda else 0}

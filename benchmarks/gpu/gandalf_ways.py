@@ -46,7 +46,6 @@ GENTLE = (  # on astec and eclare, in their own epochs
     "gandalf(times=2) @first half", "gandalf(times=2) + rows @then rows",
     "gandalf(scale=0.5, times=2) + rows @then rows",
 )  # fmt: skip
-SHORT, LONGEST = "short rows", 100  # of the rows given only those with at most so many labels
 THEN = "then rows"  # label rows of gandalf in the first half of the epochs, those of rows after
 WHEN = {  # label rows from one share of the epochs to another, and the chance of each in an epoch
     "first half": (0.0, 0.5, 1.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from longtail.errors import DataError, RecipeError
 from longtail.metrics.frequency import equi_volume_bins
 from longtail.metrics.propensity import inverse_propensity
 from longtail.plan import Facts
+from longtail.progress import listening
 from longtail.recipe import Recipe
 from longtail.tail.gandalf import Gandalf
 from longtail.tail.rows import LabelRows
@@ -58,6 +60,56 @@ def test_targets_are_the_shares_of_a_labels_rows() -> None:
     expected = [[1, 0, third, 0, 0], [0, 1, 1, 0, 0.5], [0.5, 0.5, 1, 0, 0.25], [0, 0, 0, 1, 0]]
     assert np.array_equal(new.targets.toarray(), np.array(expected, dtype=np.float32))
     assert new.ids == ("gandalf:c", "gandalf:d", "gandalf:p", "gandalf:u")
+
+
+def test_a_long_row_links_none_of_its_labels() -> None:
+    """Without the last row, which has three labels, dog has one row, and a third of the rows with pet has it."""
+    data = Gandalf(longest=2).augment(animals())
+    third = np.float32(1 / 3)
+    expected = [[1, 0, 2 * third, 0, 0], [0, 1, 1, 0, 0], [2 * third, third, 1, 0, 0], [0, 0, 0, 1, 0]]
+    np.testing.assert_allclose(added(data, "gandalf").targets.toarray(), expected, rtol=1e-6)
+    assert np.array_equal(data.targets[:5].toarray(), DENSE)  # it is trained on as before
+
+
+@pytest.mark.parametrize("graph", ["cooccurrence", "walk", "symmetric"])
+def test_no_graph_sees_a_long_row(graph: Any) -> None:
+    given, method = sparse.csr_array(DENSE), Gandalf(graph=graph, longest=2, doubt=1.0)
+    found, wanted = method.soft_targets(given), replace(method, longest=None).soft_targets(given[:4])
+    assert np.array_equal(found.toarray(), wanted.toarray()) and found.nnz > 5
+
+
+class Notes:
+    """A listener that keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def start(self, name: str, total: int | None) -> int:
+        return 0
+
+    def advance(self, handle: int, amount: int) -> None: ...
+
+    def finish(self, handle: int) -> None: ...
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize(("method", "told"), [(Gandalf(), 1), (Gandalf(longest=100), 0), (Gandalf(self_only=True), 0)])
+def test_says_when_a_few_rows_make_most_pairs(method: Gandalf, told: int) -> None:
+    dense = np.zeros((40, 101), dtype=np.float32)
+    dense[0], dense[1:, :3] = 1, 1  # one row of 101 labels, and 39 of three
+    labels = LabelSet(ids=tuple(map(str, range(101))), texts=tuple(map(str, range(101))))
+    targets = sparse.csr_array(dense)
+    ids = tuple(map(str, range(40)))
+    train = Dataset(labels=labels.counted(targets), targets=targets, ids=ids, texts=("text",) * 40)
+    notes, short = Notes(), train.take(np.arange(1, 40))
+    with listening(notes):
+        method.augment(train)
+        method.augment(short)
+    assert len(notes.lines) == told
+    if told:
+        assert notes.lines[0].startswith("gandalf: 1 of 40 rows have more than 100 labels and make 98% of all pairs")
 
 
 def test_given_rows_stay_as_they_are() -> None:
@@ -219,6 +271,7 @@ def test_labels_without_any_text_are_an_error() -> None:
         ("gandalf(threshold=1)", "threshold=1"),
         ("gandalf(share=0)", "share=0"),
         ("gandalf(least=0)", "least=0"),
+        ("gandalf(longest=0)", "'longest' of gandalf is at least 1, got 0"),
         ("gandalf(restart=1.5)", "restart=1.5"),
         ("gandalf(scale=0)", "scale=0"),
         ("gandalf(scale=1.5)", "scale=1.5"),

@@ -16,8 +16,9 @@ from longtail.errors import RecipeError
 from longtail.linear.row_plan import more_rows
 from longtail.metrics.frequency import equi_volume_bins
 from longtail.plan import Facts, Plan
-from longtail.progress import stage
+from longtail.progress import note, stage
 
+MANY = 100  # labels of a row that are more than one text is about
 Graph = Literal["cooccurrence", "walk", "symmetric"]
 
 
@@ -32,6 +33,7 @@ class Gandalf:
     `"symmetric"` the logistic function of the mean of both labels' shares, S, where S is above the threshold (GLaS).
     `scale` and `doubt` lower soft targets, where a label's words bring its company less often than the label does, and
     where it was counted on few rows: `scale` x G_ij / (G_jj + `doubt`). `times` gives label rows more weight.
+    `longest` leaves rows with very many labels out of the counts: a few of them can make most of all links.
     `self_only` is `rows`; `rows_only` trains on label rows alone; `budget` draws as many rows as were given from both
     kinds together, so that training costs what it did.
 
@@ -48,6 +50,7 @@ class Gandalf:
     threshold: float = 0.1  # delta: shares up to it are dropped
     most: int | None = None  # soft targets of a label beside itself; none: all above the threshold
     least: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
+    longest: int | None = None  # labels of a row above which it links none of them; none: every row links
     scale: float = 1.0  # of soft targets; the label itself stays at 1
     doubt: float = 0.0  # rows of a label's own on which nothing stood beside it, added to those it has
     times: int = 1  # how often the row of each label stands among the rows
@@ -82,6 +85,8 @@ class Gandalf:
                 f"walks of gandalf take at least 1 step and a restart from 0 to 1, got steps={self.steps}, "
                 f"restart={self.restart:g}"
             )
+        if self.longest is not None and self.longest < 1:
+            raise RecipeError(f"setting 'longest' of gandalf is at least 1, got {self.longest}")
         if self.rows_only and self.budget:
             raise RecipeError("budget draws from given rows and label rows, rows_only leaves the given out; give one")
 
@@ -93,6 +98,7 @@ class Gandalf:
         if self.self_only:
             targets = own_targets(labels, len(train.labels))
         else:
+            self._look_at_long_rows(given)
             with stage("linking labels"):
                 targets = self.soft_targets(given)
                 targets = targets if len(labels) == targets.shape[0] else targets[labels]
@@ -108,6 +114,8 @@ class Gandalf:
 
     def soft_targets(self, given: Matrix) -> Matrix:
         """The targets of every label's row, from the targets (rows, labels) of the rows given: csr (labels, labels)."""
+        if self.longest is not None:
+            given = given[np.flatnonzero(np.diff(given.indptr) <= self.longest)]
         graph = self._linked(given)
         if self.scale < 1 or self.doubt > 0:
             rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
@@ -115,6 +123,16 @@ class Gandalf:
             lower = (self.scale * counts / (counts + self.doubt)).astype(np.float32)
             graph.data = np.where(rows == graph.indices, graph.data, graph.data * lower[rows])
         return graph
+
+    def _look_at_long_rows(self, given: Matrix) -> None:
+        """Say so where a few of them make most pairs: soft targets then say little of what stands together."""
+        lengths = np.diff(given.indptr).astype(np.float64)
+        pairs, long = lengths * (lengths - 1), lengths > MANY
+        if self.longest is None and (most := pairs[long].sum()) > 0.5 * pairs.sum():
+            note(
+                f"gandalf: {np.count_nonzero(long):,} of {len(long):,} rows have more than {MANY} labels and make "
+                f"{most / pairs.sum():.0%} of all pairs of labels; longest={MANY} leaves these rows out of the counts"
+            )
 
     def _linked(self, given: Matrix) -> Matrix:
         from longtail.linear.cooccurrence import cooccurrence, symmetric
