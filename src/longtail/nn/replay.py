@@ -18,8 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from longtail.nn.encoders import Encoder
+from longtail.nn.fused import can_fuse
 from longtail.nn.layouts import Packed
-from longtail.nn.precision import autocast
+from longtail.nn.precision import autocast, is_lower
+from longtail.nn.resident import ResidentTokens
+from longtail.nn.transformer import Transformer
 
 MOST = 8  # shapes that are recorded: each keeps the gradients of all weights
 ROOM = 0.4  # share of the device's memory above which nothing is recorded: what was recorded keeps its memory
@@ -107,6 +110,18 @@ def twin(module: Module) -> Module:
     for weight in module.parameters():
         known[id(weight)] = nn.Parameter(weight.detach(), weight.requires_grad)
     return deepcopy(module, known)
+
+
+def can_replay(encoder: Encoder, precision: str, sides: Sequence[ResidentTokens]) -> bool:
+    """Whether the kernels of this encoder over these texts can be recorded."""
+    body, kind, device = encoder.body, encoder.settings["kind"], sides[0].device
+    longest = max(int(side.lengths.max(initial=1)) for side in sides)
+    return (
+        isinstance(body, Transformer)
+        and body.shape.pooling == "mean"  # of no tokens, other poolings have no answer
+        and is_lower(precision, device, kind)
+        and can_fuse(body.shape, device, torch.bfloat16, longest)
+    )
 
 
 def has_room(records: Sized, device: torch.device) -> bool:

@@ -18,12 +18,10 @@ from longtail.nn.batches import Curriculum, PairBatch, Pairs, clustered_order, p
 from longtail.nn.cached import cached_backward
 from longtail.nn.clusters import balanced_clusters
 from longtail.nn.encoders import Encoder
-from longtail.nn.fused import can_fuse
 from longtail.nn.layouts import Packed
-from longtail.nn.precision import autocast, decay_groups, is_lower
-from longtail.nn.replay import Replayed
+from longtail.nn.precision import autocast, decay_groups
+from longtail.nn.replay import Replayed, can_replay
 from longtail.nn.resident import ResidentTokens, packed
-from longtail.nn.transformer import Transformer
 
 Sides = list[tuple[ResidentTokens, Longs]]  # texts of several sides, by number
 # Of scores, positives, the chosen ones (none: row i's is column i) and weights.
@@ -83,7 +81,8 @@ class Siamese:
         if self.pack is None:  # elsewhere attention pads again
             self.pack = self.device.type == "cuda" and self.encoder.settings["kind"] == "transformer"
         self._replayed: Replayed | None = None
-        if self.replay and self.pack and not self.compiled and self._can_replay():
+        replays = self.replay and self.pack and not self.compiled
+        if replays and can_replay(self.encoder, self.precision, (self.row_texts, self.item_texts)):
             self._replayed = Replayed(self.encoder, self.precision)
         self._bank: Bank | None = None
         if self.curriculum is not None:
@@ -154,16 +153,6 @@ class Siamese:
         loss = loss_of([piece() for piece in pieces])
         torch.autograd.backward(loss * share)
         return loss.detach()
-
-    def _can_replay(self) -> bool:
-        body, kind = self.encoder.body, self.encoder.settings["kind"]
-        longest = max(int(side.lengths.max(initial=1)) for side in (self.row_texts, self.item_texts))
-        return (
-            isinstance(body, Transformer)
-            and body.shape.pooling == "mean"  # of no tokens, other poolings have no answer
-            and is_lower(self.precision, self.device, kind)
-            and can_fuse(body.shape, self.device, torch.bfloat16, longest)
-        )
 
     def _pieces(self, wanted: Sides) -> tuple[list[Callable[[], Tensor]], Callable[[list[Tensor]], list[Tensor]]]:
         """What to encode, piece by piece, and how to put the pieces together to the unit vectors of each side."""

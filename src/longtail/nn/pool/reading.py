@@ -12,12 +12,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from longtail.arrays import Longs
-from longtail.nn.fused import can_fuse
 from longtail.nn.heads.task import TextReading
-from longtail.nn.precision import autocast, is_lower
-from longtail.nn.replay import Replayed
+from longtail.nn.precision import autocast
+from longtail.nn.replay import Replayed, can_replay
 from longtail.nn.resident import packed
-from longtail.nn.transformer import Transformer
 
 Pieces = list[Callable[[], Tensor]]
 
@@ -36,7 +34,8 @@ class BothSides:
         one, other = self.documents, self.labels
         self.together = bool(one.pack and other.pack and one.encoder is other.encoder and self.chunk is None)
         self._replayed: Replayed | None = None
-        if self.replay and self.together and not one.compiled and self._can_replay():
+        replays = self.replay and self.together and not one.compiled
+        if replays and can_replay(one.encoder, one.precision, (one.texts, other.texts)):
             self._replayed = Replayed(one.encoder, one.precision)
 
     @property
@@ -68,17 +67,6 @@ class BothSides:
 
     def _cut(self, rows: Longs) -> list[Longs]:
         return [rows] if self.chunk is None else np.split(rows, range(self.chunk, len(rows), self.chunk))
-
-    def _can_replay(self) -> bool:
-        one, device = self.documents, self.documents.texts.device
-        body = one.encoder.body
-        longest = max(int(side.texts.lengths.max(initial=1)) for side in (one, self.labels))
-        return (
-            isinstance(body, Transformer)
-            and body.shape.pooling == "mean"  # of no tokens, other poolings have no answer
-            and is_lower(one.precision, device, one.encoder.settings["kind"])
-            and can_fuse(body.shape, device, torch.bfloat16, longest)
-        )
 
 
 def filled(vectors: Tensor, wanted: int) -> Tensor:
