@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from lines import Lines
 from longtail.data import Corpus
 from longtail.errors import RecipeError
 from longtail.learners.unidec import Unidec
@@ -125,19 +126,13 @@ def test_chunks_change_memory_and_not_gradients(tiny: Corpus, monkeypatch: pytes
 def test_clusters_and_negatives_are_renewed_each_few_epochs(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     _, task = begun(tiny, monkeypatch, refresh=2, negatives=2)
     assert task.renew is not None
-    told: list[str] = []
-
-    class Notes(Silent):
-        def note(self, line: str) -> None:
-            told.append(line)
-
-    with listening(Notes()):
+    heard = Lines()
+    with listening(heard):
         clusters, mined = task.renew(0) or (None, None)
         monkeypatch.setattr("longtail.nn.pool.fit.TOLD", 1e9)
         task.renew(2)  # which is no news
-    assert len(told) == 1 and re.fullmatch(
-        r"unidec: clusters of \d+ rows and 4 near labels each renewed in .* s", told[0]
-    )
+    assert len(heard.lines) == 1
+    assert re.fullmatch(r"unidec: clusters of \d+ rows and 4 near labels each renewed in .* s", heard.lines[0])
     assert clusters is not None and mined is not None and task.renew(1) is None and task.renew(2) is not None
     assert np.bincount(clusters).max() <= 32 and len(clusters) == task.rows
     assert mined.shape == (len(tiny.train), 4)  # negatives x refresh
@@ -149,19 +144,6 @@ def test_clusters_and_negatives_are_renewed_each_few_epochs(tiny: Corpus, monkey
     assert sorted(order.tolist()) == np.flatnonzero(np.diff(tiny.train.targets.indptr)).tolist()
 
 
-class Silent:
-    """Hears everything and says nothing."""
-
-    def start(self, name: str, total: int | None) -> int:
-        return 0
-
-    def advance(self, handle: int, amount: int) -> None: ...
-
-    def finish(self, handle: int) -> None: ...
-
-    def note(self, line: str) -> None: ...
-
-
 class Killed(Exception):
     pass
 
@@ -171,7 +153,7 @@ def test_a_killed_run_ends_with_the_same_bits(precision: str, tiny: Corpus, tmp_
     learner = Unidec(encoder="bag", dimension=16, batch=64, epochs=4, refresh=2, classifier_precision=precision)  # type: ignore[arg-type]
     whole = learner.fit(tiny.train, tiny.valid, ())
 
-    class Fuse(Silent):
+    class Fuse(Lines):
         """Burns through in the third epoch, between two batches."""
 
         left = 2 * len(tiny.train) + 150

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from lines import Lines
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.data.labels import Propensity
 from longtail.errors import DataError, RecipeError
@@ -78,23 +79,6 @@ def test_no_graph_sees_a_long_row(graph: Any) -> None:
     assert np.array_equal(found.toarray(), wanted.toarray()) and found.nnz > 5
 
 
-class Notes:
-    """A listener that keeps what is noted."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def start(self, name: str, total: int | None) -> int:
-        return 0
-
-    def advance(self, handle: int, amount: int) -> None: ...
-
-    def finish(self, handle: int) -> None: ...
-
-    def note(self, line: str) -> None:
-        self.lines.append(line)
-
-
 @pytest.mark.parametrize(("method", "told"), [(Gandalf(), 1), (Gandalf(longest=100), 0), (Gandalf(self_only=True), 0)])
 def test_says_when_a_few_rows_make_most_pairs(method: Gandalf, told: int) -> None:
     dense = np.zeros((40, 101), dtype=np.float32)
@@ -103,7 +87,7 @@ def test_says_when_a_few_rows_make_most_pairs(method: Gandalf, told: int) -> Non
     targets = sparse.csr_array(dense)
     ids = tuple(map(str, range(40)))
     train = Dataset(labels=labels.counted(targets), targets=targets, ids=ids, texts=("text",) * 40)
-    notes, short = Notes(), train.take(np.arange(1, 40))
+    notes, short = Lines(), train.take(np.arange(1, 40))
     with listening(notes):
         method.augment(train)
         method.augment(short)

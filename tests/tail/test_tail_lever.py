@@ -12,6 +12,7 @@ import torch
 from scipy import sparse
 
 import longtail.nn.lesson
+from lines import Lines
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import DataError, RecipeError
 from longtail.metrics.calibration import Teaching
@@ -245,22 +246,6 @@ def test_learned_relevances_become_the_targets(circle: tuple[Dataset, Known]) ->
     targets = lesson.softened(data, 2, 0.0).targets[4:].toarray()
     assert targets[0, 1] == pytest.approx(2 / 3, abs=1e-4) and targets[1, 0] == pytest.approx(2 / 3, abs=1e-4)
     assert targets[3].tolist() == [0, 0, 0, 1]  # nothing as far away was right
-
-
-class Lines:
-    """Hears the lines that stay."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def start(self, name: str, total: int | None) -> int:
-        return 0
-
-    def note(self, line: str) -> None:
-        self.lines.append(line)
-
-    def advance(self, handle: int, amount: int) -> None: ...
-    def finish(self, handle: int) -> None: ...
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["valid given", "no valid"])

@@ -131,7 +131,7 @@ def has_room(records: Sized, device: torch.device) -> bool:
 
 
 def side_stream(device: torch.device) -> torch.cuda.Stream:
-    """Where kernels are recorded: libraries keep some 64 MiB for every stream they have worked on, and to the end."""
+    """Where kernels are recorded, one for all trainings: each that had its own left some 64 MiB behind."""
     return _side_stream(torch.cuda.current_device() if device.index is None else device.index)
 
 
