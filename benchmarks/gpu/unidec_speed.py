@@ -63,7 +63,6 @@ def encoder_of(device: Any) -> Any:
 
 def task_of(options: argparse.Namespace, way: str, labels: int) -> Any:
     """What the loop trains: pools, their table on the device or in the host's memory, or all labels."""
-    import torch
     from scipy import sparse
 
     from longtail.nn.heads.entries import Targets
@@ -100,9 +99,8 @@ def task_of(options: argparse.Namespace, way: str, labels: int) -> Any:
     wanted = -labels * np.log1p(-pool / labels)  # draws after which so many different ones were met
     each = max(round(wanted / options.queries) - 1, 1)
     mined = chance.integers(0, labels, (rows, 2 * each))
-    home = torch.device("cpu") if way in ("host", "lean") else device
     table = ClassifierTable(
-        np.zeros((labels, width), dtype=np.float32), device, home,
+        np.zeros((labels, width), dtype=np.float32), device, way in ("host", "lean"),
         "bf16" if labels > 5_000_000 else "fp32",
     )  # fmt: skip
     return PoolTask(
@@ -177,6 +175,7 @@ def measured(options: argparse.Namespace, way: str, labels: int, ceiling: float)
     weights, held = (part / 2**30 for part in (table.weight.nbytes, 3 * table.weight.nbytes))
     if labels in options.profile and way == "device":
         profile(task)
+    table.close()
     where = f"unidec, {way}, {str(table.weight.dtype).removeprefix('torch.')}"
     return (
         f"| {labels:,} | {where} | {size:.0f} | {1000 * making:.2f} | {1000 * seconds:.2f} | "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,12 +14,15 @@ from longtail.data import Corpus
 from longtail.learners.unidec import Unidec
 from longtail.metrics.evaluate import evaluate
 from longtail.model import Model
+from longtail.nn.checkpoint import keeping
 from longtail.nn.clusters import balanced_clusters
 from longtail.nn.mined import nearest_wrong
 from longtail.nn.pool.fit import PoolTowers
+from longtail.nn.pool.table import ClassifierTable
 from longtail.nn.pool.task import PoolTask
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+SOME = torch.tensor([3, 14, 15, 92])
 SMALL: dict[str, Any] = {"encoder": "tiny", "batch": 64, "epochs": 6, "longest": 16, "head_dropout": 0.0}
 
 
@@ -25,15 +30,18 @@ def task(tiny: Corpus, monkeypatch: pytest.MonkeyPatch, replay: bool, **more: An
     caught: list[PoolTask] = []
     with monkeypatch.context() as patched:
         patched.setattr("longtail.nn.pool.fit.train", lambda task, *_: caught.append(task))
+        patched.setattr(ClassifierTable, "close", lambda _: None)
         Unidec(**{**SMALL, **more}).learned(tiny.train, tiny.valid)
     caught[0].replay = replay
     caught[0].__post_init__()
     return caught[0]
 
 
-@pytest.mark.parametrize("replay", [True, False])
-def test_a_step_never_waits_for_the_device(tiny: Corpus, monkeypatch: pytest.MonkeyPatch, replay: bool) -> None:
-    work = task(tiny, monkeypatch, replay)
+@pytest.mark.parametrize(("replay", "on_host"), [(True, False), (False, False), (True, True)])
+def test_a_step_never_waits_for_the_device(
+    tiny: Corpus, monkeypatch: pytest.MonkeyPatch, replay: bool, on_host: bool
+) -> None:
+    work = task(tiny, monkeypatch, replay, classifiers_on_host=on_host)
     optimiser = torch.optim.AdamW(work.groups(), fused=True)
     work.begin_epoch(0)
     for epoch in range(3):  # the tokens are copied to the device here, and kernels compiled and recorded
@@ -125,6 +133,39 @@ def test_learns_on_a_gpu(tiny: Corpus, on_host: bool) -> None:
     learner = Unidec(**SMALL, classifiers_on_host=on_host)
     model = Model(learner.name, tiny.labels, learner.fit(tiny.train, tiny.valid, ()))
     assert evaluate(model.predict(tiny.test.rows, 5), tiny.test)["P@1"] > 90
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_table_in_the_hosts_memory_moves_as_one_on_the_device(precision: Any) -> None:
+    device, luck = torch.device("cuda"), np.random.default_rng(0)
+    given = luck.normal(size=(1000, 24)).astype(np.float32)
+    tables = [ClassifierTable(given, device, on_host, precision) for on_host in (False, True)]
+    before = torch.cuda.memory_allocated()
+    assert [table.weight.is_cuda for table in tables] == [True, False] and tables[1].take(SOME.to(device)).is_cuda
+    for _ in range(20):
+        labels = torch.from_numpy(np.sort(luck.choice(1000, 300, replace=False))).to(device)
+        slopes = torch.randn(300, 24, device=device)
+        for table in tables:
+            assert table.take(labels).equal(table.weight.to(device)[labels].float())
+            table.move(labels, slopes, 0.01)
+    assert np.array_equal(tables[0].rows(), tables[1].rows()) and not np.array_equal(tables[0].rows(), given)
+    for ours, theirs in zip(*(table.means().values() for table in tables), strict=True):
+        assert ours.cpu().equal(theirs.cpu())
+    tables[1].load_state_dict({"weight": torch.zeros(1000, 24)})
+    assert tables[1].take(SOME.to(device)).abs().max() == 0  # what the host writes, the device sees
+    kept = tables[1].first.clone()
+    tables[1].close()
+    tables[1].close()
+    assert tables[1].first.equal(kept) and torch.cuda.memory_allocated() - before < 1 << 20
+
+
+def test_a_training_with_its_table_in_the_hosts_memory_goes_on(tiny: Corpus, tmp_path: Path) -> None:
+    learner, found = Unidec(**SMALL, classifiers_on_host=True), []
+    for _ in range(2):  # the second time from what was kept
+        with keeping(tmp_path / "run"):
+            model = Model(learner.name, tiny.labels, learner.fit(tiny.train, tiny.valid, ()))
+        found.append(model.predict(tiny.test.rows, 5).scores)
+    assert np.allclose(*found, atol=1e-3)
 
 
 def test_one_training_after_another_leaves_nothing_behind(tiny: Corpus) -> None:

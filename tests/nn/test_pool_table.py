@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
 
+from longtail.errors import RecipeError
+from longtail.nn.lent import Lent
 from longtail.nn.pool.heads import Heads
 from longtail.nn.pool.table import ClassifierTable
 
@@ -54,6 +59,34 @@ def test_rows_that_nobody_uses_stay_to_the_bit() -> None:
         1,
         0,
     ]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(7, 3), (0, 3), (2000, 5)])
+def test_lent_memory_is_zeros_of_its_own(kind: torch.dtype, shape: tuple[int, int]) -> None:
+    one, other = (Lent(shape, kind, CPU) for _ in range(2))
+    assert one.host.shape == shape and one.host.dtype == kind and not one.host.any()
+    one.host.fill_(3)
+    assert one.there.eq(3).all() and not other.host.any()
+    one.give_back()
+    assert one.host.eq(3).all()
+
+
+def test_a_table_in_the_hosts_memory_is_one_like_any_other() -> None:
+    tables = [ClassifierTable(begin(), CPU, on_host) for on_host in (False, True)]
+    for table in tables:
+        for labels in ([0, 3], [3, 7]):
+            table.move(torch.tensor(labels), torch.ones(2, 5), 0.1)
+        table.close()
+    assert np.array_equal(*(table.rows() for table in tables))
+
+
+def test_memory_that_cannot_be_lent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = SimpleNamespace(cudaHostRegister=lambda *_: 2)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: refusing)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    with pytest.raises(RecipeError, match="classifiers_on_host=false"):
+        Lent((4, 4), torch.float32, torch.device("cuda"))
 
 
 def test_bf16_loses_nothing_on_average_and_goes_on_to_the_same_bits() -> None:

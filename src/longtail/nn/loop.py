@@ -305,7 +305,8 @@ class _Run:
         self.waited, self.measures = facts["waited"], facts["measures"]
         self.history.lines.extend(facts["history"])
         self._load_weights(_under("weights.", tensors))
-        self.best_weights = {name: tensor.to(self.task.device) for name, tensor in _under("best.", tensors).items()}
+        now = self._weights()  # what lies in the host's memory stays there
+        self.best_weights = {name: best.to(now[name].device) for name, best in _under("best.", tensors).items()}
         self.task.load_state(_under("task.", tensors))
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in _under("optimiser.", tensors).items():

@@ -131,7 +131,11 @@ class PoolTowers(Towers):
             encode_labels=self.text_vectors,
             look=self.look if len(self.valid) else None,
         )
-        self.history = train(task, self.course(), self.identity())
+        try:
+            self.history = train(task, self.course(), self.identity())
+        finally:
+            if self.table is not None:
+                self.table.close()
 
     def _classifying(self, settings: TableSettings, rows_weight: float) -> Classifying:
         """Classifiers that begin at their labels' texts, as the classifiers' head sees them."""
@@ -143,9 +147,8 @@ class PoolTowers(Towers):
         tokens = tokenise(some, self.tokenizer, self.longest, what="documents")
         rows = self.heads.applied(encode(self.encoder, tokens, longest=self.longest, what="documents"), "classifiers")
         scores = settings.scale * rows @ begin[spread(len(begin), LEVEL_LABELS)].T
-        home = torch.device("cpu") if settings.on_host else self.device
         precision: Literal["fp32", "bf16"] = "bf16" if settings.precision == "bf16" else "fp32"
-        self.table = ClassifierTable(begin, self.device, home, precision, seed=self.settings.seed)
+        self.table = ClassifierTable(begin, self.device, settings.on_host, precision, seed=self.settings.seed)
         loss = loss_of(settings.loss, rows_weight, level_of(torch.from_numpy(scores)))
         return Classifying(self.table, loss, settings.scale, settings.rate, settings.weight, settings.lengths)
 

@@ -127,11 +127,8 @@ class PoolTask:
     def backward(self, batch: PoolBatch, share: float) -> Tensor:
         pieces, joined = self._texts.pieces(batch.rows, batch.pool, batch.columns)
         table = None if self.classifying is None else self.classifying.table
-        # A table in the host's memory is asked there: to ask the device for the labels would be to wait for it.
-        there = table is not None and table.home == self.device
-        pool = batch.pool_tensor if there else torch.from_numpy(batch.pool)
+        own = None if table is None else table.take(batch.pool_tensor)
         encoded = joined([piece() for piece in pieces]) if self.chunk is None else None
-        own = None if table is None else table.take(pool)  # a host looks for them while a device reads the texts
 
         def loss_of(encoded: Tensor) -> Tensor:
             return self._loss(encoded, batch.weighed(), own, self.heads, batch.pool_tensor)
@@ -142,7 +139,7 @@ class PoolTask:
         else:
             loss, to_own = self._both_ways(encoded, batch, own, loss_of, share)
         if self.classifying is not None and to_own is not None:
-            self.classifying.table.move(pool, to_own, self.classifying.rate * self._factor)
+            self.classifying.table.move(batch.pool_tensor, to_own, self.classifying.rate * self._factor)
         return loss.detach()
 
     def _both_ways(
