@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,12 +82,30 @@ def test_a_table_in_the_hosts_memory_is_one_like_any_other() -> None:
     assert np.array_equal(*(table.rows() for table in tables))
 
 
-def test_memory_that_cannot_be_lent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_cannot_be_lent_is_told_and_what_was_lent_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: set[int] = set()
+
+    class Host:  # which lends no more than once
+        there = host = torch.zeros(0)
+
+        def __init__(self, *_: Any) -> None:
+            if held:
+                raise RecipeError("no more")
+            held.add(id(self))
+
+        def give_back(self) -> None:
+            held.remove(id(self))
+
     refusing = SimpleNamespace(cudaHostRegister=lambda *_: 2)
-    monkeypatch.setattr(torch.cuda, "cudart", lambda: refusing)
-    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
-    with pytest.raises(RecipeError, match="classifiers_on_host=false"):
-        Lent((4, 4), torch.float32, torch.device("cuda"))
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.cuda, "cudart", lambda: refusing)
+        patched.setattr(torch.cuda, "device", lambda _: nullcontext())
+        with pytest.raises(RecipeError, match="classifiers_on_host=false"):
+            Lent((4, 4), torch.float32, torch.device("cuda"))
+    monkeypatch.setattr("longtail.nn.pool.table.Lent", Host)
+    with pytest.raises(RecipeError, match="no more"):
+        ClassifierTable(begin(), CPU, on_host=True)
+    assert not held
 
 
 def test_bf16_loses_nothing_on_average_and_goes_on_to_the_same_bits() -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from longtail.arrays import Floats
+from longtail.errors import RecipeError
 from longtail.nn.heads.rounding import by_chance
 from longtail.nn.lent import Lent
 
@@ -45,11 +46,15 @@ class ClassifierTable(nn.Module):
         super().__init__()
         kind = torch.bfloat16 if precision == "bf16" else torch.float32
         self.device, self.weight_decay, self.seed, self.done = device, weight_decay, seed, 0
-        names = "weight", "first", "second"
-        self._lent = [Lent(begin.shape, kind, device) for _ in names] if on_host else []
-        tables = [one.host for one in self._lent] or [
-            torch.zeros(begin.shape, dtype=kind, device=device) for _ in names
-        ]
+        names, shape = ("weight", "first", "second"), begin.shape
+        self._lent: list[Lent] = []
+        try:
+            for _ in names if on_host else ():
+                self._lent.append(Lent(shape, kind, device))
+        except RecipeError:  # there is not enough for all of them
+            self.close()
+            raise
+        tables = [one.host for one in self._lent] or [torch.zeros(shape, dtype=kind, device=device) for _ in names]
         for name, table in zip(names, tables, strict=True):
             self.register_buffer(name, table, persistent=name == "weight")
         for low in range(0, len(begin), CHUNK):
