@@ -1,7 +1,7 @@
 """Figures 2 and 3 of the Gandalf paper as pictures.
 
     python benchmarks/gandalf_figure.py RUNS --shares LINES --out docs/results
-    python benchmarks/gandalf_figure.py RUNS --data yso --out docs/results
+    python benchmarks/gandalf_figure.py RUNS --data yso --paper --out docs/results
 
 Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows, gandalf and
 gandalf as chosen add to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1
@@ -80,9 +80,11 @@ class Missing(Exception):
 class Runs:
     """What was trained, by recipe; seeds of a recipe are one."""
 
-    def __init__(self, folder: Path, data: str) -> None:
+    def __init__(self, folder: Path, data: str, paper: bool = False) -> None:
         lines = (folder / "runs.jsonl").read_text().splitlines()
         self.found = [run for line in lines if (run := json.loads(line))["data"] == data]
+        for run in self.found if paper else ():
+            run["recipe"] = run["recipe"].replace("(longest=none)", "").replace("longest=none, ", "")
 
     def has(self, net: str, more: str) -> bool:
         try:
@@ -165,8 +167,9 @@ def main() -> None:
     parser.add_argument("--data", default="gutenberg", help="name of the data set")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shares", type=Path, help="JSON lines of the runs with fewer labels")
+    parser.add_argument("--paper", action="store_true", help="of the runs that gandalf.py made with --paper")
     options = parser.parse_args()
-    runs = Runs(options.runs, options.data)
+    runs = Runs(options.runs, options.data, options.paper)
     end = "" if options.data == "gutenberg" else f"-{options.data}"
     if options.shares is not None:
         picture = shares(options.shares.read_text().splitlines(), options.data)

@@ -26,7 +26,7 @@ from longtail.recipe import Recipe
 from longtail.tail.gandalf import Gandalf
 
 LEARNERS = ["knn", "centroid", "parabel", "bonsai", "dismec"]
-TAILS = ["", " + rows", " + gandalf", " + gandalf(least=3)", " + gandalf(longest=100)"]  # the last but one by valid
+TAILS = ["", " + rows", " + gandalf", " + gandalf(least=3)", " + gandalf(longest=none)"]  # the last but one by valid
 VARIANTS = [
     "",
     "rows",
@@ -34,7 +34,7 @@ VARIANTS = [
     "gandalf(threshold=0)",
     "gandalf(threshold=0.2)",
     "gandalf(least=3)",
-    "gandalf(longest=100)",
+    "gandalf(longest=none)",
     "gandalf(most=5)",
     "gandalf(most=5, least=3)",
     'gandalf(graph="walk")',
@@ -60,7 +60,7 @@ CHOICES = [
     "gandalf(scale=0.5, least=3)",
     *(f"bow(threshold={bar}, nearest={nearest})" for bar in (0.3, 0.5, 0.7) for nearest in (5, 15)),
 ]
-LINKED = ("gandalf", "gandalf(threshold=0)", "gandalf(least=3)", "gandalf(most=5)", "gandalf(longest=100)",
+LINKED = ("gandalf", "gandalf(threshold=0)", "gandalf(least=3)", "gandalf(most=5)", "gandalf(longest=none)",
           'gandalf(graph="walk")')  # fmt: skip
 SHARES = (0.25, 0.5, 0.75)
 FEWER = [

@@ -22,7 +22,7 @@ class Neighbour:
 
     label: int
     weight: float  # the soft target that it gets from the other's text
-    together: int  # training rows with both
+    together: int  # training rows with both, of those that link
 
 
 def neighbours(
@@ -36,6 +36,7 @@ def neighbours(
         raise DataError(f"no graph {graph!r}{did_you_mean(graph, GRAPHS)} (graphs: {', '.join(GRAPHS)})")
     if not 0 <= threshold < 1:
         raise DataError(f"a threshold lies from 0 to below 1, got {threshold:g}")
+    data = linking(data, graph)
     rows = data.targets[:, [label]].nonzero()[0]
     together = np.bincount(data.targets[rows].indices, minlength=len(data.labels))
     if graph == "bow":
@@ -57,6 +58,16 @@ def neighbours(
         if other != label
     ]
     return sorted(found, key=lambda one: (-one.weight, one.label))[:k]
+
+
+def linking(data: Dataset, graph: Graph) -> Dataset:
+    """The rows whose labels a graph links; the words of `bow` need none."""
+    if graph == "bow":
+        return data
+    from longtail.tail.gandalf import Gandalf
+
+    rows = Gandalf(graph=graph).linking(data.targets)
+    return data if len(rows) == len(data) else data.take(rows)
 
 
 def find_label(labels: LabelSet, asked: str) -> int:

@@ -70,9 +70,13 @@ def test_what_is_refused(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_rows_told_are_those_that_the_weights_are_shares_of(rows: list[dict[str, Any]]) -> None:
-    """Not those held out as valid."""
-    Path("all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shown = call("neighbours", "all.jsonl", "L0", "--json").json
+    """Not those held out as valid, nor one with very many labels."""
+    many = {**rows[0], "id": "long", "labels": ["L0", "L1", *(f"other {number}" for number in range(120))]}
+    Path("all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, many]))
+    said = call("neighbours", "all.jsonl", "L0", "-k", "200", "--json")
+    assert said.err.count("1 of ") == 1 and "have more than 100 labels" in said.err
+    shown = said.json
+    assert not any(one["id"].startswith("other") for one in shown["neighbours"])
     assert shown["label"]["rows"] < sum("L0" in row["labels"] for row in rows)
     for one in shown["neighbours"]:
         assert one["weight"] == pytest.approx(one["together"] / shown["label"]["rows"], abs=1e-5)

@@ -79,21 +79,43 @@ def test_no_graph_sees_a_long_row(graph: Any) -> None:
     assert np.array_equal(found.toarray(), wanted.toarray()) and found.nnz > 5
 
 
-@pytest.mark.parametrize(("method", "told"), [(Gandalf(), 1), (Gandalf(longest=100), 0), (Gandalf(self_only=True), 0)])
-def test_says_when_a_few_rows_make_most_pairs(method: Gandalf, told: int) -> None:
-    dense = np.zeros((40, 101), dtype=np.float32)
-    dense[0], dense[1:, :3] = 1, 1  # one row of 101 labels, and 39 of three
+@pytest.mark.parametrize(
+    ("method", "rows", "told"),
+    [
+        (Gandalf(), 100, "these rows are left out of the counts, longest=none"),
+        (Gandalf(), 99, "longest=100 leaves these rows out"),  # one in 99 is not few
+        (Gandalf(longest=None), 100, "longest=100 leaves these rows out"),
+        (Gandalf(longest=100), 100, ""),
+        (Gandalf(self_only=True), 100, ""),
+    ],
+)
+def test_a_few_rows_that_make_most_pairs_are_told_and_left_out(method: Gandalf, rows: int, told: str) -> None:
+    dense = np.zeros((rows, 101), dtype=np.float32)
+    dense[0], dense[1:, :3] = 1, 1  # one row of 101 labels, and the others of three
     labels = LabelSet(ids=tuple(map(str, range(101))), texts=tuple(map(str, range(101))))
     targets = sparse.csr_array(dense)
-    ids = tuple(map(str, range(40)))
-    train = Dataset(labels=labels.counted(targets), targets=targets, ids=ids, texts=("text",) * 40)
-    notes, short = Lines(), train.take(np.arange(1, 40))
+    ids = tuple(map(str, range(rows)))
+    train = Dataset(labels=labels.counted(targets), targets=targets, ids=ids, texts=("text",) * rows)
+    notes, short = Lines(), train.take(np.arange(1, rows))
     with listening(notes):
-        method.augment(train)
+        soft = added(method.augment(train), "gandalf").targets
         method.augment(short)
-    assert len(notes.lines) == told
+    assert len(notes.lines) == (1 if told else 0)
     if told:
-        assert notes.lines[0].startswith("gandalf: 1 of 40 rows have more than 100 labels and make 98% of all pairs")
+        beginning = f"gandalf: 1 of {rows} rows have more than 100 labels and make 94% of all pairs of labels; "
+        assert notes.lines[0].startswith(beginning + told)
+    assert soft[[50]].nnz == (1 if "are left out" in told or not told else 101)
+    assert (soft[[0]].nnz == 3) == (not method.self_only)
+
+
+def test_rows_of_many_labels_link_where_they_are_what_the_data_is_like() -> None:
+    """Two rows of 101 labels in 200, which make less than half of the pairs beside rows of 50."""
+    dense = np.zeros((200, 101), dtype=np.float32)
+    dense[:2], dense[2:, :50] = 1, 1
+    notes = Lines()
+    with listening(notes):
+        found = Gandalf().soft_targets(sparse.csr_array(dense))
+    assert notes.lines == [] and found[[100]].nnz == 101
 
 
 def test_given_rows_stay_as_they_are() -> None:

@@ -34,7 +34,7 @@ def neighbours(
     import numpy as np
 
     from longtail.errors import DataError, did_you_mean
-    from longtail.neighbours import GRAPHS, find_label
+    from longtail.neighbours import GRAPHS, find_label, linking
     from longtail.neighbours import neighbours as linked
 
     if graph not in GRAPHS:
@@ -47,9 +47,10 @@ def neighbours(
         corpus = source.read()
         labels = corpus.labels
         row = find_label(labels, label)
-        found = linked(corpus.train, row, k, graph, threshold)  # type: ignore[arg-type]
+        train = linking(corpus.train, graph)  # type: ignore[arg-type]
+        found = linked(train, row, k, graph, threshold)  # type: ignore[arg-type]
     # Of the rows that the links come from: what is held out as valid is not among them.
-    counts = np.bincount(corpus.train.targets.indices, minlength=len(labels))
+    counts = np.bincount(train.targets.indices, minlength=len(labels))
     told = f"{counts[row]:,} training rows; weights by {graph}"
     if svg is not None:
         from longtail.atomic import new_file

@@ -19,6 +19,7 @@ from longtail.plan import Facts, Plan
 from longtail.progress import note, stage
 
 MANY = 100  # labels of a row that are more than one text is about
+FEW = 100  # one row in so many may be left out of the counts unasked
 Graph = Literal["cooccurrence", "walk", "symmetric"]
 
 
@@ -33,7 +34,8 @@ class Gandalf:
     `"symmetric"` the logistic function of the mean of both labels' shares, S, where S is above the threshold (GLaS).
     `scale` and `doubt` lower soft targets, where a label's words bring its company less often than the label does, and
     where it was counted on few rows: `scale` x G_ij / (G_jj + `doubt`). `times` gives label rows more weight.
-    `longest` leaves rows with very many labels out of the counts: a few of them can make most of all links.
+    `longest` leaves rows with very many labels out of the counts: a few of them can make most of all links. "auto" does
+    so above 100 labels, where at most one row in a hundred has so many and they make more than half of all pairs.
     `self_only` is `rows`; `rows_only` trains on label rows alone; `budget` draws as many rows as were given from both
     kinds together, so that training costs what it did.
 
@@ -50,7 +52,7 @@ class Gandalf:
     threshold: float = 0.1  # delta: shares up to it are dropped
     most: int | None = None  # soft targets of a label beside itself; none: all above the threshold
     least: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
-    longest: int | None = None  # labels of a row above which it links none of them; none: every row links
+    longest: int | Literal["auto"] | None = "auto"  # labels of a row above which it links none of them; none: all link
     scale: float = 1.0  # of soft targets; the label itself stays at 1
     doubt: float = 0.0  # rows of a label's own on which nothing stood beside it, added to those it has
     times: int = 1  # how often the row of each label stands among the rows
@@ -85,7 +87,7 @@ class Gandalf:
                 f"walks of gandalf take at least 1 step and a restart from 0 to 1, got steps={self.steps}, "
                 f"restart={self.restart:g}"
             )
-        if self.longest is not None and self.longest < 1:
+        if isinstance(self.longest, int) and self.longest < 1:
             raise RecipeError(f"setting 'longest' of gandalf is at least 1, got {self.longest}")
         if self.rows_only and self.budget:
             raise RecipeError("budget draws from given rows and label rows, rows_only leaves the given out; give one")
@@ -98,7 +100,6 @@ class Gandalf:
         if self.self_only:
             targets = own_targets(labels, len(train.labels))
         else:
-            self._look_at_long_rows(given)
             with stage("linking labels"):
                 targets = self.soft_targets(given)
                 targets = targets if len(labels) == targets.shape[0] else targets[labels]
@@ -114,8 +115,8 @@ class Gandalf:
 
     def soft_targets(self, given: Matrix) -> Matrix:
         """The targets of every label's row, from the targets (rows, labels) of the rows given: csr (labels, labels)."""
-        if self.longest is not None:
-            given = given[np.flatnonzero(np.diff(given.indptr) <= self.longest)]
+        rows = self.linking(given)
+        given = given if len(rows) == given.shape[0] else given[rows]
         graph = self._linked(given)
         if self.scale < 1 or self.doubt > 0:
             rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
@@ -124,15 +125,25 @@ class Gandalf:
             graph.data = np.where(rows == graph.indices, graph.data, graph.data * lower[rows])
         return graph
 
-    def _look_at_long_rows(self, given: Matrix) -> None:
-        """Say so where a few of them make most pairs: soft targets then say little of what stands together."""
+    def linking(self, given: Matrix) -> Longs:
+        """The rows that link their labels. Says so where a few others make most pairs: soft targets of theirs would say
+        little of what stands together."""
         lengths = np.diff(given.indptr).astype(np.float64)
+        if isinstance(self.longest, int):
+            return np.flatnonzero(lengths <= self.longest)
         pairs, long = lengths * (lengths - 1), lengths > MANY
-        if self.longest is None and (most := pairs[long].sum()) > 0.5 * pairs.sum():
-            note(
-                f"gandalf: {np.count_nonzero(long):,} of {len(long):,} rows have more than {MANY} labels and make "
-                f"{most / pairs.sum():.0%} of all pairs of labels; longest={MANY} leaves these rows out of the counts"
-            )
+        most, many = pairs[long].sum(), np.count_nonzero(long)
+        if most <= 0.5 * pairs.sum():
+            return np.arange(len(long))
+        left_out = self.longest == "auto" and many * FEW <= len(long)
+        told = f"longest={MANY} leaves these rows out of the counts"
+        if left_out:
+            told = "these rows are left out of the counts, longest=none would keep them"
+        note(
+            f"gandalf: {many:,} of {len(long):,} rows have more than {MANY} labels and make "
+            f"{most / pairs.sum():.0%} of all pairs of labels; {told}"
+        )
+        return np.flatnonzero(~long) if left_out else np.arange(len(long))
 
     def _linked(self, given: Matrix) -> Matrix:
         from longtail.linear.cooccurrence import cooccurrence, symmetric
