@@ -150,6 +150,8 @@ def test_synonyms_of_an_encoder() -> None:
     [
         ("mixup(alpha=0)", "alpha=0"),
         ("labelmixup(share=0)", "share=0"),
+        ("labelmixup(share=1e30)", "a share above 0 to 100"),
+        ("mixup(share=1e30)", "a share above 0 to 100"),
         ("synonyms(change=2)", "change=2"),
         ("bow(threshold=1)", "threshold=1"),
     ],

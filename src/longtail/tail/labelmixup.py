@@ -39,9 +39,10 @@ class LabelMixup:
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})
 
     def __post_init__(self) -> None:
-        if self.share <= 0 or self.alpha <= 0:
+        if not 0 < self.share <= 100 or self.alpha <= 0:
             raise RecipeError(
-                f"labelmixup takes share and alpha above 0, got share={self.share:g}, alpha={self.alpha:g}"
+                f"labelmixup takes a share above 0 to 100 and an alpha above 0, got share={self.share:g}, "
+                f"alpha={self.alpha:g}"
             )
 
     def augment(self, train: Dataset) -> Dataset:

@@ -38,8 +38,11 @@ class Mixup:
     data_needs: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.share <= 0 or self.alpha <= 0:
-            raise RecipeError(f"mixup takes share and alpha above 0, got share={self.share:g}, alpha={self.alpha:g}")
+        if not 0 < self.share <= 100 or self.alpha <= 0:
+            raise RecipeError(
+                f"mixup takes a share above 0 to 100 and an alpha above 0, got share={self.share:g}, "
+                f"alpha={self.alpha:g}"
+            )
 
     def augment(self, train: Dataset) -> Dataset:
         chance = np.random.default_rng(self.seed)
