@@ -102,6 +102,8 @@ def test_memory_that_cannot_be_lent_is_told_and_what_was_lent_is_given_back(monk
         patched.setattr(torch.cuda, "device", lambda _: nullcontext())
         with pytest.raises(RecipeError, match="classifiers_on_host=false"):
             Lent((4, 4), torch.float32, torch.device("cuda"))
+    with pytest.raises(RecipeError, match=r"be lent 4194304.0 GiB .*Cannot allocate memory"):
+        Lent((1 << 50, 4), torch.uint8, CPU)
     monkeypatch.setattr("longtail.nn.pool.table.Lent", Host)
     with pytest.raises(RecipeError, match="no more"):
         ClassifierTable(begin(), CPU, on_host=True)

@@ -22,18 +22,17 @@ class Lent:
 
     def __init__(self, shape: tuple[int, ...], kind: torch.dtype, device: torch.device) -> None:
         size = torch.Size(shape).numel() * kind.itemsize
-        # Whole pages of its own: the device is lent pages, and each can be lent once.
-        memory = torch.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=torch.uint8)
+        try:  # whole pages of its own: the device is lent pages, and each can be lent once
+            memory = torch.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=torch.uint8)
+        except OSError as error:
+            raise _refused(size, error.strerror) from None
         self.host = self.there = memory[:size].view(kind).reshape(shape)
         self._device, self._address = device, memory.data_ptr()
         if device.type == "cuda":
             with torch.cuda.device(device):
                 failed = int(_runtime().cudaHostRegister(self._address, memory.nbytes, 0))
             if failed:
-                raise RecipeError(
-                    f"the GPU cannot use {size / 2**30:.1f} GiB of this machine's memory (CUDA error {failed}): for "
-                    "classifiers in half of it take classifier_precision='bf16', else classifiers_on_host=false"
-                )
+                raise _refused(size, f"CUDA error {failed}")
             self.there = torch.as_tensor(_Seen(memory), device=device)[:size].view(kind).reshape(shape)
 
     def give_back(self) -> None:
@@ -54,6 +53,13 @@ class _Seen:
         self.__cuda_array_interface__ = {
             "shape": (host.numel(),), "typestr": "|u1", "data": (host.data_ptr(), False), "version": 3,
         }  # fmt: skip
+
+
+def _refused(size: int, why: str | None) -> RecipeError:
+    return RecipeError(
+        f"the GPU cannot be lent {size / 2**30:.1f} GiB of this machine's memory ({why}): for classifiers in half of "
+        "it take classifier_precision='bf16', else classifiers_on_host=false"
+    )
 
 
 def _runtime() -> Any:
