@@ -124,7 +124,29 @@ def test_a_model_of_other_labels(data: Path) -> None:
     Path("other.csv").write_text("text,labels\n" + "apple,fruit\nbridge,road\n" * 9)
     assert call("train", "other.csv", "centroid", "--out", "m").code == 0
     message = call("evaluate", "m", data).error
-    assert message.startswith("m was trained on 2 labels and tiny has 10 others; evaluate it on the data set it was")
+    assert message.startswith(
+        "none of the 10 labels of the data is one of the 2 that the model was trained on; evaluate"
+    )
+
+
+def test_labels_in_another_order_and_some_that_the_model_does_not_know(tmp_path: Path) -> None:
+    """A label keeps its meaning wherever it stands; what the model never saw it misses."""
+    rows = [("apple tree", "fruit"), ("iron bridge", "road"), ("red apple", "fruit"), ("stone bridge", "road")] * 9
+    test = [("apple", "fruit"), ("bridge", "road"), ("iron bridge", "road"), ("sea", "water")]
+    for name, order in (("one", rows), ("two", rows[1:])):
+        Path(name).mkdir()
+        for split, some in (("train", order), ("test", test if name == "two" else test[:3])):
+            lines = "".join(f"{split}{number},{text},{labels}\n" for number, (text, labels) in enumerate(some))
+            Path(name, f"{split}.csv").write_text("id,text,labels\n" + lines)
+    assert call("train", "one", "centroid", "--out", "m").code == 0
+    same, other = call("evaluate", "m", "one", "--json"), call("evaluate", "m", "two", "--json")
+    assert same.json["P@1"] == 100 and "does not know" not in same.err
+    assert other.json["P@1"] == 75 and other.json["C@1"] == pytest.approx(100 * 2 / 3)
+    assert "note: the model does not know 1 labels of test rows, and misses them\n" in other.err
+    assert "note: counts and propensities of labels are those of the rows that the model was trained on\n" in other.err
+    assert [part["name"] for part in other.json["bins"]][-1] == "zero-shot"
+    Path("shuffled.csv").write_text("text,labels\n" + "".join(f"{text},{labels}\n" for text, labels in rows[1:]))
+    assert "may have seen them" in call("evaluate", "m", "shuffled.csv", "--split", "valid").err
 
 
 def test_a_model_of_other_fields_is_noted() -> None:

@@ -12,6 +12,7 @@ from longtail.cli.shared import Json, Source, console, print_json, progress, rea
 
 if TYPE_CHECKING:
     from longtail.data.dataset import Dataset
+    from longtail.data.labels import LabelSet
     from longtail.metrics import AtThreshold, Measures
     from longtail.model import Model
     from longtail.predictions import Predictions
@@ -71,29 +72,31 @@ def evaluate(
         if loaded is None:
             predictions = read_predictions(model, data)
         else:
-            if loaded.labels.ids != corpus.labels.ids:
-                raise ModelError(
-                    f"{model} was trained on {len(loaded.labels):,} labels and {corpus.name} has "
-                    f"{len(corpus.labels):,} others; evaluate it on the data set it was trained on"
-                )
             if loaded.text_field != corpus.text_field:
                 say(f"note: the model was trained on {loaded.text_field}, the data was read as {corpus.text_field}")
-            if source.test_share is not None and (loaded.labels.counts != corpus.labels.counts).any():
+            if _seen_other_rows(loaded.labels, corpus.labels, source.test_share):
                 say(
                     f"warning: the model was trained on {loaded.labels.train_rows:,} rows and not on the "
                     f"{corpus.labels.train_rows:,} that --test-share {source.test_share:g} leaves, so it may have seen "
                     "the rows it is measured on; train and evaluate with the same --test-share and --seed"
                 )
-            places = min(max(*ks, 5, CANDIDATES if choose_threshold else 5), len(corpus.labels))
-            predictions = loaded.predict(data.rows, places, data.excluded)
+            drawn = split == "valid" and "held out as valid" in " ".join(corpus.notes)
+            if drawn and loaded.labels.ids != corpus.labels.ids:
+                say(
+                    "warning: this data is not what the model was trained on, so other rows are held out as valid than "
+                    "in training, and the model may have seen them; measure on rows of a file of their own"
+                )
+            data = _known(data, loaded, split)
+            places = min(max(*ks, 5, CANDIDATES if choose_threshold else 5), len(loaded.labels))
+            predictions = _predicted(loaded, data, places)
         measures = measure(predictions, data, ks=ks)
         chosen = None
         if choose_threshold is not None and loaded is not None:
             valid = corpus.valid
             if len(valid) == 0:
                 raise DataError(f"{corpus.name} has no valid rows to choose a threshold on; add a valid split")
-            held_out = loaded.predict(valid.rows, places, valid.excluded)
-            chosen = at_threshold(predictions, data, best_threshold(held_out, valid))
+            valid = _known(valid, loaded)
+            chosen = at_threshold(predictions, data, best_threshold(_predicted(loaded, valid, places), valid))
         if card and loaded is not None:
             _write_card(loaded, model, split, measures)
     for note in (*corpus.notes, *measures.notes):
@@ -113,6 +116,44 @@ def evaluate(
         _show(measures, ks)
         if chosen is not None:
             _show_threshold(chosen, split, model)
+
+
+def _known(data: Dataset, model: Model, split: str = "") -> Dataset:
+    """The rows over the labels that the model knows, and behind these those it does not; with a `split`, told."""
+    from longtail.data.aligned import aligned
+    from longtail.errors import ModelError
+
+    if model.labels.ids == data.labels.ids:
+        return data
+    if not set(model.labels.ids) & set(data.labels.ids):
+        raise ModelError(
+            f"none of the {len(data.labels):,} labels of the data is one of the {len(model.labels):,} that the model "
+            "was trained on; evaluate it on data with the same labels"
+        )
+    found, unknown = aligned(data, model.labels)
+    if split:
+        say("note: counts and propensities of labels are those of the rows that the model was trained on")
+    if split and unknown:
+        say(f"note: the model does not know {unknown:,} labels of {split} rows, and misses them")
+    return found
+
+
+def _predicted(model: Model, data: Dataset, places: int) -> Predictions:
+    from longtail.predictions import Predictions
+
+    excluded = None if data.excluded is None else data.excluded[:, : len(model.labels)]
+    found = model.predict(data.rows, places, excluded)
+    return Predictions(data.labels, found.indices, found.scores)
+
+
+def _seen_other_rows(known: LabelSet, given: LabelSet, test_share: float | None) -> bool:
+    """Whether labels stand in other numbers of training rows than when the model was trained, where test rows are a
+    share of the same file."""
+    if test_share is None:
+        return False
+    counts = dict(zip(given.ids, given.counts.tolist(), strict=True))
+    now: list[int] = [counts.get(label, 0) for label in known.ids]
+    return bool(now != known.counts.tolist())
 
 
 def _write_card(model: Model, folder: Path, split: str, measures: Measures) -> None:
