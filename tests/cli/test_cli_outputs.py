@@ -95,6 +95,28 @@ def test_what_was_done_is_told_although_another_recipe_failed(data: Path, monkey
     assert not Path("report.html").exists()
 
 
+def test_what_was_done_is_told_although_the_report_cannot_be_written(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _: str) -> None:
+        raise DataError("the report cannot be written here (No space left on device)", path)
+
+    monkeypatch.setattr("longtail.report.page.write", full)
+    done = call("compare", data, "centroid", "bm25", "--json", "--report", "r.html")
+    assert done.code == 2 and [result["recipe"] for result in done.json] == ["centroid", "bm25"]
+    assert done.err.endswith("error: r.html: the report cannot be written here (No space left on device)\n")
+
+    def fail(*_: object) -> None:
+        raise DataError("no such luck")
+
+    monkeypatch.setattr("longtail.learners.knn.Knn.fit", fail)
+    done = call("compare", data, "centroid", "knn")
+    assert done.code == 2 and re.search(r"^ *centroid +100\.0 ", done.out, re.MULTILINE)
+    assert done.err.splitlines()[-2:] == [  # and the one does not hide the other
+        "error: report.html: the report cannot be written here (No space left on device)", "error: no such luck",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [

@@ -23,7 +23,7 @@ from longtail.cli.shared import (
     say,
     versions,
 )
-from longtail.errors import RecipeError
+from longtail.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     from longtail.data.corpus import Corpus
@@ -64,20 +64,22 @@ def compare(
             if not force:
                 refuse_what_will_not_fit(parsed, corpus.train)
             results.extend(each(corpus, parsed, keep=keep))  # each as it is done
-    finally:  # what some recipes took hours for is told although another failed, or somebody lost patience
+    except BaseException:  # what some recipes took hours for is told although another failed, or somebody lost patience
         if results:
-            if len(results) < len(parsed):
-                say(f"note: {len(results)} of {len(parsed)} recipes were done before it stopped; these are theirs")
-            _tell(results, corpus, report, json)
+            say(f"note: {len(results)} of {len(parsed)} recipes were done before it stopped; these are theirs")
+            try:
+                _tell(results, corpus, report, json)
+            except DataError as error:
+                say(f"error: {error}")
+        raise
+    _tell(results, corpus, report, json)
 
 
 def _tell(results: list[Result], corpus: Corpus, report: Path, json: bool) -> None:
-    """The report, then the table."""
+    """The table, then the report, which a full disk may refuse."""
     from longtail.report.page import render, write
     from longtail.report.table import comparison_table
 
-    command = shlex.join(["longtail", *sys.argv[1:]])
-    write(report, render(results, corpus, command=command, versions=versions()))
     for note in corpus.notes:
         say(f"note: {note}")
     if json:
@@ -85,4 +87,6 @@ def _tell(results: list[Result], corpus: Corpus, report: Path, json: bool) -> No
     else:
         screen = console()
         screen.print(comparison_table(results, width=screen.width))
+    command = shlex.join(["longtail", *sys.argv[1:]])
+    write(report, render(results, corpus, command=command, versions=versions()))
     say(f"report: {report}")
