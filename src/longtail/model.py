@@ -30,6 +30,7 @@ class Model:
     scorer: Scorer
     rerankers: tuple[Reranker, ...] = ()
     text_field: str = "title+text"  # which fields of a row made its text in training
+    id_field: str = "id"  # which field named a row
 
     def __repr__(self) -> str:
         return f"Model({self.recipe!r}, {self.labels!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from longtail.data.rows import as_id
 from longtail.errors import DataError, did_you_mean
 from longtail.predictions import Predictions
 
+MADE_UP = re.compile(r"(train|valid|test)-\d+")  # ids of rows in a table without a column of them
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -32,6 +34,14 @@ def read_predictions(path: Path, data: Dataset) -> Predictions:
             raise DataError('the line has no "id"; give the id of a row', path, line)
         row = row_of.get(name)
         if row is None:
+            if MADE_UP.fullmatch(data.ids[0]) and not MADE_UP.fullmatch(name):
+                raise DataError(
+                    f"row id {name!r} is not a row of this split: its rows have no ids of their own and are called "
+                    f"{data.ids[0]!r} and so on; give the data a column of ids, name it by "
+                    "--id-column, and predict again",
+                    path,
+                    line,
+                )
             near = did_you_mean(name, islice(row_of, 50_000))
             raise DataError(
                 f"row id {name!r} is not a row of this split{near or ';'} check --split, or remove the line", path, line

@@ -56,6 +56,7 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False, card: Card 
         "longtail": __version__,
         "recipe": model.recipe,
         "text_field": model.text_field,
+        "id_field": model.id_field,
         "labels": {
             "number": len(model.labels),
             "train_rows": model.labels.train_rows,
@@ -97,7 +98,8 @@ def load(path: str | Path) -> Model:
         labels = _labels_from_bytes(files[LABELS], manifest["labels"])
         kinds = _kinds(manifest["recipe"])
         scorer = _unpack("scorer", manifest["scorer"], files, kinds)
-        model = Model(manifest["recipe"], labels, scorer, text_field=manifest["text_field"])
+        fields = {"text_field": manifest["text_field"], "id_field": manifest.get("id_field", "id")}
+        model = Model(manifest["recipe"], labels, scorer, **fields)
         for number, entry in enumerate(manifest["rerankers"]):
             model = model.with_reranker(_unpack(f"reranker-{number}", entry, files, kinds))
     except ModelError:

@@ -245,3 +245,20 @@ def test_a_column_name_may_hold_what_parts_names() -> None:
     assert call("train", "books.csv", "centroid", "--text-column", "Titel, C++", "--out", "m").code == 0
     assert [best(line) for line in call("predict", "m", "books.csv", "-k", "1").lines][:2] == ["a", "b"]
     assert [best(line) for line in call("predict", "m", "-k", "1", stdin='{"Titel, C++": "pear"}').lines] == ["b"]
+
+
+def test_ids_are_those_of_the_column_of_training() -> None:
+    """So that what was predicted can be joined, and measured."""
+    Path("data").mkdir()
+    rows = "".join(f"isbn-{row},{('apple', 'pear')[row % 2]},{'ab'[row % 2]}\n" for row in range(40))
+    Path("data/train.csv").write_text("isbn,text,labels\n" + rows)
+    Path("data/test.csv").write_text("isbn,text,labels\nt1,pear,b\nt2,apple,a\n")
+    named = ["--id-column", "isbn"]
+    assert call("train", "data", "centroid", *named, "--out", "m").code == 0
+    assert call("predict", "m", "data/test.csv", "--out", "p.jsonl").code == 0
+    assert [json.loads(line)["id"] for line in Path("p.jsonl").read_text().splitlines()] == ["t1", "t2"]
+    assert call("evaluate", "p.jsonl", "data", *named, "--json").json["P@1"] == 100
+    said = call("evaluate", "p.jsonl", "data").error
+    assert "p.jsonl:1: row id 't1' is not a row of this split: its rows have no ids of their own and are called" in said
+    Path("own.csv").write_text("id,text\n7,pear\n")  # and where that column is not there, `id` will do
+    assert [line["id"] for line in call("predict", "m", "own.csv").lines] == ["7"]

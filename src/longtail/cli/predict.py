@@ -191,13 +191,13 @@ def _lines(source: str, model: Model) -> Iterator[tuple[int, str]]:
     from longtail.data.files import lines
 
     if source != "-" and table_kind(Path(source)):
-        yield from _records(Path(source), _fields(model))
+        yield from _records(Path(source), _fields(model), model.id_field)
         return
     for number, line in lines(Path(source)) if source != "-" else _standard_input():
         yield number, line.removesuffix("\r")
 
 
-def _records(path: Path, fields: list[str]) -> Iterator[tuple[int, str]]:
+def _records(path: Path, fields: list[str], id_field: str) -> Iterator[tuple[int, str]]:
     from longtail.data.columns import column_names, records
     from longtail.errors import DataError
 
@@ -210,9 +210,12 @@ def _records(path: Path, fields: list[str]) -> Iterator[tuple[int, str]]:
             "a text, call the file .txt",
             path,
         )
-    wanted = [*there, *(["id"] if "id" in names else [])]
-    for line, record in records(path, names, wanted):
-        row = {name: str(value) for name, value in zip(wanted, record, strict=True) if value not in (None, "")}
+    named = next((name for name in (id_field, "id") if name in names), None)
+    for line, record in records(path, names, [*there, *([named] if named else [])]):
+        cells = [None if value is None or value == "" else str(value) for value in record]
+        row = {name: cell for name, cell in zip(there, cells, strict=False) if cell is not None}
+        if named and cells[-1] is not None:
+            row["id"] = cells[-1]
         yield line, json_lines.dumps({there[0]: "", **row})
 
 

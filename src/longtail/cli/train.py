@@ -66,7 +66,7 @@ def train(
         seconds = time.perf_counter() - begin
         if not speaks():
             return
-        model = replace(model, text_field=corpus.text_field)
+        model = replace(model, text_field=corpus.text_field, id_field=corpus.id_field)
         card = _card(model, corpus, seconds, peak.bytes)
         try:
             save(model, out, overwrite=overwrite, card=card)

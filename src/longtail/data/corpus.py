@@ -24,6 +24,7 @@ class Corpus:
     valid: Dataset  # may have no rows
     test: Dataset  # may have no rows
     text_field: str = "text"  # which fields of a row became its text
+    id_field: str = "id"  # which field named it
     notes: tuple[str, ...] = ()  # what a user should know: held-out splits, guessed columns
 
     def __post_init__(self) -> None:
@@ -79,6 +80,7 @@ def make_corpus(
     test_share: float | None = None,
     seed: int = 0,
     text_field: str = "text",
+    id_field: str = "id",
     notes: Sequence[str] = (),
 ) -> Corpus:
     """Join the splits: count the labels on the given train rows, then hold out what was not given.
@@ -109,5 +111,6 @@ def make_corpus(
         valid=valid.over(labels),
         test=(nothing if test is None else test).over(labels),
         text_field=text_field,
+        id_field=id_field,
         notes=tuple(said),
     )

@@ -68,6 +68,7 @@ def load(
         test_share=test_share,
         seed=seed,
         text_field=splits.text_field,
+        id_field=splits.id_field,
         notes=splits.notes,
     )
     return _recounted(corpus) if facts.counted_on == "train+valid" else corpus

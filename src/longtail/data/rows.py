@@ -28,6 +28,7 @@ class Splits:
     valid: Dataset | None = None
     test: Dataset | None = None
     text_field: str = "text"
+    id_field: str = "id"
     notes: tuple[str, ...] = ()
 
 

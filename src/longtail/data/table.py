@@ -95,6 +95,7 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
         valid=found.get("valid"),
         test=found.get("test"),
         text_field="+".join(chosen.text),
+        id_field=chosen.id or "id",
         notes=(*notes, *tally.notes(columns.separator)),
     )
 
