@@ -89,7 +89,8 @@ def load(path: str | Path) -> Model:
     """Read a model folder. Anything that is not exactly what was written gives a ModelError."""
     path = Path(path)
     if not path.is_dir():
-        raise ModelError(f"{path} is not a model folder; train one with: longtail train DATA RECIPE --out {path}")
+        place = "MODEL" if path.exists() else path  # which is somebody's file
+        raise ModelError(f"{path} is not a model folder; train one with: longtail train DATA RECIPE --out {place}")
     manifest = _read_manifest(path)
     try:
         if not all(re.fullmatch(r"[\w-][\w.-]*", name) for name in manifest["files"]):
@@ -139,11 +140,11 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         raw = place.read_bytes()
     except OSError as error:
-        raise ModelError(f"{place}: cannot be read ({error.strerror}); is {path} a model folder?") from None
+        raise ModelError(f"{place}: cannot be read ({error.strerror or error}); is {path} a model folder?") from None
     try:
         manifest = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{place}: not valid JSON ({error}); the model is damaged, train it again") from None
+        raise ModelError(f"{place}: not valid JSON ({error}); the model is not whole, copy it again") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelError(f"{place}: not the manifest of a longtail model")
     if manifest.get("version") != VERSION:
@@ -164,11 +165,14 @@ def _read(path: Path, facts: dict[str, Any]) -> bytes:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}); the model is not whole, copy it again") from None
-    if len(raw) != facts["bytes"] or _checksum(raw) != facts["sha256"]:
         raise ModelError(
-            f"{path}: {len(raw)} bytes do not match the {facts['bytes']} that were written; "
-            "the file is damaged or was changed, copy the model again"
+            f"{path}: cannot be read ({error.strerror or error}); the model is not whole, copy it again"
+        ) from None
+    if len(raw) != facts["bytes"] or _checksum(raw) != facts["sha256"]:
+        what = f"{len(raw)} bytes are" if len(raw) != facts["bytes"] else "the content is"
+        raise ModelError(
+            f"{path}: {what} not the {facts['bytes']} bytes that were written; the file is damaged or was changed, "
+            "copy the model again"
         )
     return raw
 

@@ -6,12 +6,16 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from longtail.errors import DataError
+
 
 def thread_count() -> int:
     """Threads to use: LONGTAIL_THREADS, else the cores this process may run on."""
     asked = os.environ.get("LONGTAIL_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
+    if asked.isdecimal() and int(asked) > 0:
         return int(asked)
+    if asked:
+        raise DataError(f"LONGTAIL_THREADS is a whole number above 0, got {asked!r}; set one, or none for all cores")
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

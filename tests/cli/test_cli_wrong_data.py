@@ -255,11 +255,15 @@ def test_models_are_replaced_only_when_asked(data: Path) -> None:
     assert "it is left alone" in call("train", "nowhere", "knn", "-o", other, "--overwrite").error
 
 
-@pytest.mark.parametrize("damage", ["nothing", "another folder", "cut", "edited", "a file gone", "no manifest"])
+@pytest.mark.parametrize(
+    "damage", ["nothing", "a file", "another folder", "cut", "edited", "a file gone", "no manifest", "half a manifest"]
+)
 def test_damaged_models(damage: str, data: Path, model: Path) -> None:
     path = Path("m")
     if damage == "another folder":
         path = data
+    elif damage == "a file":
+        path.write_text("mine")
     elif damage != "nothing":
         shutil.copytree(model, path)
     if damage == "cut":
@@ -271,16 +275,21 @@ def test_damaged_models(damage: str, data: Path, model: Path) -> None:
         (path / "labels.jsonl").unlink()
     elif damage == "no manifest":
         (path / "manifest.json").unlink()
+    elif damage == "half a manifest":
+        raw = (path / "manifest.json").read_bytes()
+        (path / "manifest.json").write_bytes(raw[: len(raw) // 2])
     problem = {
+        "a file": "m is not a model folder; train one with: longtail train DATA RECIPE --out MODEL",
+        "half a manifest": "the model is not whole, copy it again",
         "nothing": "m is not a model folder; train one with: longtail train DATA RECIPE --out m",
         "another folder": "a model folder?",
-        "cut": "m/scorer.safetensors: ",
-        "edited": "m/labels.jsonl: ",
+        "cut": f"m/scorer.safetensors: {(model / 'scorer.safetensors').stat().st_size // 2} bytes are not the ",
+        "edited": "m/labels.jsonl: the content is not the ",
         "a file gone": "m/labels.jsonl: cannot be read (No such file or directory)",
         "no manifest": "m/manifest.json: cannot be read (No such file or directory)",
     }[damage]
     assert problem in call("predict", path, "--out", "p.jsonl", stdin="apple").error
-    if damage != "nothing":
+    if damage not in ("nothing", "a file"):
         assert problem in call("evaluate", path, data).error
     assert not Path("p.jsonl").exists()
 

@@ -112,7 +112,11 @@ def _message(error: Exception, arguments: list[str]) -> str:
     if isinstance(error, MemoryError) or _torch_lacks_memory(error):
         return "out of memory; `longtail plan` tells what a recipe needs"
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror or error}; check the disk"
+        return (
+            f"{error.filename}: {error.strerror or error}"
+            if error.filename
+            else f"{error.strerror or error}; check the disk"
+        )
     if "cannot cache function" in str(error):  # Numba, where neither the package nor the home folder can be written
         return "no folder to keep compiled code in; set NUMBA_CACHE_DIR to one that can be written"
     return f"{type(error).__name__}: {error} (a mistake in longtail: please report it with what --debug shows)"

@@ -163,7 +163,9 @@ def _write_card(model: Model, folder: Path, split: str, measures: Measures) -> N
     try:
         Card.read(folder).with_measures(split, measures).write(model, folder)
     except OSError as error:
-        raise ModelError(f"{folder}: the card cannot be written ({error.strerror}); check the rights") from None
+        raise ModelError(
+            f"{folder}: the card cannot be written ({error.strerror or error}); check the rights"
+        ) from None
 
 
 def _check_choice(measure: str, split: str, model: Path) -> None:

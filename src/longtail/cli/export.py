@@ -40,7 +40,9 @@ def export(
         try:
             writer.export(loaded, out, overwrite=overwrite)
         except OSError as error:
-            raise ModelError(f"{out}: cannot be written ({error.strerror}); check the disk and the rights") from None
+            raise ModelError(
+                f"{out}: cannot be written ({error.strerror or error}); check the disk and the rights"
+            ) from None
     if loaded.rerankers:
         say(f"note: {', '.join(part.kind for part in loaded.rerankers)} is not part of the export")
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())

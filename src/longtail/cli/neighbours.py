@@ -62,7 +62,9 @@ def neighbours(
             with new_file(svg) as file:
                 file.write(drawn)
         except OSError as error:
-            raise DataError(f"cannot be written ({error.strerror}); check the disk and the rights", svg) from None
+            raise DataError(
+                f"cannot be written ({error.strerror or error}); check the disk and the rights", svg
+            ) from None
         say(f"figure: {svg}")
     if json:
         print_json(

@@ -256,4 +256,4 @@ def _writing(path: Path | None) -> Iterator[TextIO]:
         with new_file(path) as file:
             yield file
     except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror}); check the disk and the rights", path) from None
+        raise DataError(f"cannot be written ({error.strerror or error}); check the disk and the rights", path) from None

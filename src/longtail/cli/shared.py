@@ -140,7 +140,9 @@ def read_recipes(words: list[str]) -> list[Recipe]:
             try:
                 content = Path(word).read_text(encoding="utf-8")
             except OSError as error:
-                raise DataError(f"the recipe file cannot be read ({error.strerror}); check the path", word) from None
+                raise DataError(
+                    f"the recipe file cannot be read ({error.strerror or error}); check the path", word
+                ) from None
             except UnicodeDecodeError:
                 raise DataError("the recipe file is not UTF-8 text; convert it first", word) from None
             try:

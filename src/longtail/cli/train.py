@@ -71,7 +71,9 @@ def train(
         try:
             save(model, out, overwrite=overwrite, card=card)
         except OSError as error:
-            raise ModelError(f"{out}: cannot be written ({error.strerror}); check the disk and the rights") from None
+            raise ModelError(
+                f"{out}: cannot be written ({error.strerror or error}); check the disk and the rights"
+            ) from None
     for note in corpus.notes:
         say(f"note: {note}")
     size = size_on_disk(out)

@@ -142,6 +142,8 @@ def _draw(graph: nn.Module, path: Path, whole: bool) -> None:
                 external_data=False,
                 verbose=False,
             )
+    except OSError:
+        raise  # no fault of the encoder
     except Exception as error:  # of several libraries
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"this encoder cannot be drawn as an ONNX graph: {reason}") from error

@@ -44,7 +44,7 @@ class History:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise DataError(f"cannot be read ({error.strerror})", path) from None
+            raise DataError(f"cannot be read ({error.strerror or error})", path) from None
         lines = []
         for number, line in enumerate(text.splitlines(), start=1):
             try:

@@ -76,7 +76,9 @@ def write(path: str | Path, html: str) -> None:
         with new_file(target) as file:
             file.write(html)
     except OSError as error:
-        raise DataError(f"the report cannot be written here ({error.strerror}); give another path", target) from error
+        raise DataError(
+            f"the report cannot be written here ({error.strerror or error}); give another path", target
+        ) from error
 
 
 _HOLE = "<examples>"  # filled once all else has its size; no user's text can hold a bare "<"

@@ -41,7 +41,7 @@ class Journal:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise ModelError(f"{path}: labels that are added cannot be kept here ({error.strerror})") from None
+            raise ModelError(f"{path}: labels that are added cannot be kept here ({error.strerror or error})") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

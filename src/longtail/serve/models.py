@@ -103,7 +103,7 @@ class Served:
                 try:
                     self.journal.add(new)
                 except OSError as error:
-                    raise ModelError(f"{self.journal.path}: cannot be written ({error.strerror})") from None
+                    raise ModelError(f"{self.journal.path}: cannot be written ({error.strerror or error})") from None
                 self._now = grown
             return [entry.id for entry in new], [entry.id for entry in known]
 

@@ -83,7 +83,9 @@ def read_token(path: Path | None) -> str | None:
         try:
             token, where = path.read_text(encoding="utf-8").split("\n", 1)[0], str(path)
         except OSError as error:
-            raise DataError(f"the token file cannot be read ({error.strerror}); check the path", path) from None
+            raise DataError(
+                f"the token file cannot be read ({error.strerror or error}); check the path", path
+            ) from None
         except UnicodeDecodeError:
             raise DataError("the token file is not text", path) from None
     token = token.strip()
