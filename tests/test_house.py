@@ -19,7 +19,7 @@ ARROWS = {
     "arrays": set(),
     "progress": set(),
     "memory": set(),
-    "threads": set(),
+    "threads": {"errors"},
     "atomic": set(),
     "selection": set(),
     "data": {"errors", "arrays", "progress", "atomic"},

@@ -12,6 +12,7 @@ from typing import Any
 from longtail.errors import RecipeError, did_you_mean
 from longtail.grammar import Part, Setting, literal
 
+LARGEST = 2**32  # of a setting that is a whole number: beyond, kernels and generators overflow
 LEARNERS = {
     "ance": "longtail.learners.ance:Ance",
     "astec": "longtail.learners.astec:Astec",
@@ -143,6 +144,10 @@ def _fitting(part: str, setting: Setting, hint: Any) -> Any:
                 return float(value)
         elif plain is int:
             if isinstance(value, int) and not isinstance(value, bool):
+                if abs(value) > LARGEST:
+                    raise RecipeError(
+                        f"setting '{setting.name}' of {part} is at most {LARGEST:,}, got {literal(value)}"
+                    )
                 return value
         elif isinstance(value, plain):
             return value

@@ -30,7 +30,8 @@ class KnnScorer:
     kind: ClassVar[str] = "knn.v1"
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
-        near, likeness = sparse_top(self.features.of(rows), self.index, self.neighbours)
+        number = min(self.neighbours, self.index.shape[1])
+        near, likeness = sparse_top(self.features.of(rows), self.index, number)
         likeness = likeness / np.maximum(likeness.sum(axis=1, keepdims=True), np.float32(1e-12))
         found = near >= 0
         starts = np.concatenate([[0], np.cumsum(found.sum(axis=1))])

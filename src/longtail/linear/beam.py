@@ -140,6 +140,7 @@ def search(forest: Forest, rows: Matrix, k: int, beam: int) -> tuple[Ints, Float
     """The k best labels of each row and their scores: exp of the summed log chances down a path, mean over trees."""
     labels = np.full((rows.shape[0], k), -1, dtype=np.int32)
     scores = np.zeros((rows.shape[0], k), dtype=np.float32)
+    beam = min(beam, len(forest.node_leaf))
     starts, *words = hold(rows)
     blocks = -(-rows.shape[0] // BLOCK_ROWS)
     with _Pool(min(thread_count(), max(rows.shape[0] // ALONE, 1))) as pool:

@@ -106,7 +106,10 @@ def spread(vectors: Matrix, branches: int, depth: int, seed: int) -> tuple[Ints,
             sizes[node] = count[count > 0].astype(np.int64)
 
         in_threads(work, range(len(bounds) - 1))
-        levels.append(np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64))
+        below = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
+        if level and len(below) == len(bounds):  # nothing is left to split
+            break
+        levels.append(below)
     return order, levels
 
 

@@ -54,7 +54,13 @@ class Reading:
         """What to see in rows, learned from the training rows, and their vectors."""
         self.check(train)
         with stage("counting words"):
-            return Features.learn(train, self.words(), self.vectors)
+            features, rows = Features.learn(train, self.words(), self.vectors)
+        if self.min_rows > 1 and rows.nnz == 0:
+            raise RecipeError(
+                f"no word of the {len(train):,} training rows stands in min_rows={self.min_rows:,} of them, so nothing "
+                "can be learned; lower it"
+            )
+        return features, rows
 
     def seen(self, facts: Facts) -> Facts:
         """The sizes of the data as this learner reads it. Factors for pairs and rare words are those of book titles,

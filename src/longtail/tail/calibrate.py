@@ -199,6 +199,7 @@ class Calibrate:
 
 def _groups(labels: LabelSet, bins: int, hit: Ints) -> Ints:
     """The curve of each label, most frequent first: bins with enough hits, the others joined to the one before."""
+    bins = min(bins, max(len(labels), 1))
     bin_of = equi_volume_bins(labels, bins)
     bin_of = np.where(bin_of < 0, bins, bin_of)  # never seen: behind the rarest
     hits = np.bincount(bin_of[hit], minlength=bins + 1)

@@ -76,7 +76,8 @@ class SynonymRows:
                 if not names:
                     return train
             unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-            synonyms = Synonyms.of(names, *top_k(unit, unit, self.nearest + 1), self.nearest, self.least)
+            nearest = max(min(self.nearest, len(names) - 1), 1)
+            synonyms = Synonyms.of(names, *top_k(unit, unit, nearest + 1), nearest, self.least)
         drawn = np.sort(chance.permutation(len(train))[: round(self.share * len(train))])
         made = synonyms.swapped([train.texts[row] for row in drawn.tolist()], self.change, chance)
         kept = drawn[[text is not None for text in made]]

@@ -20,6 +20,7 @@ from longtail.errors import RecipeError
 from longtail.nn.heads import plain
 from longtail.nn.heads.entries import Entries
 from longtail.nn.heads.rounding import by_chance
+from longtail.nn.seeds import folded
 
 KINDS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 EIGHTHS = 64.0  # fp8 holds weights times this, so that common weights are not in its coarse lowest range
@@ -194,7 +195,7 @@ class Head(nn.Module):
     def _chance(self, begin: int) -> torch.Generator:
         """Chance that depends on seed, step and chunk alone, so that a training goes on as it would have."""
         chance = torch.Generator(self.weight.device)
-        return chance.manual_seed((self.settings.seed << 44) ^ (self.done << 24) ^ begin)
+        return chance.manual_seed(folded((self.settings.seed << 44) ^ (self.done << 24) ^ begin))
 
     def rows(self, labels: Tensor) -> Tensor:
         """The weights of these labels in float32: (labels, dimension)."""

@@ -22,6 +22,7 @@ from longtail.nn.heads.ranks import ALONE, Ranks
 from longtail.nn.heads.shards import SharedPlace
 from longtail.nn.precision import autocast, decay_groups
 from longtail.nn.resident import ResidentTokens, packed
+from longtail.nn.seeds import folded
 
 
 class Penalty(Protocol):
@@ -137,7 +138,7 @@ class OneVsAll:
         the whole batch, and after a training went on."""
         if self.dropout == 0:
             return None
-        chance = torch.Generator(self.device).manual_seed((self.seed << 40) ^ self.head.done)
+        chance = torch.Generator(self.device).manual_seed(folded((self.seed << 40) ^ self.head.done))
         keep = torch.empty((rows, dimension), device=self.device).bernoulli_(1 - self.dropout, generator=chance)
         return keep.div_(1 - self.dropout)
 

@@ -13,6 +13,7 @@ from longtail.arrays import Floats
 from longtail.errors import RecipeError
 from longtail.nn.heads.rounding import by_chance
 from longtail.nn.lent import Lent
+from longtail.nn.seeds import folded
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -77,7 +78,7 @@ class ClassifierTable(nn.Module):
         pace = rate / (1 - BETAS[0] ** times)
         spread = (second / (1 - BETAS[1] ** times)).sqrt_().add_(EPSILON)
         weight.mul_(1 - rate * self.weight_decay).sub_(pace * first / spread)
-        chance = torch.Generator(self.device).manual_seed((self.seed << 40) ^ self.done)
+        chance = torch.Generator(self.device).manual_seed(folded((self.seed << 40) ^ self.done))
         for table, rows in zip(tables, (weight, first, second), strict=True):
             table.index_copy_(0, labels, by_chance(rows, table.dtype, chance))
         self.moved.index_copy_(0, labels, moved)
