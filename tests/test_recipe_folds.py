@@ -192,3 +192,8 @@ def test_nothing_is_trained_until_the_folds_are_asked_for_and_the_stages_say_so(
     with listening(Listener()):
         fit(unique(tiny), Asks(2))
     assert "predicting out of fold" in names
+
+
+def test_one_row_cannot_be_held_out_from_others(tiny: Corpus) -> None:
+    with pytest.raises(DataError, match=r"train has 1 row, and some rows must be held out"):
+        Recipe.parse("knn + ranknet").fit(tiny.train.take([0]), tiny.valid)

@@ -44,8 +44,8 @@ class Model:
             raise DataError("with_labels takes a list of label texts, none of them empty: with_labels([text, ...])")
         if not isinstance(self.scorer, TakesLabels):
             raise DataError(
-                f"{self.recipe} cannot take new labels without training: it does not know labels by their texts alone; "
-                "use a recipe whose learner reads them, such as dpr or ngame"
+                f"{self.recipe} cannot take new labels without training: its learner cannot add to what it has "
+                "learned; use a recipe whose learner reads label texts by an encoder, such as dpr or ngame"
             )
         if self.rerankers:
             kinds = ", ".join(part.kind for part in self.rerankers)

@@ -226,6 +226,10 @@ class _HeldOut:
 
     def folds(self, number: int, most: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
         given = np.flatnonzero(self.train.origins == 0)
+        if len(given) < 2:
+            raise DataError(
+                f"train has {len(given)} row, and some rows must be held out from others to learn from: give 2 or more"
+            )
         if not 2 <= number <= len(given):
             raise DataError(f"{len(given)} training rows cannot be cut into {number} folds; give 2 to {len(given)}")
         places = hashed([self.train.ids[row] for row in given], seed)

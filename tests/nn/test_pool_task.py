@@ -221,3 +221,10 @@ def test_a_step_over_a_pool_that_is_filled_up_is_the_same(
     assert found[0].keys() == found[1].keys()
     for name, wanted in found[0].items():
         np.testing.assert_allclose(found[1][name], wanted, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_classifiers_that_grow_beyond_bounds_name_their_rate(tiny: Corpus) -> None:
+    with pytest.raises(
+        RecipeError, match=r"classifiers of unidec grew beyond bounds; lower classifier_rate, now 1e\+30"
+    ):
+        Unidec(encoder="bag", dimension=8, epochs=2, classifier_rate=1e30).fit(tiny.train, tiny.valid, ())

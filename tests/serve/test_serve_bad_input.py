@@ -92,6 +92,15 @@ def test_wrong_values_of_predict(running: Running, body: Any) -> None:
     assert len(error) <= 500
 
 
+def test_a_body_that_does_not_say_that_it_is_json(running: Running) -> None:
+    """As curl -d sends it."""
+    body = b'{"text": "a"}'
+    for kind in ("application/x-www-form-urlencoded", "text/plain"):
+        error = refused(running, running.post("/predict", body, {"Content-Type": kind}), 415)
+        assert error == "send the body as JSON, with the header Content-Type: application/json"
+    assert running.post("/predict", body, {"Content-Type": "application/json; charset=utf-8"}).status == 200
+
+
 def test_the_values_are_not_sent_back(running: Running) -> None:
     reply = running.post("/predict", {"text": "a", "k": "secret words of the client"})
     assert refused(running, reply, 422) and b"secret" not in reply.body

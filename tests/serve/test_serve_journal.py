@@ -180,4 +180,4 @@ def test_a_model_trained_again_keeps_its_own_labels(folders: tuple[Path, Path]) 
     served = Served("towers", folders[0])
     labels = served.now.model.labels
     served.close()
-    assert labels.ids[10:] == ("n",) and labels.word(3) == "a dragon"
+    assert labels.ids[10:] == ("n",) and labels.word(3) == "a dragon" and served.renamed == 1

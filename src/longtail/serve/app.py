@@ -30,6 +30,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     404: {"model": schema.Wrong, "description": "No such model."},
     408: {"model": schema.Wrong, "description": "The request came too slowly."},
     413: {"model": schema.Wrong, "description": "The body is too large."},
+    415: {"model": schema.Wrong, "description": "The body is not sent as JSON: Content-Type is another."},
     421: {"model": schema.Wrong, "description": "The service does not answer to this host name."},
     422: {"model": schema.Wrong, "description": "A value is wrong."},
     429: {"model": schema.Wrong, "description": "The queue is full; Retry-After says when to come again."},
@@ -133,7 +134,11 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 async def _wrong_values(request: Request, error: Exception) -> Response:
     """Places and reasons; the values themselves are not sent back."""
     assert isinstance(error, RequestValidationError)
-    said = error.errors()
+    said, kind = error.errors(), request.headers.get("content-type", "")
+    if request.method == "POST" and "json" not in kind.lower():  # it was read as if it were no JSON
+        return _json(
+            {"error": "send the body as JSON, with the header Content-Type: application/json", "where": []}, 415
+        )
     places = [".".join(str(part) for part in one["loc"])[:200] for one in said[:20]]
     reason = "; ".join(f"{place}: {one['msg']}" for place, one in zip(places[:3], said, strict=False))
     status = 400 if said and said[0]["type"] == "json_invalid" else 422

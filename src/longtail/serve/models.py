@@ -53,6 +53,7 @@ class Served:
         model = load(path)
         self._adding = threading.Lock()
         self.journal: Journal | None = None
+        self.renamed = 0  # labels that were added, and that the model has now under the same id with another text
         self.why_not = _why_not(model)
         self._now = Version(model, len(model.labels), Finder(model.labels))
         if self.why_not is None:
@@ -72,8 +73,11 @@ class Served:
         """Ask once for few texts and once for many, so that the first client does not wait for what is built late."""
         model = self._now.model
         k = min(5, max(len(model.labels), 1))
-        for texts in (WARM[:1], WARM * 32):
-            model.predict(Rows(texts=texts), k)
+        try:
+            for texts in (WARM[:1], WARM * 32):
+                model.predict(Rows(texts=texts), k)
+        except DataError as error:
+            raise ModelError(f"{self.path} cannot be served: {error}") from None
         self._now.finder.find("a", 1)
         self.facts()
 
@@ -137,7 +141,10 @@ class Served:
 
     def _replay(self, journal: Journal) -> None:
         # A model that was trained again may know some of them by now; its own texts stay.
-        there = self._now.model.labels.row_of
+        labels = self._now.model.labels
+        there = labels.row_of
+        added = {entry.id: entry.text for entry in journal.entries}
+        self.renamed = sum(labels.word(there[name]) != text for name, text in added.items() if name in there)
         new = list({entry.id: entry for entry in journal.entries if entry.id not in there}.values())
         if new:
             self._now = self._grown(new)

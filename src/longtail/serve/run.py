@@ -62,6 +62,8 @@ def serve(
     for model in models.values():
         if model.journal is not None and model.journal.torn:
             log.say("journal", level="warning", model=model.name, cut_bytes=model.journal.torn)
+        if model.renamed:  # it was trained again, and its own texts stay
+            log.say("journal", level="warning", model=model.name, ids_with_another_text_now=model.renamed)
     address = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}"
     listener.listen(BACKLOG)
     log.say(

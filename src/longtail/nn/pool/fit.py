@@ -36,6 +36,7 @@ from longtail.seams import TailMethod
 
 TOLD = 1.0  # seconds that a renewal must take to be told again
 LEVEL_ROWS, LEVEL_LABELS = 512, 8192  # by which scores are judged before anything is learned
+LARGEST = 1e15  # of a classifier: the square of its length is no number beyond that
 By = Literal["both", "encoder", "classifiers"]
 
 
@@ -164,8 +165,15 @@ class PoolTowers(Towers):
     def _halves(self) -> tuple[Floats | None, Floats | None]:
         """The labels' texts, of length 1, and classifiers, as far as labels are found by them."""
         texts = None if self.by == "classifiers" else self.label_vectors()
-        own = None if self.table is None or self.by == "encoder" else lengthened(self.table.rows(), self.lengths)
-        return texts, own
+        if self.table is None or self.by == "encoder":
+            return texts, None
+        rows = self.table.rows()
+        if not (np.abs(rows) < LARGEST).all():  # nor is what is no number
+            rate = getattr(self.settings, "classifier_rate", None)
+            raise RecipeError(
+                f"classifiers of {self.settings.name} grew beyond bounds; lower classifier_rate, now {rate}"
+            )
+        return texts, lengthened(rows, self.lengths)
 
     def pool_scorer(self, unseen: Unseen = "mapped") -> PoolScorer:
         """What was learned, with chances learned on valid."""
