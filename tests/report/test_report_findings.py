@@ -61,7 +61,8 @@ def test_takeaway_names_the_winner_and_the_price() -> None:
     corpus, results = worked()
     said = takeaway(results, find(results, corpus))
     assert said == (
-        "<strong><bdi>careful</bdi></strong> finds the most tail labels at least once: 2 of 3 (67%), against 0 for "
+        "<strong><bdi>careful</bdi></strong> finds the most tail and unseen labels at least once: 2 of 3 (67%), against 0 "
+        "for "
         "<strong><bdi>popular</bdi></strong>, which has the best P@1; the price is 33.4 points of P@1."
     )
 
@@ -75,7 +76,7 @@ def test_takeaway_when_the_winner_pays_nothing() -> None:
 
 def test_takeaway_of_one_recipe_of_equals_and_of_nothing() -> None:
     corpus, (head, tail) = worked()
-    assert "careful</bdi></strong> finds 2 of 3 tail labels (67%)" in takeaway([tail], find([tail], corpus))
+    assert "careful</bdi></strong> finds 2 of 3 tail and unseen labels (67%)" in takeaway([tail], find([tail], corpus))
     assert takeaway([head, head], find([head, head], corpus)).startswith("All recipes find the same number")
     silent = replace(corpus.test, targets=sparse.csr_array((3, 5), dtype=np.float32))
     empty = Corpus(name="empty", train=corpus.train, valid=corpus.valid, test=silent)

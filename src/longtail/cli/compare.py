@@ -56,11 +56,12 @@ def compare(
 
     from longtail.cli.plan import refuse_what_will_not_fit
     from longtail.comparison import each
+    from longtail.inspection import told_of_leaks
 
     results: list[Result] = []
     try:
         with kept(parsed, keep), progress():
-            corpus = source.read(test=True)
+            corpus = told_of_leaks(source.read(test=True))
             if not force:
                 refuse_what_will_not_fit(parsed, corpus.train)
             results.extend(each(corpus, parsed, keep=keep))  # each as it is done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from longtail.cli.shared import Json, console, print_json
@@ -44,7 +45,7 @@ def methods(json: Json = False) -> None:
     for title, kinds in (("Learners", learners), ("Tail methods", tail)):
         table = Table(title=title, title_justify="left")
         for column in ("name", "what it does", "settings", "needs of the data"):
-            table.add_column(column)
+            table.add_column(column, overflow="fold")
         for name, kind in kinds.items():
             facts = _facts(kind)
             common = {key: value for base in bases if issubclass(kind, base) for key, value in shared[base].items()}
@@ -58,11 +59,19 @@ def methods(json: Json = False) -> None:
                 settings = ", ".join(f"{key}={value}" for key, value in shared[base].items())
                 screen.print(f"{words}, in {', '.join(names)}: {settings}\n")
     grid = Table(title="Which tail method goes on which learner", title_justify="left")
-    for column in ("", *tail):
-        grid.add_column(column, justify="left" if not column else "center")
-    for name, learner in learners.items():
-        grid.add_row(name, *("yes" if part.needs <= learner.offers else "no" for part in tail.values()))
+    for column in ("tail method", "goes on"):
+        grid.add_column(column, overflow="fold")
+    for name, part in tail.items():
+        grid.add_row(name, _goes_on([one for one, kind in learners.items() if part.needs <= kind.offers], learners))
     screen.print(grid)
+
+
+def _goes_on(some: Sequence[str], learners: Collection[str]) -> str:
+    """These learners in as few words as they take."""
+    others = [name for name in learners if name not in some]
+    if not others:
+        return "every learner"
+    return ", ".join(some) if len(some) <= len(others) else f"every learner but {', '.join(others)}"
 
 
 def _facts(kind: type[Any]) -> dict[str, Any]:

@@ -70,7 +70,8 @@ def takeaway(results: Sequence[Result], findings: Findings) -> Safe:
     """One sentence: who finds most of the tail, and what it costs the head."""
     names = [tag("strong", tag("bdi", result.recipe)) for result in results]
     wanted = findings.wanted & findings.rare
-    kind = "tail labels"
+    unseen = findings.band == BANDS.index("unseen")
+    kind = "tail and unseen labels" if (wanted & unseen).any() else "tail labels"
     if not wanted.any():
         wanted, kind = findings.wanted, "labels"
     total = int(wanted.sum())
