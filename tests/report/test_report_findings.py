@@ -61,8 +61,8 @@ def test_takeaway_names_the_winner_and_the_price() -> None:
     corpus, results = worked()
     said = takeaway(results, find(results, corpus))
     assert said == (
-        "<strong><bdi>careful</bdi></strong> finds the most tail and unseen labels at least once: 2 of 3 (67%), against 0 "
-        "for "
+        "<strong><bdi>careful</bdi></strong> finds the most tail and unseen labels at least once: 2 of 3 (67%), "
+        "against 0 for "
         "<strong><bdi>popular</bdi></strong>, which has the best P@1; the price is 33.4 points of P@1."
     )
 
