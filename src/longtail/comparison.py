@@ -57,7 +57,7 @@ def each(
 
 def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str | Path | None = None) -> Result:
     """One recipe: trained, saved to learn its size, and measured on test."""
-    test = corpus.test
+    test, spent = corpus.test, spent_before(recipe, keep)
     gc.collect()
     release()
     with measure_peak() as peak, stage(str(recipe)):
@@ -77,7 +77,7 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str
         recipe=str(recipe),
         measures=evaluate(predictions, test, ks=tuple(ks)),
         predictions=predictions,
-        train_seconds=trained - begin,
+        train_seconds=spent + trained - begin,
         predict_seconds=predicted - trained,
         peak_bytes=peak.bytes,
         model_bytes=model_bytes,
@@ -90,6 +90,16 @@ def run(recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), keep: str
 def keeping_for(recipe: Recipe, keep: str | Path | None) -> AbstractContextManager[None]:
     """Checkpoints in the recipe's own folder under `keep`; none without one."""
     return nullcontext() if keep is None else keeping(kept_at(recipe, keep))
+
+
+def spent_before(recipe: Recipe, keep: str | Path | None) -> float:
+    """Seconds of the epochs that an earlier run has done, from whose checkpoints this one goes on."""
+    if keep is None:
+        return 0.0
+    from longtail.nn.history import FILE, History
+
+    done = [History.read(file.parent) for file in kept_at(recipe, keep).glob(f"*/{FILE}")]
+    return sum(float(line.get("seconds", 0)) for history in done for line in history.lines)
 
 
 def kept_at(recipe: Recipe, keep: str | Path) -> Path:

@@ -90,6 +90,10 @@ def test_a_comparison_keeps_a_folder_a_recipe(data: Path) -> None:
     assert again.err.count("finished after epoch 2 of 2") == 3
     best = {result["recipe"]: result["P@1"] for result in first.json}
     assert {result["recipe"]: result["P@1"] for result in again.json} == best
+    for folder, recipe in zip(names, recipes[:2], strict=True):  # what was spent before counts in what it took
+        lines = [line for file in Path("run", folder).glob("*/history.jsonl") for line in file.read_text().splitlines()]
+        (told,) = (result["train_seconds"] for result in again.json if result["recipe"] == recipe)
+        assert told > sum(json.loads(line)["seconds"] for line in lines) > 0
 
 
 def test_what_cannot_be_kept_is_told(data: Path) -> None:

@@ -47,7 +47,7 @@ def train(
     recipes = read_recipes([recipe])
 
     from longtail.cli.plan import refuse_what_will_not_fit
-    from longtail.comparison import keeping_for
+    from longtail.comparison import keeping_for, spent_before
     from longtail.errors import ModelError, RecipeError
     from longtail.memory import measure_peak, readable
     from longtail.store import check_place, save, size_on_disk
@@ -60,7 +60,7 @@ def train(
         corpus = source.read()
         if not force:
             refuse_what_will_not_fit(recipes, corpus.train)
-        begin = time.perf_counter()
+        begin = time.perf_counter() - spent_before(recipes[0], keep)
         with keeping_for(recipes[0], keep):
             model = recipes[0].fit(corpus.train, corpus.valid)
         seconds = time.perf_counter() - begin
