@@ -47,6 +47,8 @@ def evaluate(
         raise DataError(f"bins are taken at a k of 1 or more, got {bins_at}")
     bin_of = equi_volume_bins(data.labels, bins)
     asked = [int(k) for k in ks]
+    if any(k < 1 for k in asked):
+        raise DataError(f"measures at k need whole numbers k of 1 or more, got {asked}")
     counted = tally(predictions, data, [*ks, bins_at] if asked else [])
     steps = {k: counted.ks.index(k) for k in asked}
     columns = {**_row_measures(counted), **_label_measures(counted)}

@@ -207,7 +207,7 @@ class RankNet:
             model_bytes=held,
             train_seconds=before.train_seconds + folds + 1e-9 * steps,
             predict_seconds=before.predict_seconds + 1e-6 * self.blocks * self.candidates * self.bottleneck,
-            steps=(*before.steps, ("candidates out of fold", learning)),
+            steps=(*before.steps, ("candidates out of fold", learning), ("weights of the ranking net", weights)),
         )
 
 
