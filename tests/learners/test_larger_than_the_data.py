@@ -18,6 +18,10 @@ from longtail.recipe import Recipe
         ("parabel(beam=4000000000)", "parabel(beam=10)"),
         ("bonsai(rivals=4000000000)", "bonsai(rivals=10)"),
         ("bonsai(depth=4000)", "bonsai(depth=9)"),
+        (
+            "ance(encoder='bag', dimension=8, epochs=2, negatives=4000000000, shortlist=5)",
+            "ance(encoder='bag', dimension=8, epochs=2, negatives=5, shortlist=5)",
+        ),
         ("centroid + synonyms(nearest=4000000000)", "centroid + synonyms(nearest=1000)"),
         ("centroid + calibrate(bins=4000000000)", "centroid + calibrate(bins=10)"),
     ],

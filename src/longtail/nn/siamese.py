@@ -122,7 +122,8 @@ class Siamese:
         drawn = self.pairs.draw(order, chance)
         negatives = None
         if self._mined is not None:
-            columns = chance.integers(0, self._mined.shape[1], (len(self._mined), self.negatives))
+            number = min(self.negatives, self._mined.shape[1])  # of more, some come twice
+            columns = chance.integers(0, self._mined.shape[1], (len(self._mined), number))
             negatives = np.take_along_axis(self._mined, columns, axis=1)
         found = paired(self.pairs, order, drawn, self.batch, self.device, begin, negatives)
         if self.stand_in == 0:
