@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -92,7 +93,7 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
     if copies:
         warnings.append(f"rows of train that repeat an earlier row of train: {_which(copies, corpus.train)}")
     for name in ("valid", "test"):
-        leaked = [row for row, key in enumerate(keys[name]) if key and key in first]
+        leaked = _leaked(keys[name], first)
         if leaked:
             say = f"rows of {name} that also stand in train: {_which(leaked, splits[name])}; they measure memory"
             grave = name == "test" and len(leaked) > LEAK_IS_AN_ERROR * len(splits[name])
@@ -120,10 +121,14 @@ def _which(rows: list[int], data: Dataset) -> str:
     return f"{len(rows):,} of {len(data):,} ({len(rows) / len(data):.1%}), the first is {data.ids[rows[0]]!r}"
 
 
+def _leaked(keys: list[Any], known: Container[Any]) -> list[int]:
+    """The rows that are known; an empty one says nothing."""
+    return [row for row, key in enumerate(keys) if key and key in known]
+
+
 def told_of_leaks(corpus: Corpus) -> Corpus:
     """With a note where many test rows stand in train too."""
-    known = {key for key in _keys(corpus.train) if key}
-    leaked = sum(key in known for key in _keys(corpus.test))
+    leaked = len(_leaked(_keys(corpus.test), set(_keys(corpus.train))))
     if leaked <= LEAK_IS_AN_ERROR * len(corpus.test):
         return corpus
     said = f"{leaked:,} of {len(corpus.test):,} test rows also stand in train: what they measure is memory"

@@ -208,7 +208,7 @@ def test_wrong_input_is_told() -> None:
     with pytest.raises(DataError, match="no rows"):
         evaluate(predicting(labels, []), data.take([]))
     for ks in ((), (0,), (1, -3), (1.5,)):
-        with pytest.raises(DataError, match="whole numbers k"):
+        with pytest.raises(DataError, match=rf"whole numbers k of 1 or more, got \[{', '.join(map(str, ks))}\]$"):
             evaluate(ranked, data, ks=ks)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="1 or more, got 0"):
         evaluate(ranked, data, bins_at=0)

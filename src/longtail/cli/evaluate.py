@@ -80,8 +80,7 @@ def evaluate(
                     f"{corpus.labels.train_rows:,} that --test-share {source.test_share:g} leaves, so it may have seen "
                     "the rows it is measured on; train and evaluate with the same --test-share and --seed"
                 )
-            drawn = split == "valid" and "held out as valid" in " ".join(corpus.notes)
-            if drawn and loaded.labels.ids != corpus.labels.ids:
+            if split == "valid" and split in corpus.drawn and loaded.labels.ids != corpus.labels.ids:
                 say(
                     "warning: this data is not what the model was trained on, so other rows are held out as valid than "
                     "in training, and the model may have seen them; measure on rows of a file of their own"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, ready_to_write, say
+
+if TYPE_CHECKING:
+    from longtail.neighbours import Graph
 
 
 @reads_data
@@ -47,8 +50,11 @@ def neighbours(
         corpus = source.read()
         labels = corpus.labels
         row = find_label(labels, label)
-        train = linking(corpus.train, graph)  # type: ignore[arg-type]
-        found = linked(train, row, k, graph, threshold)  # type: ignore[arg-type]
+        kind = cast("Graph", graph)
+        train = linking(corpus.train, kind)
+        found = linked(train, row, k, kind, threshold)
+    if len(train) < len(corpus.train):
+        say(f"note: {len(corpus.train) - len(train):,} rows with more than 100 labels link none, as in gandalf")
     # Of the rows that the links come from: what is held out as valid is not among them.
     counts = np.bincount(train.targets.indices, minlength=len(labels))
     told = f"{counts[row]:,} training rows; weights by {graph}"

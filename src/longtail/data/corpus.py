@@ -25,6 +25,7 @@ class Corpus:
     test: Dataset  # may have no rows
     text_field: str = "text"  # which fields of a row became its text
     id_field: str = "id"  # which field named it
+    drawn: tuple[str, ...] = ()  # splits that were not given and are held out of train
     notes: tuple[str, ...] = ()  # what a user should know: held-out splits, guessed columns
 
     def __post_init__(self) -> None:
@@ -88,12 +89,13 @@ def make_corpus(
     A missing valid split is held out of train, unless `valid_share` is 0. A missing test split is held out only when
     `test_share` says so, and then before counting: its rows are test rows, not training rows.
     """
-    said = list(notes)
+    said, drawn = list(notes), []
     if len(train) == 0:
         raise DataError(f"{name}: the train split has no rows; nothing can be learned from it")
     if test is None and test_share is not None:
         away = held_out(train.ids, test_share, seed + 1)
         train, test = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
+        drawn.append("test")
         said.append(f"no test split was given: {len(test)} rows ({test_share:.0%}) of train were held out as test")
     labels = train.labels.counted(train.targets)
     if valid is None:
@@ -101,6 +103,7 @@ def make_corpus(
         away = held_out(train.ids, valid_share, f"valid:{seed}") if valid_share else np.zeros(len(train), dtype=bool)
         train, valid = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
         if valid_share:
+            drawn.append("valid")
             said.append(
                 f"no valid split was given: {len(valid)} rows ({valid_share:.0%}) of train were held out as valid"
             )
@@ -112,5 +115,6 @@ def make_corpus(
         test=(nothing if test is None else test).over(labels),
         text_field=text_field,
         id_field=id_field,
+        drawn=tuple(drawn),
         notes=tuple(said),
     )

@@ -25,14 +25,15 @@ def rivals_of(rows: Matrix, number: int) -> Mistaken:
         for chunk in above:
             maker.keep(chunk)
         right = np.diff(nodes.indptr)
-        places = min(number + int(right.max(initial=0)), nodes.shape[1])
-        found, _ = search(maker.made(), rows, places, BEAM)
+        most = min(number + int(right.max(initial=0)), nodes.shape[1])
+        found, _ = search(maker.made(), rows, most, BEAM)
         row = np.arange(len(found))[:, None]
         own = np.repeat(row[:, 0], right) * nodes.shape[1] + nodes.indices  # rise, as columns do within a row
         wrong = (found >= 0) & (right[:, None] > 0) & ~_among(row * nodes.shape[1] + found, own)
         wrong &= np.cumsum(wrong, axis=1) <= number
-        pairs = (place := np.nonzero(wrong))[0], found[place]
-        del maker, found, row, own, wrong, place  # before the leaves need room
+        places = np.nonzero(wrong)
+        pairs = places[0], found[places]
+        del maker, found, row, own, wrong, places  # before the leaves need room
         release()
         return pairs
 

@@ -12,7 +12,7 @@ from longtail.data.labels import LabelSet
 from longtail.errors import DataError
 from longtail.metrics.frequency import equi_volume_bins
 from longtail.metrics.measures import Bin, Measures
-from longtail.metrics.tally import Tally, tally
+from longtail.metrics.tally import Tally, check_places, tally
 from longtail.predictions import Predictions
 
 
@@ -46,10 +46,9 @@ def evaluate(
     if bins_at < 1:
         raise DataError(f"bins are taken at a k of 1 or more, got {bins_at}")
     bin_of = equi_volume_bins(data.labels, bins)
+    check_places(ks)
     asked = [int(k) for k in ks]
-    if any(k < 1 for k in asked):
-        raise DataError(f"measures at k need whole numbers k of 1 or more, got {asked}")
-    counted = tally(predictions, data, [*ks, bins_at] if asked else [])
+    counted = tally(predictions, data, [*ks, bins_at])
     steps = {k: counted.ks.index(k) for k in asked}
     columns = {**_row_measures(counted), **_label_measures(counted)}
     if counted.cells is not None:

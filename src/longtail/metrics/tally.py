@@ -116,6 +116,10 @@ def _check(predictions: Predictions, data: Dataset, ks: Sequence[int]) -> None:
             f"the predictions are over another label set ({len(predictions.labels)} labels) than the data "
             f"({len(data.labels)} labels); predict with a model of this data set"
         )
+    check_places(ks)
+
+
+def check_places(ks: Sequence[int]) -> None:
     if not ks or any(k != int(k) or k < 1 for k in ks):
         raise DataError(f"measures at k need whole numbers k of 1 or more, got {list(ks)}")
 

@@ -100,6 +100,7 @@ class Gandalf:
         if self.self_only:
             targets = own_targets(labels, len(train.labels))
         else:
+            self._tell_of_long_rows(given)
             with stage("linking labels"):
                 targets = self.soft_targets(given)
                 targets = targets if len(labels) == targets.shape[0] else targets[labels]
@@ -126,24 +127,25 @@ class Gandalf:
         return graph
 
     def linking(self, given: Matrix) -> Longs:
-        """The rows that link their labels. Says so where a few others make most pairs: soft targets of theirs would say
-        little of what stands together."""
-        lengths = np.diff(given.indptr).astype(np.float64)
-        if isinstance(self.longest, int):
-            return np.flatnonzero(lengths <= self.longest)
-        pairs, long = lengths * (lengths - 1), lengths > MANY
-        most, many = pairs[long].sum(), np.count_nonzero(long)
-        if most <= 0.5 * pairs.sum():
-            return np.arange(len(long))
-        left_out = self.longest == "auto" and many * FEW <= len(long)
+        """The rows that link their labels."""
+        lengths, longest = np.diff(given.indptr), self.longest
+        if longest == "auto":
+            many, share = _long_rows(given)
+            longest = MANY if share > 0.5 and many * FEW <= len(lengths) else None
+        return np.arange(len(lengths)) if longest is None else np.flatnonzero(lengths <= longest)
+
+    def _tell_of_long_rows(self, given: Matrix) -> None:
+        """Where a few rows make most pairs, soft targets of theirs say little of what stands together."""
+        many, share = _long_rows(given)
+        if isinstance(self.longest, int) or share <= 0.5:
+            return
         told = f"longest={MANY} leaves these rows out of the counts"
-        if left_out:
+        if len(self.linking(given)) < given.shape[0]:
             told = "these rows are left out of the counts, longest=none would keep them"
         note(
-            f"gandalf: {many:,} of {len(long):,} rows have more than {MANY} labels and make "
-            f"{most / pairs.sum():.0%} of all pairs of labels; {told}"
+            f"gandalf: {many:,} of {given.shape[0]:,} rows have more than {MANY} labels and make {share:.0%} of all "
+            f"pairs of labels; {told}"
         )
-        return np.flatnonzero(~long) if left_out else np.arange(len(long))
 
     def _linked(self, given: Matrix) -> Matrix:
         from longtail.linear.cooccurrence import cooccurrence, symmetric
@@ -191,3 +193,10 @@ class Gandalf:
             seconds=seconds,
             scratch=scratch,
         )
+
+
+def _long_rows(given: Matrix) -> tuple[int, float]:
+    """How many rows have very many labels, and their share of all pairs of labels in rows."""
+    lengths = np.diff(given.indptr).astype(np.float64)
+    pairs, long = lengths * (lengths - 1), lengths > MANY
+    return int(np.count_nonzero(long)), float(pairs[long].sum() / max(pairs.sum(), 1))

@@ -36,7 +36,6 @@ from longtail.seams import TailMethod
 
 TOLD = 1.0  # seconds that a renewal must take to be told again
 LEVEL_ROWS, LEVEL_LABELS = 512, 8192  # by which scores are judged before anything is learned
-LARGEST = 1e15  # of a classifier: the square of its length is no number beyond that
 By = Literal["both", "encoder", "classifiers"]
 
 
@@ -168,7 +167,7 @@ class PoolTowers(Towers):
         if self.table is None or self.by == "encoder":
             return texts, None
         rows = self.table.rows()
-        if not (np.abs(rows) < LARGEST).all():  # nor is what is no number
+        if not np.isfinite(np.einsum("ld,ld->l", rows, rows)).all():
             rate = getattr(self.settings, "classifier_rate", None)
             raise RecipeError(
                 f"classifiers of {self.settings.name} grew beyond bounds; lower classifier_rate, now {rate}"
