@@ -1,4 +1,4 @@
-"""Trees over rows: the split against a slow reference, and what must hold of every tree."""
+"""Trees over examples: the split against a slow reference, and what must hold for every tree."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from longtail.linear.instance_forest import Forest, grow_forest, leaf_means
-from longtail.linear.instance_tree import Growth, Tree, grow, ideal_gains, split
+from longtail.linear.trees.instance_forest import INSTANCE_FOREST, InstanceForest, grow_forest, leaf_means
+from longtail.linear.trees.instance_tree import Growth, Tree, grow, ideal_gains, split
+from longtail.seams import Misfit
+from longtail.seams.conforms import conforms
 
 
 def toy(seed: int, rows: int = 60, labels: int = 12, features: int = 20) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Rows of unit length whose words tell something of their labels; some targets are soft."""
-    chance = np.random.default_rng(seed)
-    targets = np.where(chance.random((rows, labels)) < 0.2, chance.choice([0.5, 1.0], (rows, labels)), 0)
-    words = targets @ chance.random((labels, features)) * (chance.random((rows, features)) < 0.5)
+    """Unit-norm rows whose words depend on their labels; some targets are soft."""
+    rng = np.random.default_rng(seed)
+    targets = np.where(rng.random((rows, labels)) < 0.2, rng.choice([0.5, 1.0], (rows, labels)), 0)
+    words = targets @ rng.random((labels, features)) * (rng.random((rows, features)) < 0.5)
     words[:, 0] += 0.1
     words /= np.linalg.norm(words, axis=1, keepdims=True)
     return sparse.csr_array(words.astype(np.float32)), sparse.csr_array(targets.astype(np.float32))
 
 
 def slow_split(targets: NDArray[np.float64], sides: list[int]) -> tuple[list[int], float]:
-    """Word for word: rank labels on each side, move every row, until the mean gain stops growing."""
+    """Step by step: rank labels on each side, move every row, until the mean gain stops growing."""
     rows, labels = targets.shape
     last = -1.0
     while True:
@@ -51,10 +53,10 @@ def slow_split(targets: NDArray[np.float64], sides: list[int]) -> tuple[list[int
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 25), st.integers(1, 9))
 def test_split_does_what_the_slow_one_does(seed: int, rows: int, labels: int) -> None:
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     # Quarters add up exactly in any order, so equal sums are equal in both.
-    targets = np.where(chance.random((rows, labels)) < 0.4, chance.choice([0.25, 0.5, 1.0], (rows, labels)), 0)
-    start = chance.choice([-1, 1], rows)
+    targets = np.where(rng.random((rows, labels)) < 0.4, rng.choice([0.25, 0.5, 1.0], (rows, labels)), 0)
+    start = rng.choice([-1, 1], rows)
     gains = sparse.csr_array(targets.astype(np.float32))
     sides = start.astype(np.float64)
     discounts = 1 / np.log2(np.arange(labels) + 2)
@@ -110,7 +112,7 @@ def test_every_row_is_in_the_one_leaf_that_the_separators_lead_to(seed: int) -> 
     assert sorted(tree.members.tolist()) == labelled.tolist()
     assert len(tree.biases) > 2 and len(tree.bounds) == len(tree.biases) + 2  # a binary tree
     assert (np.diff(tree.bounds) > 0).all()
-    reached = Forest.of([(tree, leaf_means(tree, targets, 100))]).reached(vectors)[:, 0]
+    reached = InstanceForest.of([(tree, leaf_means(tree, targets, 100))]).reached(vectors)[:, 0]
     for row, leaf in leaf_of(tree).items():
         assert walk(tree, vectors[[row]].toarray()[0].astype(np.float64)) == leaf == reached[row]
     # Every node and every leaf but the root hangs on exactly one parent.
@@ -118,17 +120,17 @@ def test_every_row_is_in_the_one_leaf_that_the_separators_lead_to(seed: int) -> 
     assert hung.tolist() == list(range(-(len(tree.bounds) - 1), len(tree.biases)))
 
 
-def test_a_row_of_few_words_walks_like_any_other() -> None:
-    """Where a node holds many weights, the row's words are looked up in them; the margin is the same."""
-    chance = np.random.default_rng(0)
-    weights = np.where(chance.random((1, 400)) < 0.5, chance.normal(size=(1, 400)), 0).astype(np.float32)
+def test_a_row_of_few_words_is_routed_like_any_other() -> None:
+    """Where a node has many weights, the row's words are searched in them; the margin is the same."""
+    rng = np.random.default_rng(0)
+    weights = np.where(rng.random((1, 400)) < 0.5, rng.normal(size=(1, 400)), 0).astype(np.float32)
     bias = np.array([0.01], np.float32)
     leaves = sparse.csr_array(np.eye(2, dtype=np.float32))
     node = np.zeros(1, np.int32)
-    forest = Forest(node, np.array([[-1, -2]], np.int32), bias, sparse.csr_array(weights), leaves)
+    forest = InstanceForest(node, np.array([[-1, -2]], np.int32), bias, sparse.csr_array(weights), leaves)
     rows = np.zeros((200, 400), np.float32)
     for row in range(200):
-        rows[row, chance.choice(400, 1 + row % 30, replace=False)] = chance.normal(size=1 + row % 30)
+        rows[row, rng.choice(400, 1 + row % 30, replace=False)] = rng.normal(size=1 + row % 30)
     reached = forest.reached(sparse.csr_array(rows))[:, 0]
     margins = rows.astype(np.float64) @ weights[0].astype(np.float64) + bias[0]
     assert np.array_equal(reached, margins > 0)
@@ -154,7 +156,7 @@ def test_rows_follow_the_separator_and_not_the_split() -> None:
 
 
 def test_a_side_without_rows_makes_a_leaf() -> None:
-    """Rows that look the same cannot be told apart, whatever their labels: one leaf, however many they are."""
+    """Equal rows cannot be separated, whatever their labels: one leaf, however many rows."""
     vectors = sparse.csr_array(np.ones((30, 1), np.float32))
     targets = sparse.csr_array(np.eye(30, 5, dtype=np.float32) + np.eye(30, 5, -5, dtype=np.float32))
     tree = grow(vectors, targets, ideal_gains(targets), Growth(leaf_rows=2), 0)
@@ -176,7 +178,7 @@ def test_leaves_hold_the_mean_of_their_rows_and_only_the_largest() -> None:
         assert kept[order[:2]] == pytest.approx(whole[leaf][order[:2]])
 
 
-def test_a_forest_answers_with_the_mean_over_its_trees() -> None:
+def test_a_forest_predicts_the_mean_over_its_trees() -> None:
     vectors, targets = toy(5)
     growth, gains = Growth(leaf_rows=5, cost=5.0), ideal_gains(targets)
     forest = grow_forest(vectors, targets, gains, growth, 4, 9, lambda amount: None)
@@ -220,9 +222,9 @@ def test_a_damaged_forest_is_refused() -> None:
         tensors = dict(forest.state())
         tensors["children"] = tensors["children"].copy()
         tensors["children"][0, 1] = wrong
-        with pytest.raises(ValueError, match="nowhere"):
-            Forest.restore(tensors)
+        with pytest.raises(Misfit, match="array 'children'"):
+            conforms(INSTANCE_FOREST, {}, tensors, {}, forest.leaves.shape[1])
     tensors = dict(forest.state())
     tensors["biases"] = tensors["biases"][:-1]
-    with pytest.raises(ValueError, match="nodes"):
-        Forest.restore(tensors)
+    with pytest.raises(Misfit, match="nodes"):
+        conforms(INSTANCE_FOREST, {}, tensors, {}, forest.leaves.shape[1])

@@ -11,15 +11,15 @@ from numba import njit
 from numba.core import event
 from scipy import sparse
 
-from longtail.linear import cluster
-from longtail.linear.cluster import GAIN, ROUNDS, _halved, _pairs, halve
-from longtail.linear.text import unit_rows
-from longtail.linear.top import hold
+from longtail.linear.csr_arrays import csr_arrays
+from longtail.linear.features.sparse_features import unit_rows
+from longtail.linear.trees import label_clusters as cluster
+from longtail.linear.trees.label_clusters import GAIN, ROUNDS, _halved, _pairs, balanced_halves
 
 
 def words(rows: int, columns: int, seed: int) -> sparse.csr_array:
-    chance = np.random.default_rng(seed)
-    dense = chance.random((rows, columns)) * (chance.random((rows, columns)) < 0.2)
+    rng = np.random.default_rng(seed)
+    dense = rng.random((rows, columns)) * (rng.random((rows, columns)) < 0.2)
     dense[:, 0] += 0.01  # no row without a word
     return unit_rows(sparse.csr_array(dense.astype(np.float32)))
 
@@ -45,7 +45,7 @@ def test_halves_are_those_of_balanced_two_means(rows: int, monkeypatch: pytest.M
     counted: list[int] = []
     real = cluster._halve
     monkeypatch.setattr(cluster, "_halve", lambda *given: counted.append(int(real(*given))))
-    found = _halved((*hold(vectors), 30), np.array([0, rows]), np.array([5]))
+    found = _halved((*csr_arrays(vectors), 30), np.array([0, rows]), np.array([5]))
     assert found.tolist() == [*np.flatnonzero(lower), *np.flatnonzero(~lower)]
     assert counted == [touched]
 
@@ -58,29 +58,29 @@ def test_starts_are_two_different_rows_and_change_with_the_seed() -> None:
 
 def test_it_does_not_matter_whose_rows_a_node_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = words(150, 60, 1)
-    order, levels = halve(vectors, 3, 0)
+    order, levels = balanced_halves(vectors, 3, 0)
     assert len(levels) > cluster.SMALL + 1
     monkeypatch.setattr(cluster, "LAST", 0)
     monkeypatch.setattr(cluster, "SMALL", 99)  # every node from the whole, none from a node above it
-    assert np.array_equal(halve(vectors, 3, 0)[0], order)
+    assert np.array_equal(balanced_halves(vectors, 3, 0)[0], order)
 
 
 def test_garbage_waits_only_while_a_kernel_is_compiled() -> None:
     seen: list[bool] = []
 
-    class Look(event.Listener):
+    class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
             seen.append(gc.isenabled())
 
         def on_end(self, event: Any) -> None:
             pass
 
-    look = Look()
+    listener = Listener()
     assert gc.isenabled()
-    event.register("numba:compile", look)
+    event.register("numba:compile", listener)
     try:
         assert njit(lambda value: value + 1)(1) == 2
     finally:
-        event.unregister("numba:compile", look)
+        event.unregister("numba:compile", listener)
     assert seen and not any(seen)
     assert gc.isenabled()

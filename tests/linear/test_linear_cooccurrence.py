@@ -9,30 +9,30 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from longtail.errors import DataError
-from longtail.linear import pair_kernels as room
-from longtail.linear.cooccurrence import cooccurrence, strongest, symmetric
+from longtail.linear.graph import cooccurrence_kernels as kernels
+from longtail.linear.graph.cooccurrence import cooccurrence, strongest, symmetric
 
 
 def some_targets(rows: int, labels: int, soft: bool, seed: int, skew: float = 0.0) -> sparse.csr_array:
-    """Rows with a few labels each; with skew, the first labels stand in most of them."""
-    chance = np.random.default_rng(seed)
-    odds = 0.3 / (1 + np.arange(labels)) ** skew if skew else np.full(labels, 0.08)
-    dense = (chance.random((rows, labels)) < odds).astype(np.float32)
+    """Rows with a few labels each; with skew, most of them have the first labels."""
+    rng = np.random.default_rng(seed)
+    probability = 0.3 / (1 + np.arange(labels)) ** skew if skew else np.full(labels, 0.08)
+    dense = (rng.random((rows, labels)) < probability).astype(np.float32)
     if soft:
-        dense *= chance.uniform(0.1, 1, dense.shape).astype(np.float32)
+        dense *= rng.uniform(0.1, 1, dense.shape).astype(np.float32)
     dense[:, labels // 2] = 0  # a label that no row has
     return sparse.csr_array(dense)
 
 
-def slow(targets: sparse.csr_array, threshold: float, most: int | None, least: float) -> np.ndarray:
+def slow(targets: sparse.csr_array, threshold: float, max_labels: int | None, min_count: float) -> np.ndarray:
     """Equation 6 of the paper in float64, with the cap and the floor."""
     dense = targets.toarray().astype(np.float64)
     together, mass = dense.T @ dense, dense.sum(axis=0)
     shares = together / np.where(mass > 0, mass, 1)[:, None]
     np.fill_diagonal(shares, 0)
-    shares[(shares <= threshold) | (together < least)] = 0
-    for row in shares if most is not None else ():
-        row[np.lexsort((np.arange(len(row)), -row))[most:]] = 0
+    shares[(shares <= threshold) | (together < min_count)] = 0
+    for row in shares if max_labels is not None else ():
+        row[np.lexsort((np.arange(len(row)), -row))[max_labels:]] = 0
     np.fill_diagonal(shares, 1)
     return shares
 
@@ -40,34 +40,36 @@ def slow(targets: sparse.csr_array, threshold: float, most: int | None, least: f
 @pytest.mark.parametrize("few", [8, 8192], ids=["by rank", "by table"])
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize(
-    ("threshold", "most", "least"), [(0.1, None, 1), (0, 3, 1), (0.3, 2, 1), (0.1, 0, 1), (0, None, 3)]
+    ("threshold", "max_labels", "min_count"), [(0.1, None, 1), (0, 3, 1), (0.3, 2, 1), (0.1, 0, 1), (0, None, 3)]
 )
 def test_is_the_product_on_what_is_kept(
-    few: int, soft: bool, threshold: float, most: int | None, least: int, monkeypatch: pytest.MonkeyPatch
+    few: int, soft: bool, threshold: float, max_labels: int | None, min_count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both ways of counting, for labels with few and with many pairs, in plain Python.
-    monkeypatch.setattr(room, "FEW", few)
-    for kernel in ("common_rows", "all_rows", "_met", "emit_row", "longer"):
-        monkeypatch.setattr(room, kernel, getattr(room, kernel).py_func)
+    monkeypatch.setattr(kernels, "FEW", few)
+    for kernel in ("common_rows", "all_rows", "_count_pairs", "emit_row", "longer"):
+        monkeypatch.setattr(kernels, kernel, getattr(kernels, kernel).py_func)
     targets = some_targets(60, 24, soft, seed=1, skew=0.6)
-    graph = cooccurrence(targets, threshold, most, least)
+    graph = cooccurrence(targets, threshold, max_labels, min_count)
     assert graph.has_canonical_format
     graph.check_format(full_check=True)
-    assert np.allclose(graph.toarray(), slow(targets, threshold, most, least), atol=1e-6)
+    assert np.allclose(graph.toarray(), slow(targets, threshold, max_labels, min_count), atol=1e-6)
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([0.0, 0.1, 0.25, 0.5]), st.sampled_from([None, 1, 4]))
-def test_any_targets(seed: int, soft: bool, threshold: float, most: int | None) -> None:
+def test_any_targets(seed: int, soft: bool, threshold: float, max_labels: int | None) -> None:
     targets = some_targets(40, 13, soft, seed)
-    assert np.allclose(cooccurrence(targets, threshold, most).toarray(), slow(targets, threshold, most, 0), atol=1e-6)
+    assert np.allclose(
+        cooccurrence(targets, threshold, max_labels).toarray(), slow(targets, threshold, max_labels, 0), atol=1e-6
+    )
 
 
 def test_common_labels_are_cut_where_the_threshold_allows_it() -> None:
-    """Thousands of pairs of a common label go by rank: its rare companions cannot pass and are not looked at."""
-    chance = np.random.default_rng(0)
-    dense = (chance.random((12_000, 40)) < 0.5 / (1 + np.arange(40))).astype(np.float32)
+    """Thousands of pairs of a common label go by rank: its rare companions cannot pass and are skipped."""
+    rng = np.random.default_rng(0)
+    dense = (rng.random((12_000, 40)) < 0.5 / (1 + np.arange(40))).astype(np.float32)
     targets = sparse.csr_array(dense)
-    assert np.diff(targets.indptr)[dense[:, 0] > 0].sum() > room.FEW
+    assert np.diff(targets.indptr)[dense[:, 0] > 0].sum() > kernels.FEW
     assert np.allclose(cooccurrence(targets).toarray(), slow(targets, 0.1, None, 0), atol=1e-6)
 
 
@@ -94,9 +96,9 @@ def test_a_share_at_the_threshold_is_dropped() -> None:
     assert graph.tolist() == [[1, 0], [1, 1]]
 
 
-@pytest.mark.parametrize("most", [None, 2])
+@pytest.mark.parametrize("max_labels", [None, 2])
 @pytest.mark.parametrize("soft", [False, True])
-def test_symmetric_is_the_mean_of_both_sides(soft: bool, most: int | None) -> None:
+def test_symmetric_is_the_mean_of_both_sides(soft: bool, max_labels: int | None) -> None:
     targets = some_targets(300, 25, soft, seed=4, skew=0.8)
     dense = targets.toarray().astype(np.float64)
     mass = np.maximum(dense.sum(axis=0), 1e-300)
@@ -104,10 +106,10 @@ def test_symmetric_is_the_mean_of_both_sides(soft: bool, most: int | None) -> No
     expected = 0.5 * (together / mass[:, None] + together / mass[None, :])
     np.fill_diagonal(expected, 0)
     expected[(expected <= 0.1)] = 0
-    for row in expected if most is not None else ():
-        row[np.lexsort((np.arange(len(row)), -row.astype(np.float32)))[most:]] = 0
+    for row in expected if max_labels is not None else ():
+        row[np.lexsort((np.arange(len(row)), -row.astype(np.float32)))[max_labels:]] = 0
     np.fill_diagonal(expected, 1)
-    assert np.allclose(symmetric(targets, 0.1, most).toarray(), expected, atol=1e-6)
+    assert np.allclose(symmetric(targets, 0.1, max_labels).toarray(), expected, atol=1e-6)
 
 
 def test_strongest_keeps_the_first_of_equals() -> None:

@@ -5,29 +5,29 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 
-from longtail.linear.lasso import fit_sparse
+from longtail.linear.solvers.lasso import fit_sparse
 
 
 @pytest.mark.parametrize("penalty", [0.1, 2.0])
 def test_reaches_the_minimum(penalty: float) -> None:
     """Against L-BFGS in float64 on the same objective, the weights split into two parts that cannot be negative."""
-    chance = np.random.default_rng(2)
-    inputs = sparse.random_array((80, 12), density=0.3, rng=chance, format="csc", dtype=np.float32)
-    targets = (chance.random((80, 5)) < 0.25).astype(np.float32)
-    targets[chance.random((80, 5)) < 0.1] = 0.6
-    plain = (inputs.indptr.astype(np.int64), inputs.indices.astype(np.int32), inputs.data)
-    weights = fit_sparse(*plain, targets, np.float32(penalty), np.float32(1e-7), 20000)
+    rng = np.random.default_rng(2)
+    inputs = sparse.random_array((80, 12), density=0.3, rng=rng, format="csc", dtype=np.float32)
+    targets = (rng.random((80, 5)) < 0.25).astype(np.float32)
+    targets[rng.random((80, 5)) < 0.1] = 0.6
+    arrays = (inputs.indptr.astype(np.int64), inputs.indices.astype(np.int32), inputs.data)
+    weights = fit_sparse(*arrays, targets, np.float32(penalty), np.float32(1e-7), 20000)
     dense = inputs.toarray().astype(np.float64)
     for label in range(5):
-        yes = targets[:, label].astype(np.float64)
+        positive = targets[:, label].astype(np.float64)
 
-        def loss(v: np.ndarray, yes: np.ndarray = yes) -> tuple[float, np.ndarray]:
+        def loss(v: np.ndarray, positive: np.ndarray = positive) -> tuple[float, np.ndarray]:
             score = dense @ (v[:12] - v[12:24]) + v[24]
             up, down = np.maximum(0, 1 - score), np.maximum(0, 1 + score)
-            pull = -2 * yes * up + 2 * (1 - yes) * down
-            slope = dense.T @ pull
-            value = penalty * v[:24].sum() + (yes * up**2 + (1 - yes) * down**2).sum()
-            return value, np.concatenate([penalty + slope, penalty - slope, [pull.sum()]])
+            by_score = -2 * positive * up + 2 * (1 - positive) * down
+            gradient = dense.T @ by_score
+            value = penalty * v[:24].sum() + (positive * up**2 + (1 - positive) * down**2).sum()
+            return value, np.concatenate([penalty + gradient, penalty - gradient, [by_score.sum()]])
 
         bounds = [(0, None)] * 24 + [(None, None)]
         best = minimize(loss, np.zeros(25), jac=True, bounds=bounds, options={"ftol": 1e-15, "gtol": 1e-10})

@@ -1,4 +1,4 @@
-"""Two rows made into one."""
+"""Two examples made into one."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import numpy as np
 from scipy import sparse
 
 from longtail.data.dataset import Rows
-from longtail.linear.mixing import mixed, mixed_matrix, mixed_texts, thinned
+from longtail.linear.features.mixup import mixed, mixed_matrix, mixed_texts, thinned
 
 
 def test_word_counts_are_mixed_on_average() -> None:
-    """Over many draws a word of the first text stands with chance lambda, one of the second with 1 - lambda."""
-    chance = np.random.default_rng(0)
+    """Over many draws a word of the first text is kept with probability lambda, one of the second with 1 - lambda."""
+    rng = np.random.default_rng(0)
     times, words = 4000, 20
     first, second = " ".join(f"a{word}" for word in range(words)), " ".join(f"b{word}" for word in range(words))
-    made = mixed_texts([first] * times, [second] * times, np.full(times, 0.3), chance)
+    made = mixed_texts([first] * times, [second] * times, np.full(times, 0.3), rng)
     from_first = np.mean([sum(word[0] == "a" for word in text.split()) for text in made])
     from_second = np.mean([sum(word[0] == "b" for word in text.split()) for text in made])
     assert abs(from_first - 0.3 * words) < 0.15 and abs(from_second - 0.7 * words) < 0.15
 
 
 def test_words_keep_their_order_and_one_stays() -> None:
-    chance = np.random.default_rng(0)
-    assert thinned(["one two three", "", "  ", "x"], np.zeros(4), chance)[1:] == ["", "", "x"]
-    for text in thinned(["1 2 3 4 5 6 7 8"] * 200, np.full(200, 0.5), chance):
+    rng = np.random.default_rng(0)
+    assert thinned(["one two three", "", "  ", "x"], np.zeros(4), rng)[1:] == ["", "", "x"]
+    for text in thinned(["1 2 3 4 5 6 7 8"] * 200, np.full(200, 0.5), rng):
         assert text and text.split() == sorted(text.split())
-    assert thinned(["a, b!"], np.ones(1), chance) == ["a, b!"]
-    assert thinned([], np.zeros(0), chance) == [] and thinned(["", ""], np.zeros(2), chance) == ["", ""]
+    assert thinned(["a, b!"], np.ones(1), rng) == ["a, b!"]
+    assert thinned([], np.zeros(0), rng) == [] and thinned(["", ""], np.zeros(2), rng) == ["", ""]
 
 
 def test_features_are_the_weighted_mean() -> None:

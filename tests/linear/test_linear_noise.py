@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from longtail.linear.noise import noisy_features, noisy_texts
+from longtail.linear.features.noise import noisy_features, noisy_texts
 
 texts = st.lists(st.lists(st.sampled_from(["a", "b", "c,", "d"]), max_size=8).map(" ".join), max_size=6)
-rates = st.sampled_from([0.0, 0.1, 0.5, 1.0])
+swaps = st.sampled_from([0.0, 0.1, 0.5, 1.0])
 
 
-@given(texts, st.sampled_from([1e-6, 0.3, 0.9, 1.0]), rates, st.integers(0, 9))
-def test_copies_hold_only_words_of_their_row_and_at_least_one(
+@given(texts, st.sampled_from([1e-6, 0.3, 0.9, 1.0]), swaps, st.integers(0, 9))
+def test_copies_have_only_words_of_their_row_and_at_least_one(
     rows: list[str], keep: float, swap: float, seed: int
 ) -> None:
     copies = noisy_texts(rows, keep, swap, np.random.default_rng(seed))
@@ -29,11 +29,11 @@ def test_copies_hold_only_words_of_their_row_and_at_least_one(
             assert copy == row
 
 
-@given(st.integers(0, 10_000), st.sampled_from([1e-6, 0.5, 1.0]), rates)
+@given(st.integers(0, 10_000), st.sampled_from([1e-6, 0.5, 1.0]), swaps)
 def test_feature_copies_keep_columns_and_values(seed: int, keep: float, swap: float) -> None:
-    chance = np.random.default_rng(seed)
-    features = sparse.random_array((5, 7), density=0.5, rng=chance, dtype=np.float32, format="csr")
-    copy = noisy_features(features, keep, swap, chance)
+    rng = np.random.default_rng(seed)
+    features = sparse.random_array((5, 7), density=0.5, rng=rng, dtype=np.float32, format="csr")
+    copy = noisy_features(features, keep, swap, rng)
     for row in range(5):
         old, new = features[[row]], copy[[row]]
         assert set(new.indices) <= set(old.indices)
@@ -50,21 +50,21 @@ def test_features_trade_their_values_and_stay_where_they_are() -> None:
     assert copy.todense().tolist() == [[2, 0, 1], [0, 3, 0]]
 
 
-def test_one_pair_is_swapped_at_the_least_and_about_the_share_is_kept() -> None:
-    chance = np.random.default_rng(0)
-    assert noisy_texts(["a b"] * 20, 1, 1e-9, chance) == ["b a"] * 20
-    assert noisy_texts(["alone", ""], 0.5, 1, chance) == ["alone", ""]
+def test_at_least_one_pair_is_swapped_and_about_the_share_is_kept() -> None:
+    rng = np.random.default_rng(0)
+    assert noisy_texts(["a b"] * 20, 1, 1e-9, rng) == ["b a"] * 20
+    assert noisy_texts(["alone", ""], 0.5, 1, rng) == ["alone", ""]
     long = " ".join(map(str, range(10_000)))
-    (dropped,) = noisy_texts([long], 0.7, 0, chance)
+    (dropped,) = noisy_texts([long], 0.7, 0, rng)
     assert len(dropped.split()) == pytest.approx(7000, abs=200)
     assert [int(word) for word in dropped.split()] == sorted(map(int, dropped.split()))  # dropping moves nothing
-    (swapped,) = noisy_texts([long], 1, 0.2, chance)
+    (swapped,) = noisy_texts([long], 1, 0.2, rng)
     moved = sum(int(word) != place for place, word in enumerate(swapped.split()))
     assert moved == pytest.approx(2000 * 0.9, abs=100)  # some places are drawn twice
 
 
-def test_the_copies_of_a_row_stand_apart_from_blocks_of_rows() -> None:
-    """More rows than are held as words at a time: every copy still is of its own row."""
+def test_blocks_of_texts_make_no_difference() -> None:
+    """More texts than a block has: every copy is still of its own text."""
     rows = [f"row{number} of many" for number in range(3000)]
     copies = noisy_texts(rows, 0.9, 0.5, np.random.default_rng(1))
     assert all(set(copy.split()) <= set(row.split()) for row, copy in zip(rows, copies, strict=True))

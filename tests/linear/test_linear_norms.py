@@ -7,9 +7,9 @@ from scipy import sparse
 from longtail.data import Corpus
 from longtail.learners.dismec import Dismec
 from longtail.learners.parabel import Parabel
-from longtail.linear.beam import Forest, ForestMaker
-from longtail.linear.norms import column_norms, leaf_norms
-from longtail.linear.tree import Chunk
+from longtail.linear.trees.beam_search import ForestMaker, LabelForest
+from longtail.linear.trees.classifier_norms import column_norms, leaf_norms
+from longtail.linear.trees.train_tree import Chunk
 
 
 def chunk(level: int, parent: int, first: int, weights: list[list[float]]) -> Chunk:
@@ -27,17 +27,17 @@ def chunk(level: int, parent: int, first: int, weights: list[list[float]]) -> Ch
     )
 
 
-def forest_of(*trees: tuple[list[Chunk], list[np.ndarray], np.ndarray]) -> Forest:
+def forest_of(*trees: tuple[list[Chunk], list[np.ndarray], np.ndarray]) -> LabelForest:
     maker = ForestMaker()
     for chunks, levels, order in trees:
-        maker.tree(order, levels)
+        maker.begin_tree(order, levels)
         for one in chunks:
             maker.keep(one)
-    return maker.made()
+    return maker.finish()
 
 
 def test_hand_worked_trees() -> None:
-    # Tree 1: root over {label 2, label 0} and {label 1 alone}. Tree 2: the root holds all three labels.
+    # Tree 1: root over {label 2, label 0} and {label 1 alone}. Tree 2: the root has all three labels.
     root = chunk(0, 0, 0, [[50.0, 60.0], [0.0, 70.0]])
     pair = chunk(1, 0, 0, [[3.0, 0.0], [4.0, 0.0], [0.0, -2.0]])
     alone = chunk(1, 1, 2, [[8.0]])
@@ -50,8 +50,8 @@ def test_hand_worked_trees() -> None:
     assert lone[[0, 2]] == pytest.approx([2.0, 5.0], rel=1e-4) and np.isnan(lone[1])
 
 
-def slow_norms(forest: Forest) -> list[float]:
-    """Every weight looked at on its own."""
+def slow_norms(forest: LabelForest) -> list[float]:
+    """One weight after another."""
     squares: dict[tuple[int, int], float] = {}  # of a label in a leaf
     for node in range(len(forest.node_leaf)):
         for number in range(forest.node_chunks[node], forest.node_chunks[node + 1]):
@@ -68,7 +68,7 @@ def slow_norms(forest: Forest) -> list[float]:
 
 
 def test_norms_of_trained_trees(tiny: Corpus) -> None:
-    for learner in (Dismec(), Parabel(leaf=5, branches=2)):
+    for learner in (Dismec(), Parabel(max_leaf_labels=5, branches=2)):
         scorer = learner.fit(tiny.train, tiny.valid, ())
         np.testing.assert_allclose(scorer.row_norms(), slow_norms(scorer.forest), rtol=1e-5)
         assert scorer.row_norms().min() > 0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 
-from longtail.linear.separator import separate
+from longtail.linear.solvers.l1_logistic import separate
 
 
 def objective(weights: NDArray[np.float64], bias: float, rows: NDArray[np.float64], sides: NDArray[np.float64],
@@ -23,9 +23,9 @@ def reference(rows: NDArray[np.float64], sides: NDArray[np.float64], costs: NDAr
     def value(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         up, down, bias = point[:features], point[features:-1], point[-1]
         margins = sides * (rows @ (up - down) + bias)
-        slope = -costs * sides / (1 + np.exp(margins))
-        by_weight = rows.T @ slope
-        gradient = np.concatenate([1 + by_weight, 1 - by_weight, [slope.sum()]])
+        by_margin = -costs * sides / (1 + np.exp(margins))
+        by_weight = rows.T @ by_margin
+        gradient = np.concatenate([1 + by_weight, 1 - by_weight, [by_margin.sum()]])
         return float(up.sum() + down.sum() + (costs * np.logaddexp(0, -margins)).sum()), gradient
 
     bounds = [(0, None)] * (2 * features) + [(None, None)]
@@ -35,17 +35,17 @@ def reference(rows: NDArray[np.float64], sides: NDArray[np.float64], costs: NDAr
 
 
 def solve(rows: sparse.csr_array, sides: NDArray[np.float64], costs: NDArray[np.float64], *, rounds: int = 200,
-          passes: int = 200, limit: float = 1e-9) -> tuple[NDArray[np.float64], float]:  # fmt: skip
+          passes: int = 200, tol: float = 1e-9) -> tuple[NDArray[np.float64], float]:  # fmt: skip
     by_feature = rows.tocsc()
     starts, members = by_feature.indptr.astype(np.int64), by_feature.indices.astype(np.int32)
-    found = separate(starts, members, by_feature.data.astype(np.float32), sides, costs, rounds, passes, limit)
+    found = separate(starts, members, by_feature.data.astype(np.float32), sides, costs, rounds, passes, tol)
     return found[0], float(found[1])
 
 
 def problem(seed: int, rows: int = 80, features: int = 25) -> tuple[sparse.csr_array, NDArray[np.float64]]:
-    chance = np.random.default_rng(seed)
-    dense = np.where(chance.random((rows, features)) < 0.3, chance.normal(size=(rows, features)), 0).astype(np.float32)
-    sides = np.where(dense[:, :4].sum(axis=1) + 0.7 * chance.normal(size=rows) + 0.4 > 0, 1.0, -1.0)
+    rng = np.random.default_rng(seed)
+    dense = np.where(rng.random((rows, features)) < 0.3, rng.normal(size=(rows, features)), 0).astype(np.float32)
+    sides = np.where(dense[:, :4].sum(axis=1) + 0.7 * rng.normal(size=rows) + 0.4 > 0, 1.0, -1.0)
     return sparse.csr_array(dense), sides
 
 
@@ -67,10 +67,10 @@ def test_weights_are_sparse_and_meet_the_optimality_conditions() -> None:
     rows, sides = problem(11, rows=200, features=60)
     costs = np.full(200, 0.4)
     weights, bias = solve(rows, sides, costs)
-    slope = rows.T @ (-costs * sides / (1 + np.exp(sides * (rows @ weights + bias))))
+    gradient = rows.T @ (-costs * sides / (1 + np.exp(sides * (rows @ weights + bias))))
     assert 0 < np.count_nonzero(weights) < 40
-    assert np.abs(slope[weights == 0]).max() <= 1 + 1e-6
-    assert slope[weights != 0] == pytest.approx(-np.sign(weights[weights != 0]), abs=1e-6)
+    assert np.abs(gradient[weights == 0]).max() <= 1 + 1e-6
+    assert gradient[weights != 0] == pytest.approx(-np.sign(weights[weights != 0]), abs=1e-6)
 
 
 def test_a_weak_loss_leaves_every_weight_at_zero() -> None:
@@ -85,7 +85,7 @@ def test_few_rounds_come_close() -> None:
     costs = np.full(400, 1.0)
     dense = rows.toarray().astype(np.float64)
     exact = solve(rows, sides, costs)
-    quick = solve(rows, sides, costs, rounds=10, passes=10, limit=0.01)
+    quick = solve(rows, sides, costs, rounds=10, passes=10, tol=0.01)
     assert objective(*quick, dense, sides, costs) <= 1.01 * objective(*exact, dense, sides, costs)
 
 

@@ -1,4 +1,4 @@
-"""Words that may stand for each other."""
+"""Words that may replace each other."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from scipy import sparse
 
 from longtail.data import Dataset, LabelSet
-from longtail.linear.synonyms import Synonyms, own_words, word_vectors
+from longtail.linear.features.synonyms import Synonyms, own_words, word_vectors
 
 
 def test_word_vectors_are_those_of_the_singular_value_decomposition() -> None:
     """Cosines of words as by NumPy's decomposition of the whole, cut at the same dimension."""
-    chance = np.random.default_rng(0)
-    hidden = chance.standard_normal((60, 5)) @ chance.standard_normal((5, 30)) * 3
-    dense = np.maximum(hidden + 0.05 * chance.standard_normal((60, 30)), 0).astype(np.float32)
+    rng = np.random.default_rng(0)
+    hidden = rng.standard_normal((60, 5)) @ rng.standard_normal((5, 30)) * 3
+    dense = np.maximum(hidden + 0.05 * rng.standard_normal((60, 30)), 0).astype(np.float32)
     vectors = word_vectors(sparse.csr_array(dense), 6)
     _, values, turn = np.linalg.svd(dense, full_matrices=False)
     exact = turn[:6].T * values[:6]
@@ -41,10 +41,10 @@ def test_nearest_others_above_the_floor() -> None:
 
 def test_words_are_swapped_where_they_stand() -> None:
     synonyms = Synonyms(("car", "auto", "red"), np.array([[1], [0], [-1]], dtype=np.int32))
-    chance = np.random.default_rng(0)
-    made = synonyms.swapped(["A red Car, and a (auto)!", "red", "", "no known word"], 1.0, chance)
+    rng = np.random.default_rng(0)
+    made = synonyms.swapped(["A red Car, and a (auto)!", "red", "", "no known word"], 1.0, rng)
     assert made == ["A red auto, and a (car)!", None, None, None]
-    once = synonyms.swapped(["car auto car auto"] * 50, 0.0, chance)  # one word at the least
+    once = synonyms.swapped(["car auto car auto"] * 50, 0.0, rng)  # at least one word
     assert all(
         sum(a != b for a, b in zip(text.split(), ["car", "auto", "car", "auto"], strict=True)) == 1 for text in once
     )

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from longtail.linear.top import sparse_top
+from longtail.linear.features.sparse_top import sparse_top
 
 
 def slow_top(queries: np.ndarray, index: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -30,9 +30,9 @@ def slow_top(queries: np.ndarray, index: np.ndarray, k: int) -> tuple[np.ndarray
 )
 def test_agrees_with_the_whole_product(rows: int, terms: int, items: int, k: int, seed: int, density: float) -> None:
     """Small whole numbers, so that sums are exact and ties are common; some are negative."""
-    chance = np.random.default_rng(seed)
-    queries = chance.integers(-1, 3, (rows, terms)) * (chance.random((rows, terms)) < density)
-    index = chance.integers(-2, 4, (terms, items)) * (chance.random((terms, items)) < density)
+    rng = np.random.default_rng(seed)
+    queries = rng.integers(-1, 3, (rows, terms)) * (rng.random((rows, terms)) < density)
+    index = rng.integers(-2, 4, (terms, items)) * (rng.random((terms, items)) < density)
     columns, values = sparse_top(sparse.csr_array(queries), sparse.csr_array(index), k)
     expected = slow_top(queries, index, k)
     assert np.array_equal(columns, expected[0])
@@ -40,9 +40,9 @@ def test_agrees_with_the_whole_product(rows: int, terms: int, items: int, k: int
 
 
 def test_threads_do_not_change_the_answer(monkeypatch: object) -> None:
-    chance = np.random.default_rng(0)
-    queries = sparse.random_array((3000, 200), density=0.05, rng=chance, format="csr", dtype=np.float32)
-    index = sparse.random_array((200, 500), density=0.1, rng=chance, format="csr", dtype=np.float32)
+    rng = np.random.default_rng(0)
+    queries = sparse.random_array((3000, 200), density=0.05, rng=rng, format="csr", dtype=np.float32)
+    index = sparse.random_array((200, 500), density=0.1, rng=rng, format="csr", dtype=np.float32)
     answers = []
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("LONGTAIL_THREADS", threads)  # type: ignore[attr-defined]

@@ -7,21 +7,21 @@ import pytest
 from scipy import sparse
 
 from longtail.errors import DataError
-from longtail.linear.walks import walks
+from longtail.linear.graph.random_walks import walks
 
 
 def some_targets(soft: bool) -> sparse.csr_array:
-    chance = np.random.default_rng(0)
-    dense = (chance.random((60, 10)) < 0.25).astype(np.float32)
+    rng = np.random.default_rng(0)
+    dense = (rng.random((60, 10)) < 0.25).astype(np.float32)
     if soft:
-        dense *= chance.uniform(0.1, 1, dense.shape).astype(np.float32)
+        dense *= rng.uniform(0.1, 1, dense.shape).astype(np.float32)
     return sparse.csr_array(dense)
 
 
 @pytest.mark.parametrize("restart", [0.8, 0.2])
 @pytest.mark.parametrize("soft", [False, True])
 def test_visits_are_those_expected(soft: bool, restart: float) -> None:
-    """Before a step T the walk is at its root with chance r, else where it stood: visits are r (I - (1 - r) T)^-1 T."""
+    """Before a step T the walk is at its root with probability r, else where it was: r (I - (1 - r) T)^-1 T visits."""
     targets = some_targets(soft)
     dense = targets.toarray().astype(np.float64)
     step = (dense / dense.sum(axis=0)).T @ (dense / np.maximum(dense.sum(axis=1, keepdims=True), 1e-300))

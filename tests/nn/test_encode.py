@@ -14,12 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import DataError
-from longtail.nn.encode import BATCH_TOKENS, SPARE, alike, batches, encode, encode_there, for_inference
-from longtail.nn.encoders import Encoder, load_encoder
-from longtail.nn.resident import ResidentTokens
-from longtail.nn.tokenizers import learn_words
-from longtail.nn.tokens import Tokens, tokenise
-from longtail.nn.transformer import Transformer
+from longtail.nn.encoders.build import Encoder, load_encoder
+from longtail.nn.encoders.device_tokens import DeviceTokens
+from longtail.nn.encoders.encode import (
+    BATCH_TOKENS,
+    GROUP_COST,
+    batches,
+    encode,
+    encode_to_device,
+    for_inference,
+    similar_lengths,
+)
+from longtail.nn.encoders.tokenizers import learn_words
+from longtail.nn.encoders.tokens import Tokens, tokenise
+from longtail.nn.encoders.transformer import Transformer
 from longtail.progress import listening
 
 WORDS = ["red", "ants", "build", "a", "hill", "of", "big", "leaves", "by", "the", "long", "way"]
@@ -31,9 +39,11 @@ def ready(name: str) -> tuple[Encoder, Tokens]:
     return encoder.eval(), tokenise(TEXTS, tokenizer, 20)
 
 
-def one_by_one(encoder: Encoder, tokens: Tokens, longest: int = 20) -> np.ndarray:
+def one_by_one(encoder: Encoder, tokens: Tokens, max_tokens: int = 20) -> np.ndarray:
     with torch.no_grad():
-        return np.concatenate([encoder(*tokens.batch(np.array([row]), longest)).numpy() for row in range(len(tokens))])
+        return np.concatenate(
+            [encoder(*tokens.batch(np.array([row]), max_tokens)).numpy() for row in range(len(tokens))]
+        )
 
 
 @pytest.mark.parametrize("name", ["bag", "gru", "tiny"])
@@ -46,19 +56,19 @@ def test_in_order_and_as_one_by_one(name: str, batch_tokens: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["bag", "gru", "tiny"])
-def test_vectors_that_stay_where_they_are_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_that_stay_on_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder, tokens = ready(name)
     monkeypatch.setitem(BATCH_TOKENS, "cpu", 50)
-    vectors = encode_there(encoder, tokens)
+    vectors = encode_to_device(encoder, tokens)
     assert vectors.dtype == torch.float32
     np.testing.assert_array_equal(vectors.numpy(), encode(encoder, tokens))
 
 
 @pytest.mark.parametrize("name", ["bag", "tiny"])
-def test_tokens_that_lie_where_they_are_read(name: str) -> None:
+def test_tokens_that_are_on_the_device(name: str) -> None:
     encoder, tokens = ready(name)
-    held = ResidentTokens(tokens, torch.device("cpu"), 5)
-    np.testing.assert_array_equal(encode_there(encoder, held).numpy(), encode(encoder, tokens, longest=5))
+    held = DeviceTokens(tokens, torch.device("cpu"), 5)
+    np.testing.assert_array_equal(encode_to_device(encoder, held).numpy(), encode(encoder, tokens, longest=5))
 
 
 def test_bf16_is_near_and_the_encoder_is_left_as_it_was() -> None:
@@ -80,7 +90,7 @@ def test_texts_are_cut_at_what_the_caller_and_the_encoder_can_read() -> None:
         encode(encoder, tokens, longest=5, precision="fp32"), one_by_one(encoder, tokens, 5), atol=1e-5
     )
     long = Tokens(np.full(1000, 3, np.uint16), np.array([0, 1000]))
-    assert encoder.longest == 512
+    assert encoder.max_tokens == 512
     np.testing.assert_allclose(encode(encoder, long, precision="fp32"), one_by_one(encoder, long, 512), atol=1e-5)
 
 
@@ -90,7 +100,7 @@ def test_an_encoder_of_another_family_reads_no_more_than_it_has_places_for(tmp_p
     transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes(learn_words(WORDS).to_bytes())
     encoder, tokenizer = load_encoder(str(tmp_path))
-    assert encoder.longest == 20
+    assert encoder.max_tokens == 20
     tokens = tokenise([" ".join(WORDS * 10), "red ants"], tokenizer, 100)
     for precision in ("fp32", "bf16"):
         assert np.isfinite(encode(encoder, tokens, precision=precision)).all()
@@ -100,38 +110,38 @@ def test_no_texts_and_no_such_precision() -> None:
     encoder, tokens = ready("tiny")
     nothing = Tokens(np.zeros(0, np.uint16), np.zeros(1, np.int64))
     assert encode(encoder, nothing).shape == (0, encoder.dimension)
-    with pytest.raises(DataError, match="precision is one of auto, fp32, bf16, got 'int4'"):
+    with pytest.raises(DataError, match="precision must be one of auto, fp32, bf16, got 'int4'"):
         encode(encoder, tokens, precision="int4")
 
 
 def test_progress_counts_every_text() -> None:
     encoder, tokens = ready("bag")
-    told: list[object] = []
+    events: list[object] = []
 
     class Listener:
         def start(self, name: str, total: int | None) -> int:
-            told.append((name, total))
+            events.append((name, total))
             return 0
 
         def advance(self, handle: int, amount: int) -> None:
-            told.append(amount)
+            events.append(amount)
 
         def finish(self, handle: int) -> None: ...
 
     with listening(Listener()):
         encode(encoder, tokens, batch_tokens=100, what="labels")
-    assert told[0] == ("encoding labels", len(TEXTS))
-    assert sum(told[1:]) == len(TEXTS) and len(told) > 3  # type: ignore[arg-type]
+    assert events[0] == ("encoding labels", len(TEXTS))
+    assert sum(events[1:]) == len(TEXTS) and len(events) > 3  # type: ignore[arg-type]
 
 
 @given(st.lists(st.integers(1, 40), max_size=80), st.integers(1, 200), st.sampled_from([1, 8]))
-def test_batches_hold_every_row_once_and_stay_small(lengths: list[int], most: int, multiple: int) -> None:
+def test_batches_hold_every_row_once_and_stay_small(lengths: list[int], batch_tokens: int, multiple: int) -> None:
     sizes = np.array(lengths, dtype=np.int64)
-    cut = list(batches(sizes, most, multiple))
+    cut = list(batches(sizes, batch_tokens, multiple))
     assert sorted(row for rows in cut for row in rows.tolist()) == list(range(len(lengths)))
     for rows in cut:
         places = -(-sizes[rows].max() // multiple) * multiple
-        assert len(rows) == 1 or len(rows) * places <= most
+        assert len(rows) == 1 or len(rows) * places <= batch_tokens
         assert sizes[rows[0]] == sizes[rows].max()
 
 
@@ -149,22 +159,22 @@ def test_an_encoder_prepared_once_gives_the_same_vectors() -> None:
 
 
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=80))
-def test_groups_hold_every_row_once_and_waste_few_places(lengths: list[int]) -> None:
+def test_groups_hold_every_row_once_and_need_little_padding(lengths: list[int]) -> None:
     sizes = np.sort(np.array(lengths, dtype=np.int64))[::-1]
-    groups = alike(sizes)
+    groups = similar_lengths(sizes)
     assert [row for group in groups for row in range(len(sizes))[group]] == list(range(len(sizes)))
     for group in groups:
-        assert (sizes[group][0] - sizes[group]).sum() <= SPARE
-    for before, after in itertools.pairwise(groups):  # texts of one length stand together
+        assert (sizes[group][0] - sizes[group]).sum() <= GROUP_COST
+    for before, after in itertools.pairwise(groups):  # texts of one length are in one group
         assert sizes[before][-1] > sizes[after][0]
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_groups_of_like_length_give_the_vectors_of_each_text_alone(pooling: str) -> None:
+def test_groups_of_similar_length_give_the_vectors_of_each_text_alone(pooling: str) -> None:
     encoder, tokenizer = load_encoder("tiny", texts=TEXTS, seed=1)
     assert isinstance(encoder.body, Transformer)
     encoder.body.shape = replace(encoder.body.shape, pooling=pooling)
     tokens = tokenise(TEXTS, tokenizer, 20)
-    assert len(alike(np.sort(tokens.lengths)[::-1])) > 3
+    assert len(similar_lengths(np.sort(tokens.lengths)[::-1])) > 3
     vectors = encode(encoder.eval(), tokens, precision="fp32")
     np.testing.assert_allclose(vectors, one_by_one(encoder, tokens), atol=1e-5)

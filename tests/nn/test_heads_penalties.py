@@ -1,4 +1,4 @@
-"""Terms on classifier rows against float64 autograd and against slow, obvious statistics."""
+"""Penalties on classifier rows against float64 autograd and against slow, obvious statistics."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scipy import sparse  # noqa: E402
 
 from longtail.data import Dataset, LabelSet  # noqa: E402
 from longtail.errors import RecipeError  # noqa: E402
-from longtail.nn.heads.head import Head, HeadSettings  # noqa: E402
-from longtail.nn.heads.penalties import GramPenalty, TiePenalty, gram_gradient  # noqa: E402
+from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead  # noqa: E402
+from longtail.nn.onevsall.penalties import GramPenalty, TiePenalty, gram_gradient  # noqa: E402
 from longtail.recipe import Recipe  # noqa: E402
 from longtail.tail.glas import Glas  # noqa: E402
 
@@ -20,8 +20,8 @@ CPU = torch.device("cpu")
 
 
 def some_data(rows: int = 60, labels: int = 23, seed: int = 0, augmented: int = 0) -> Dataset:
-    chance = np.random.default_rng(seed)
-    dense = (chance.random((rows, labels)) < 0.15).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    dense = (rng.random((rows, labels)) < 0.15).astype(np.float32)
     dense[:, 4] = 0  # a label without rows
     return Dataset(
         labels=LabelSet(ids=tuple(map(str, range(labels)))),
@@ -45,110 +45,112 @@ def co_occurrence(dense: np.ndarray) -> np.ndarray:
     return found
 
 
-def test_the_statistics_are_those_of_the_rows_as_given() -> None:
+def test_co_occurrence_is_that_of_the_original_rows() -> None:
     data = some_data(augmented=20)
-    found = Glas(threshold=0.0).together(data, 0, 23).toarray()
+    found = Glas(threshold=0.0).symmetric_cooccurrence(data, 0, 23).toarray()
     assert np.allclose(found, co_occurrence(data.targets.toarray()[:40]), atol=1e-6)
-    part = Glas(threshold=0.0).together(data, 5, 12).toarray()
+    part = Glas(threshold=0.0).symmetric_cooccurrence(data, 5, 12).toarray()
     assert np.array_equal(part, found[5:12, 5:12])
 
 
-@pytest.mark.parametrize("cosines", [False, True])
-def test_the_gram_gradient_is_that_of_its_formula(cosines: bool) -> None:
-    chance = np.random.default_rng(1)
-    rows = torch.tensor(chance.normal(size=(9, 5)), requires_grad=True)
-    wanted = torch.tensor(chance.random((9, 9)))
-    wanted = (wanted + wanted.T) / 2
-    taken = rows / rows.norm(dim=1, keepdim=True) if cosines else rows
-    loss = 3.0 / 9 * ((taken @ taken.T - wanted) ** 2).sum()
+@pytest.mark.parametrize("normalised", [False, True])
+def test_the_gram_gradient_is_that_of_its_formula(normalised: bool) -> None:
+    rng = np.random.default_rng(1)
+    rows = torch.tensor(rng.normal(size=(9, 5)), requires_grad=True)
+    target = torch.tensor(rng.random((9, 9)))
+    target = (target + target.T) / 2
+    taken = rows / rows.norm(dim=1, keepdim=True) if normalised else rows
+    loss = 3.0 / 9 * ((taken @ taken.T - target) ** 2).sum()
     loss.backward()
-    found = gram_gradient(rows.detach().float(), wanted.float(), 3.0, cosines)
+    found = gram_gradient(rows.detach().float(), target.float(), 3.0, normalised)
     assert torch.allclose(found.double(), rows.grad, atol=1e-5)
-    if cosines:  # it turns rows and does not stretch them
+    if normalised:  # it turns rows and keeps their norm
         assert torch.allclose(
             (found.double() * rows.detach()).sum(dim=1), torch.zeros(9, dtype=torch.float64), atol=1e-5
         )
 
 
-def test_a_step_moves_drawn_labels_against_the_gradient_and_no_others() -> None:
+def test_a_step_updates_the_sampled_labels_and_no_others() -> None:
     data = some_data(labels=300, rows=500)
-    together = Glas(threshold=0.0).together(data, 0, 300)
-    head = Head(300, 16, HeadSettings(precision="fp32"), CPU)
+    cooccurrence = Glas(threshold=0.0).symmetric_cooccurrence(data, 0, 300)
+    head = OneVsAllHead(300, 16, HeadSettings(precision="fp32"), CPU)
     head.done = 7
-    penalty = GramPenalty(together, weight=2.0, some=40, cosines=True, seed=3)
+    penalty = GramPenalty(cooccurrence, weight=2.0, sample_size=40, normalised=True, seed=3)
     drawn = penalty.draw(np.random.default_rng([3, 7]))
     assert 20 <= len(drawn) <= 40 and (np.diff(drawn) > 0).all()
-    wanted = together.toarray()[np.ix_(drawn, drawn)]
-    assert np.array_equal(penalty.wanted(drawn, CPU).numpy(), wanted)
+    target = cooccurrence.toarray()[np.ix_(drawn, drawn)]
+    assert np.array_equal(penalty.target(drawn, CPU).numpy(), target)
     before = head.weight.clone()
-    penalty.step(head, rate=0.5)
+    penalty.step(head, learning_rate=0.5)
     expected = before.clone()
-    expected[drawn] -= 0.5 * gram_gradient(before[drawn], torch.from_numpy(wanted), 2.0, True)
+    expected[drawn] -= 0.5 * gram_gradient(before[drawn], torch.from_numpy(target), 2.0, True)
     assert torch.allclose(head.weight, expected, atol=1e-6)
     others = np.setdiff1d(np.arange(300), drawn)
     assert torch.equal(head.weight[others], before[others])
 
 
-def test_half_of_the_draw_stands_with_the_other_half() -> None:
+def test_half_of_the_sample_co_occurs_with_the_other_half() -> None:
     labels = 1000
     pairs = np.arange(labels) ^ 1  # 0 with 1, 2 with 3, ...
-    together = sparse.csr_array(
+    cooccurrence = sparse.csr_array(
         sparse.eye_array(labels) + sparse.coo_array((np.full(labels, 0.9), (range(labels), pairs)))
     )
-    drawn = GramPenalty(together, 1.0, some=100, cosines=True).draw(np.random.default_rng(0))
-    assert np.isin(drawn ^ 1, drawn).mean() > 0.4  # by chance it would be 0.1
+    drawn = GramPenalty(cooccurrence, 1.0, sample_size=100, normalised=True).draw(np.random.default_rng(0))
+    assert np.isin(drawn ^ 1, drawn).mean() > 0.4  # by rng it would be 0.1
 
 
-def test_labels_that_stand_together_come_near_and_the_others_part() -> None:
-    together = np.eye(6, dtype=np.float32)
-    together[0, 1] = together[1, 0] = 0.8
-    head = Head(6, 16, HeadSettings(precision="fp32"), CPU)
-    penalty = GramPenalty(sparse.csr_array(together), weight=1.0, some=10, cosines=True)
-    lengths = head.weight.norm(dim=1)
+def test_labels_that_co_occur_come_near_and_the_others_part() -> None:
+    cooccurrence = np.eye(6, dtype=np.float32)
+    cooccurrence[0, 1] = cooccurrence[1, 0] = 0.8
+    head = OneVsAllHead(6, 16, HeadSettings(precision="fp32"), CPU)
+    penalty = GramPenalty(sparse.csr_array(cooccurrence), weight=1.0, sample_size=10, normalised=True)
+    norms = head.weight.norm(dim=1)
     for _ in range(3000):
-        penalty.step(head, rate=0.002)
+        penalty.step(head, learning_rate=0.002)
     unit = torch.nn.functional.normalize(head.weight, dim=1)
-    assert torch.allclose(unit @ unit.T, torch.from_numpy(together), atol=0.02)
-    assert (head.weight.norm(dim=1) / lengths < 1.5).all()  # rounding apart, turning adds a little
+    assert torch.allclose(unit @ unit.T, torch.from_numpy(cooccurrence), atol=0.02)
+    assert (head.weight.norm(dim=1) / norms < 1.5).all()  # rounding apart, turning adds a little
 
 
-@pytest.mark.parametrize("length", [None, 2.0])
-def test_a_tie_takes_a_share_of_the_distance(length: float | None) -> None:
-    chance = np.random.default_rng(0)
-    vectors = chance.normal(size=(12, 16)).astype(np.float32)
+@pytest.mark.parametrize("norm", [None, 2.0])
+def test_a_tie_covers_a_share_of_the_distance(norm: float | None) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(12, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    head = Head(12, 16, HeadSettings(precision="fp32"), CPU)
+    head = OneVsAllHead(12, 16, HeadSettings(precision="fp32"), CPU)
     before = head.weight.double().numpy()
-    TiePenalty(vectors.copy(), weight=0.5, some=100, length=length).step(head, rate=0.2)
-    goal = vectors * (np.linalg.norm(before, axis=1, keepdims=True) if length is None else length)
+    TiePenalty(vectors.copy(), weight=0.5, sample_size=100, norm=norm).step(head, learning_rate=0.2)
+    goal = vectors * (np.linalg.norm(before, axis=1, keepdims=True) if norm is None else norm)
     assert np.allclose(head.weight.numpy(), before - 0.2 * 0.5 * (before - goal), atol=1e-6)
 
 
-def test_a_tie_of_some_labels_is_as_strong_in_the_mean() -> None:
+def test_a_tie_of_a_sample_is_as_strong_in_the_mean() -> None:
     vectors = np.eye(16, dtype=np.float32)[np.arange(400) % 16]
-    head = Head(400, 16, HeadSettings(precision="fp32"), CPU)
-    head.begin_at(np.zeros((400, 16), np.float32))
-    penalty = TiePenalty(vectors.copy(), weight=0.1, some=40, length=1.0)
+    head = OneVsAllHead(400, 16, HeadSettings(precision="fp32"), CPU)
+    head.set_weights(np.zeros((400, 16), np.float32))
+    penalty = TiePenalty(vectors.copy(), weight=0.1, sample_size=40, norm=1.0)
     for step in range(200):
         head.done = step
-        penalty.step(head, rate=0.1)
+        penalty.step(head, learning_rate=0.1)
     reached = (head.weight.numpy() * vectors).sum(axis=1)
     assert abs(reached.mean() - (1 - 0.99**200)) < 0.03
 
 
 def test_a_tie_never_goes_past_its_vector() -> None:
     vectors = np.eye(16, dtype=np.float32)
-    head = Head(16, 16, HeadSettings(precision="fp32"), CPU)
-    TiePenalty(vectors.copy(), weight=100.0, some=100, length=1.0).step(head, rate=1.0)
+    head = OneVsAllHead(16, 16, HeadSettings(precision="fp32"), CPU)
+    TiePenalty(vectors.copy(), weight=100.0, sample_size=100, norm=1.0).step(head, learning_rate=1.0)
     assert torch.allclose(head.weight, torch.eye(16), atol=1e-6)
 
 
-@pytest.mark.parametrize("recipe", ["glas(weight=0)", "glas(some=1)", "l2tie(weight=-1)", "l2tie(length=0)"])
-def test_settings_that_make_no_sense_are_told(recipe: str) -> None:
+@pytest.mark.parametrize(
+    "recipe", ["glas(weight=0)", "glas(labels_per_step=1)", "l2tie(weight=-1)", "l2tie(target_norm=0)"]
+)
+def test_settings_that_make_no_sense_are_refused(recipe: str) -> None:
     with pytest.raises(RecipeError, match="above 0"):
         Recipe.parse(f"renee + {recipe}")
 
 
-def test_only_heads_that_learn_over_all_labels_take_them() -> None:
+def test_only_heads_over_all_labels_take_penalties() -> None:
     with pytest.raises(RecipeError, match=r"glas needs row_penalties, which bonsai does not offer; use it on .*renee"):
         Recipe.parse("bonsai + glas")

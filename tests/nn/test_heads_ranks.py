@@ -1,4 +1,4 @@
-"""One head over several processes: the same training as in one, and checkpoints that any number goes on from."""
+"""One head over several processes: the same training as in one, and any number can resume from its checkpoints."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from torch import distributed, nn  # noqa: E402
 import longtail  # noqa: E402
 from longtail.arrays import Longs  # noqa: E402
 from longtail.errors import ModelError  # noqa: E402
-from longtail.nn.checkpoint import FILE, Checkpoint, Place, keeping  # noqa: E402
-from longtail.nn.heads.entries import Targets  # noqa: E402
-from longtail.nn.heads.head import Head, HeadSettings  # noqa: E402
-from longtail.nn.heads.ranks import Ranks  # noqa: E402
-from longtail.nn.heads.shards import begin_as_one, top_of_all  # noqa: E402
-from longtail.nn.heads.task import OneVsAll  # noqa: E402
-from longtail.nn.loop import Course, train  # noqa: E402
+from longtail.nn.onevsall.batch_targets import TrainingTargets  # noqa: E402
+from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead  # noqa: E402
+from longtail.nn.onevsall.head_shards import init_shard, top_of_all  # noqa: E402
+from longtail.nn.onevsall.onevsall_task import OneVsAllTask  # noqa: E402
+from longtail.nn.onevsall.process_group import ProcessGroup  # noqa: E402
+from longtail.nn.training.checkpoint import FILE, Checkpoint, CheckpointDir, checkpointing  # noqa: E402
+from longtail.nn.training.loop import TrainingConfig, train  # noqa: E402
 from longtail.store import load  # noqa: E402
 
 CPU = torch.device("cpu")
 ROWS, LABELS, WIDTH = 30, 17, 6  # 17 labels over 2 and 3 processes; the last batch of an epoch has 2 rows
-COURSE = Course(epochs=4, measure_every=2, keep_best=False)
+CONFIG = TrainingConfig(epochs=4, validate_every=2, keep_best=False)
 
 
-def made(ranks: Ranks, stop: int | None = None) -> OneVsAll:
-    chance = np.random.default_rng(5)
-    inputs = torch.from_numpy(chance.normal(size=(ROWS, 4)).astype(np.float32))
-    dense = (chance.random((ROWS, LABELS)) * (chance.random((ROWS, LABELS)) < 0.2)).astype(np.float32)
+def made(ranks: ProcessGroup, stop: int | None = None) -> OneVsAllTask:
+    rng = np.random.default_rng(5)
+    inputs = torch.from_numpy(rng.normal(size=(ROWS, 4)).astype(np.float32))
+    dense = (rng.random((ROWS, LABELS)) * (rng.random((ROWS, LABELS)) < 0.2)).astype(np.float32)
     torch.manual_seed(1)
     encoder = nn.Sequential(nn.Linear(4, 9), nn.Tanh(), nn.Linear(9, WIDTH))
     settings = HeadSettings(precision="fp32", bias=-2.0, momentum=0.5)
     first, last = ranks.range(LABELS)
-    head = Head(last - first, WIDTH, settings, CPU)
+    head = OneVsAllHead(last - first, WIDTH, settings, CPU)
     if ranks.count > 1:
-        begin_as_one(head, first, LABELS)
+        init_shard(head, first, LABELS)
 
     def read(rows: Longs) -> torch.Tensor:
         found: torch.Tensor = encoder(inputs[rows])
         return found
 
-    task = OneVsAll(
-        encoder=encoder, read=read, head=head, targets=Targets(sparse.csr_array(dense), first=first, last=last),
-        batch=7, rate=0.01, head_rate=0.1, device=CPU, dropout=0.4, ranks=ranks,
+    task = OneVsAllTask(
+        encoder=encoder, read=read, head=head, targets=TrainingTargets(sparse.csr_array(dense), first=first, last=last),
+        batch_size=7, learning_rate=0.01, head_learning_rate=0.1, device=CPU, dropout=0.4, ranks=ranks,
     )  # fmt: skip
 
-    def look() -> dict[str, float]:
+    def validate() -> dict[str, float]:
         found, _ = top_of_all(task.head, encoder(inputs).detach(), 1, ranks, LABELS)
         return {"P@1": 100 * float(dense[np.arange(ROWS), found[:, 0]].mean())}
 
-    task.look = look
+    task.evaluate = validate
     begin = task.begin_epoch
 
     def begin_epoch(epoch: int) -> None:
@@ -73,35 +73,36 @@ def made(ranks: Ranks, stop: int | None = None) -> OneVsAll:
     return task
 
 
-def result(task: OneVsAll, history: list[float]) -> dict[str, object]:
-    """What must not depend on the number of processes."""
+def result(task: OneVsAllTask, history: list[float]) -> dict[str, object]:
+    """Results that must not depend on the number of processes."""
     ranks = task.ranks
     state = {name: tensor.numpy() for name, tensor in task.head.state_dict().items()}
-    asked = torch.from_numpy(np.random.default_rng(0).normal(size=(5, WIDTH)).astype(np.float32))
+    queries = torch.from_numpy(np.random.default_rng(0).normal(size=(5, WIDTH)).astype(np.float32))
     return {
-        **{name: ranks.whole(array, LABELS, some=4) for name, array in state.items()},
+        **{name: ranks.whole(array, LABELS, piece_rows=4) for name, array in state.items()},
         **{name: tensor.detach().numpy().copy() for name, tensor in task.encoder.named_parameters()},
-        "top": top_of_all(task.head, asked, 3, ranks, LABELS),
-        "more than a part holds": top_of_all(task.head, asked, 40, ranks, LABELS),
+        "top": top_of_all(task.head, queries, 3, ranks, LABELS),
+        "more than a part holds": top_of_all(task.head, queries, 40, ranks, LABELS),
         "measured": history,
     }
 
 
 def work(number: int, count: int, meeting: str, folder: str, stop: int | None, answers: object) -> None:
-    """One process: train from the start, then go on from a checkpoint until it is killed."""
+    """One process: train from the start, then resume from a checkpoint until it is killed."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=count)
-    ranks = Ranks.here()
+    ranks = ProcessGroup.here()
     task = made(ranks)
-    whole = result(task, [value for _, value in train(task, COURSE, {}).values("P@1")])
-    with keeping(folder), suppress(KeyboardInterrupt):
-        train(made(ranks, stop), COURSE, {})
+    whole = result(task, [value for _, value in train(task, CONFIG, {}).values("P@1")])
+    with checkpointing(folder), suppress(KeyboardInterrupt):
+        train(made(ranks, stop), CONFIG, {})
     answers.put((number, whole))  # type: ignore[attr-defined]
     distributed.destroy_process_group()
 
 
 def spawned(count: int, tmp_path: Path, stop: int | None) -> list[dict[str, object]]:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])  # imported once, not by every process
     answers = context.Queue()
     given = (count, str(tmp_path / f"meeting-{count}"), str(tmp_path / "kept"), stop, answers)
     processes = [context.Process(target=work, args=(number, *given)) for number in range(count)]
@@ -122,8 +123,8 @@ def assert_same(found: dict[str, object], expected: dict[str, object]) -> None:
 
 
 def test_three_then_two_then_one_process_train_as_one_does(tmp_path: Path) -> None:
-    alone = made(Ranks())
-    expected = result(alone, [value for _, value in train(alone, COURSE, {}).values("P@1")])
+    alone = made(ProcessGroup())
+    expected = result(alone, [value for _, value in train(alone, CONFIG, {}).values("P@1")])
     assert len(expected["measured"]) == 2  # type: ignore[arg-type]
     place = tmp_path / "kept" / "00-classifiers"
     for count, stop in ((3, 1), (2, 3)):  # killed after one epoch, then after three
@@ -131,37 +132,37 @@ def test_three_then_two_then_one_process_train_as_one_does(tmp_path: Path) -> No
             assert_same(found, expected)
         parts = sorted(path.name for path in place.glob("head-*"))
         assert parts == [f"head-{stop}-0-{number}-of-{count}.safetensors" for number in range(count)]
-    last = made(Ranks())
-    with keeping(tmp_path / "kept"):
-        history = train(last, COURSE, {})
+    last = made(ProcessGroup())
+    with checkpointing(tmp_path / "kept"):
+        history = train(last, CONFIG, {})
     assert_same(result(last, [value for _, value in history.values("P@1")]), expected)
     assert not list(place.glob("head-*")) and (place / FILE).exists()  # one process keeps one file
 
 
-def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:
-    task, identity = made(Ranks()), {"seed": 0, "epochs": 1}
-    with keeping(tmp_path):
-        train(task, Course(epochs=1), {})
+def test_a_damaged_part_is_an_error(tmp_path: Path) -> None:
+    task, identity = made(ProcessGroup()), {"seed": 0, "epochs": 1}
+    with checkpointing(tmp_path):
+        train(task, TrainingConfig(epochs=1), {})
     folder = tmp_path / "00-classifiers"
-    plain = Place(folder, 1.0)
+    plain = CheckpointDir(folder, 1.0)
     found = plain.read(identity)
     assert found is not None
     (folder / "head-x.safetensors").write_bytes(b"nothing")
     plain.write(Checkpoint({**found.facts, "heads": ["head-x.safetensors"]}, found.tensors), identity)
-    with pytest.raises(ModelError, match=r"head-x.safetensors: not a part of a checkpoint that can be read"):
-        task.place(plain).read(identity)
+    with pytest.raises(ModelError, match=r"head-x.safetensors: this part of a checkpoint cannot be read"):
+        task.checkpoint_dir(plain).read(identity)
 
 
-def test_labels_and_rows_are_shared_out_evenly() -> None:
+def test_labels_and_rows_are_divided_evenly() -> None:
     for total in (0, 1, 2, 17, 1000):
-        parts = [Ranks(number, 3).range(total) for number in range(3)]
+        parts = [ProcessGroup(number, 3).range(total) for number in range(3)]
         assert parts[0][0] == 0 and parts[-1][1] == total
         assert all(one[1] == other[0] for one, other in pairwise(parts))
         assert max(end - begin for begin, end in parts) - min(end - begin for begin, end in parts) <= 1
 
 
 def test_torchrun_trains_one_model(tmp_path: Path) -> None:
-    """Two processes from the command line: one of them speaks and writes, and the model is that of one process."""
+    """Two processes from the command line: one of them prints and writes, and the model is that of one process."""
     data = tmp_path / "data"
     data.mkdir()
     words = ["apple", "bridge", "castle", "dragon", "engine"]
@@ -169,8 +170,8 @@ def test_torchrun_trains_one_model(tmp_path: Path) -> None:
     lines = [json.dumps({"id": str(number), **row}) for number, row in enumerate(rows)]
     (data / "train.jsonl").write_text("\n".join(lines))
     (data / "labels.jsonl").write_text("\n".join(json.dumps({"id": word, "text": word}) for word in words))
-    recipe = "renee(warm=\"dpr(encoder='bag', dimension=16, batch=8, epochs=2)\", batch=8, epochs=4)"
-    command = ["-m", "longtail", "train", str(data), recipe, "--keep", str(tmp_path / "kept")]
+    recipe = "renee(init_from=\"dpr(encoder='bag', dimension=16, batch_size=8, epochs=2)\", batch_size=8, epochs=4)"
+    command = ["-m", "longtail", "train", str(data), recipe, "--checkpoint-dir", str(tmp_path / "kept")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "LONGTAIL_THREADS": "1"}
     starter = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     several = subprocess.run(

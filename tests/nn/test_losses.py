@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtail.errors import DataError
-from longtail.nn import losses
+from longtail.nn.dual import contrastive_losses as losses
 
 
 def batch(seed: int, rows: int = 6, pool: int = 9) -> tuple[Tensor, Tensor, Tensor]:
     """Scores in [-1, 1], positives, and one of them chosen in each row."""
-    chance = np.random.default_rng(seed)
-    scores = torch.from_numpy(chance.uniform(-1, 1, (rows, pool)))
-    chosen = torch.from_numpy(chance.permutation(pool)[:rows] if rows <= pool else chance.integers(0, pool, rows))
-    positive = torch.from_numpy(chance.random((rows, pool)) < 0.25)
+    rng = np.random.default_rng(seed)
+    scores = torch.from_numpy(rng.uniform(-1, 1, (rows, pool)))
+    chosen = torch.from_numpy(rng.permutation(pool)[:rows] if rows <= pool else rng.integers(0, pool, rows))
+    positive = torch.from_numpy(rng.random((rows, pool)) < 0.25)
     positive[torch.arange(rows), chosen] = True
     return scores, positive, chosen
 
@@ -69,17 +69,19 @@ def slow_logistic(
     return total / len(scores)
 
 
-def slow_probabilistic(scores: Tensor, targets: Tensor, c: float, d: float, number: int | None, least: float) -> float:
+def slow_probabilistic(
+    scores: Tensor, targets: Tensor, c: float, d: float, number: int | None, min_loss: float
+) -> float:
     total = 0.0
     for row in range(len(scores)):
         costs = []
         for score, target in zip(scores[row].tolist(), targets[row].tolist(), strict=True):
-            chance = c * math.exp(d * score) / math.exp(d)
+            probability = c * math.exp(d * score) / math.exp(d)
             if target > 0:
-                total += -target * math.log(chance) - (1 - target) * math.log(1 - chance)
+                total += -target * math.log(probability) - (1 - target) * math.log(1 - probability)
             else:
-                costs.append(-math.log(1 - chance))
-        total += sum(cost for cost in sorted(costs, reverse=True)[:number] if cost >= least)
+                costs.append(-math.log(1 - probability))
+        total += sum(cost for cost in sorted(costs, reverse=True)[:number] if cost >= min_loss)
     return total / len(scores)
 
 
@@ -103,7 +105,7 @@ def test_softmax_is_the_slow_one(shape: tuple[int, int, int], both: bool, temper
 
 
 @pytest.mark.parametrize("pool", [5, 8])
-def test_softmax_of_unsaid_choices_takes_row_i_to_column_i(pool: int) -> None:
+def test_softmax_without_choices_takes_row_i_to_column_i(pool: int) -> None:
     torch.manual_seed(0)
     scores, positive = torch.randn(5, pool, dtype=torch.float64), torch.rand(5, pool) < 0.2
     got, wanted = (losses.softmax(scores, positive, own, both=True) for own in (None, torch.arange(5)))
@@ -118,12 +120,12 @@ def test_logistic_is_the_slow_one(shape: tuple[int, int, int], number: int | Non
 
 
 @given(shapes, st.sampled_from([None, 2, 50]), st.sampled_from([0.0, 0.2]))
-def test_probabilistic_is_the_slow_one(shape: tuple[int, int, int], number: int | None, least: float) -> None:
+def test_probabilistic_is_the_slow_one(shape: tuple[int, int, int], number: int | None, min_loss: float) -> None:
     scores, positive, _ = batch(shape[2], shape[0], shape[1])
     soft = positive * torch.from_numpy(np.random.default_rng(shape[2]).choice([0.4, 1.0], positive.shape))
     for targets in (positive, soft):
-        got = losses.probabilistic(scores, targets, ceiling=0.8, sharpness=2.0, negatives=number, least=least)
-        assert float(got) == pytest.approx(slow_probabilistic(scores, targets, 0.8, 2.0, number, least), abs=1e-12)
+        got = losses.probabilistic(scores, targets, ceiling=0.8, sharpness=2.0, negatives=number, min_loss=min_loss)
+        assert float(got) == pytest.approx(slow_probabilistic(scores, targets, 0.8, 2.0, number, min_loss), abs=1e-12)
 
 
 GRADIENTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
@@ -132,7 +134,7 @@ GRADIENTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "softmax both": lambda s, p, c: losses.softmax(s, p, c, temperature=0.2, both=True),
     "logistic": lambda s, p, c: losses.logistic(s, p, c, margin=0.1, scale=5),
     "logistic hardest": lambda s, p, c: losses.logistic(s, p, c, negatives=2),
-    "probabilistic": lambda s, p, c: losses.probabilistic(s, p, negatives=3, least=0.1),
+    "probabilistic": lambda s, p, c: losses.probabilistic(s, p, negatives=3, min_loss=0.1),
     "probabilistic all": lambda s, p, c: losses.probabilistic(s, p * 0.7, negatives=None),
 }
 
@@ -146,9 +148,9 @@ def test_gradients(name: str) -> None:
         )
 
 
-def test_triplet_gradient_holds_the_shares_still() -> None:
-    """By hand: each violator is pushed by its share, the chosen one pulled by their sum. Shares that are not detached
-    would add their own slope, and gradcheck, which sees it, would pass for the wrong gradient."""
+def test_triplet_weights_are_constants_to_the_gradient() -> None:
+    """By hand: the gradient at each violator is its weight, at the chosen positive minus their sum. If weights were not
+    detached, they would add a gradient of their own, and gradcheck would agree with the wrong gradient."""
     scores = torch.tensor([[0.5, 0.6, 0.3, -0.9, 0.8]], dtype=torch.float64, requires_grad=True)
     positive = torch.tensor([[True, False, False, False, True]])
     losses.triplet(scores, positive, margin=0.3, temperature=0.1).backward()
@@ -179,11 +181,11 @@ def test_positives_not_chosen_are_no_negatives(depth: float) -> None:
     for call in calls:
         got = call(scores, positive)
         assert got.item() == pytest.approx(call(bare, alone).item(), rel=1e-9)
-        (slope,) = torch.autograd.grad(got, scores)
-        assert slope[0, 1] == 0
+        (gradient,) = torch.autograd.grad(got, scores)
+        assert gradient[0, 1] == 0
 
 
-def test_probabilistic_pushes_away_no_positive() -> None:
+def test_probabilistic_takes_no_positive_for_a_negative() -> None:
     """The hardest negative is far below the positives: a positive lowered by a constant would still be picked."""
     scores = torch.tensor([[0.999, 0.99, -1.0]], dtype=torch.float64, requires_grad=True)
     loss = losses.probabilistic(scores, torch.tensor([[True, True, False]]), ceiling=0.99, sharpness=4, negatives=1)
@@ -203,21 +205,21 @@ ALL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_rows_without_negatives_cost_and_pull_nothing(name: str) -> None:
+def test_rows_without_negatives_have_no_loss_and_no_gradient(name: str) -> None:
     for size in (1, 3):
         scores = torch.rand(size, size, dtype=torch.float64, requires_grad=True)
         got = ALL[name](scores, torch.ones(size, size, dtype=torch.bool))
-        (slope,) = torch.autograd.grad(got, scores)
+        (gradient,) = torch.autograd.grad(got, scores)
         assert got.item() == 0
-        assert slope.abs().max() == 0
+        assert gradient.abs().max() == 0
 
 
 def test_probabilistic_without_negatives() -> None:
     scores = torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True)
     got = losses.probabilistic(scores, torch.ones(1, 1))
     assert got.item() == pytest.approx(-math.log(0.9))
-    (slope,) = torch.autograd.grad(got, scores)
-    assert slope.item() == pytest.approx(-1.5)
+    (gradient,) = torch.autograd.grad(got, scores)
+    assert gradient.item() == pytest.approx(-1.5)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -252,8 +254,8 @@ def test_weights_count_rows() -> None:
 
 
 def test_logistic_is_calibrated() -> None:
-    """Two items, right with chances 0.8 and 0.3: where the expected loss is least, the scores' logistic is the chances,
-    up to one constant."""
+    """Two items, right with probabilities 0.8 and 0.3: where the expected loss is lowest, the logistic function of the
+    scores is these probabilities, up to one constant."""
     scores = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
     first, second = torch.tensor([[True, False]]), torch.tensor([[False, True]])
     optimiser = torch.optim.LBFGS([scores], max_iter=100, line_search_fn="strong_wolfe")
@@ -274,6 +276,6 @@ def test_shapes_are_checked() -> None:
     scores = torch.zeros(3, 2)
     with pytest.raises(DataError, match=r"one shape, got \(3, 2\) and \(3, 1\)"):
         losses.softmax(scores, torch.zeros(3, 1))
-    with pytest.raises(DataError, match="3 rows cannot each pull a column of 2"):
+    with pytest.raises(DataError, match="3 rows cannot each choose a column of 2"):
         losses.triplet(scores, torch.zeros(3, 2))
     assert losses.probabilistic(scores, torch.zeros(3, 2)).ndim == 0

@@ -7,17 +7,17 @@ import pytest
 import torch
 from scipy import sparse
 
-from longtail.nn import mined
-from longtail.nn.mined import nearest_wrong
+from longtail.nn.dual import hard_negatives as mined
+from longtail.nn.dual.hard_negatives import nearest_wrong
 
 
 @pytest.mark.parametrize("place", ["cpu", "cpu:0"])  # cpu:0 goes the way of other devices
 def test_nearest_wrong_is_a_sort_without_what_is_right(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mined, "BLOCK", 32)  # of the 70 rows, so that blocks end within them
     monkeypatch.setattr(mined, "ROWS", 5)
-    chance = np.random.default_rng(0)
-    rows, items = (chance.integers(-2, 3, (many, 4)).astype(np.float32) for many in (70, 300))  # many equal scores
-    targets = sparse.csr_array((chance.random((70, 300)) < 0.03).astype(np.float32))
+    rng = np.random.default_rng(0)
+    rows, items = (rng.integers(-2, 3, (many, 4)).astype(np.float32) for many in (70, 300))  # many equal scores
+    targets = sparse.csr_array((rng.random((70, 300)) < 0.03).astype(np.float32))
     shuffled = targets.copy()  # entries of a row in another order
     for row in range(70):
         here = slice(*targets.indptr[row : row + 2])

@@ -1,4 +1,4 @@
-"""Batches: orders, drawn positives, who is positive in the pool, tokens on the device, the bank, cached gradients."""
+"""Batches: orders, drawn positives, positives of the pool, tokens on the device, the bank, cached gradients."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch import nn
 
-from longtail.nn import bank as bank_room
-from longtail.nn import resident
-from longtail.nn.bank import Bank
-from longtail.nn.batches import Curriculum, Pairs, clustered_order, paired, random_order
-from longtail.nn.cached import cached_backward
-from longtail.nn.resident import ResidentTokens, cut_by_width, packed
-from longtail.nn.tokens import Tokens
+from longtail.nn.dual import vector_bank
+from longtail.nn.dual.pair_batches import Curriculum, Pairs, clustered_order, paired, random_order
+from longtail.nn.dual.vector_bank import Bank
+from longtail.nn.encoders import device_tokens as resident
+from longtail.nn.encoders.device_tokens import DeviceTokens, cut_by_width, packed
+from longtail.nn.encoders.tokens import Tokens
+from longtail.nn.training.gradient_cache import cached_backward
 
 CPU = torch.device("cpu")
 
@@ -26,10 +26,10 @@ def pairs(dense: list[list[float]]) -> Pairs:
 
 
 def random_pairs(rows: int, items: int, seed: int, soft: bool = False) -> Pairs:
-    chance = np.random.default_rng(seed)
-    dense = (chance.random((rows, items)) < 0.2).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    dense = (rng.random((rows, items)) < 0.2).astype(np.float32)
     if soft:
-        dense *= chance.choice([0.25, 0.5, 1.0], size=dense.shape).astype(np.float32)
+        dense *= rng.choice([0.25, 0.5, 1.0], size=dense.shape).astype(np.float32)
     return Pairs(sparse.csr_array(dense))
 
 
@@ -38,11 +38,11 @@ def test_batches_match_a_plain_loop(seed: int, rows: int, items: int, size: int,
     found = random_pairs(rows, items, seed, soft)
     dense = found.targets.toarray()
     assert found.rows.tolist() == [row for row in range(rows) if dense[row].any()]
-    chance = np.random.default_rng(seed)
-    order = random_order(found.rows, chance)
-    drawn = found.draw(order, chance)
+    rng = np.random.default_rng(seed)
+    order = random_order(found.rows, rng)
+    drawn = found.draw(order, rng)
     assert all(dense[row, item] > 0 for row, item in zip(order, drawn, strict=True))
-    negatives = chance.integers(-1, items, (rows, 2)) if mining else None
+    negatives = rng.integers(-1, items, (rows, 2)) if mining else None
     batches = list(paired(found, order, drawn, size, CPU, 0, negatives)) if len(order) else []
     assert np.array_equal(np.concatenate([batch.rows for batch in batches]) if batches else order, order)
     for number, batch in enumerate(batches):
@@ -62,7 +62,7 @@ def test_batches_match_a_plain_loop(seed: int, rows: int, items: int, size: int,
 
 
 def test_an_epoch_can_begin_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.nn.batches.BLOCK", 2)
+    monkeypatch.setattr("longtail.nn.dual.pair_batches.BLOCK", 2)
     found = random_pairs(50, 8, 0)
     order = found.rows
     drawn = found.draw(order, np.random.default_rng(0))
@@ -98,12 +98,12 @@ def test_clusters_stay_together_and_come_in_random_order() -> None:
 
 
 def test_the_curriculum_grows_from_random_to_the_largest() -> None:
-    course = Curriculum(start=0.2, smallest=4, largest=64, until=0.7, refresh=5)
-    sizes = [course.size(epoch, 30) for epoch in range(30)]
+    curriculum = Curriculum(start=0.2, min_cluster_size=4, max_cluster_size=64, until=0.7, refresh_every=5)
+    sizes = [curriculum.size(epoch, 30) for epoch in range(30)]
     assert sizes[:6] == [1] * 6
     assert sizes[6] == 4 and sizes[21:] == [64] * 9
     assert sizes == sorted(sizes) and set(sizes) == {1, 4, 8, 16, 32, 64}
-    times = [epoch for epoch in range(30) if course.is_time(epoch, 30)]
+    times = [epoch for epoch in range(30) if curriculum.is_time(epoch, 30)]
     assert times[0] == 6
     assert {epoch for epoch in range(7, 30) if sizes[epoch] != sizes[epoch - 1]} <= set(times)
     assert max(np.diff([*times, 30])) <= 5
@@ -120,7 +120,7 @@ def test_batches_cut_on_the_device_are_those_of_the_host(fits: bool, monkeypatch
     if not fits:
         monkeypatch.setattr(resident, "SHARE", 0.0)
     text = tokens([3, 9, 1, 16, 2, 40])
-    table = ResidentTokens(text, CPU, 40)
+    table = DeviceTokens(text, CPU, 40)
     assert (table._held is not None) == fits
     for rows in ([0, 2], [5, 1, 1], [3]):
         ids, mask = table.batch(np.array(rows))
@@ -130,7 +130,7 @@ def test_batches_cut_on_the_device_are_those_of_the_host(fits: bool, monkeypatch
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.booleans())
 def test_texts_of_two_sides_follow_one_another(lengths: list[int], rounded: bool) -> None:
-    sides = [ResidentTokens(tokens(some, seed), CPU, 40) for seed, some in enumerate((lengths, [7, 2, 9]))]
+    sides = [DeviceTokens(tokens(some, seed), CPU, 40) for seed, some in enumerate((lengths, [7, 2, 9]))]
     rows = [np.random.default_rng(0).permutation(len(lengths)), np.array([2, 0, 2])]
     run = packed(list(zip(sides, rows, strict=True)), rounded)
     assert run is not None
@@ -153,21 +153,21 @@ def test_texts_of_two_sides_follow_one_another(lengths: list[int], rounded: bool
 def test_ids_of_a_small_vocabulary_take_half_the_room() -> None:
     small, offsets = tokens([3, 2]), np.array([0, 2, 4])
     large = Tokens(np.array([1, 1 << 15, 65_535, 7], dtype=np.uint16), offsets)
-    sides = [ResidentTokens(one, CPU, 40) for one in (small, large)]
+    sides = [DeviceTokens(one, CPU, 40) for one in (small, large)]
     assert [side._held[0].element_size() for side in sides if side._held is not None] == [2, 4]
     run = packed([(sides[0], np.array([1])), (sides[1], np.array([1, 0]))])
     assert run is not None and run[0].tolist() == [*small.ids[3:].tolist(), 65_535, 7, 1, 1 << 15]
 
 
 def test_texts_that_must_be_cut_are_no_run() -> None:
-    side = ResidentTokens(tokens([3, 9]), CPU, 5)
+    side = DeviceTokens(tokens([3, 9]), CPU, 5)
     assert packed([(side, np.array([0]))]) is not None
     assert packed([(side, np.array([0, 1]))]) is None
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 5))
 def test_pieces_hold_every_text_once_and_in_its_place(lengths: list[int], number: int) -> None:
-    table = ResidentTokens(tokens(lengths), CPU, 40)
+    table = DeviceTokens(tokens(lengths), CPU, 40)
     rows = np.random.default_rng(0).permutation(len(lengths))
     for chunk in (None, 3):
         parts, places = table.pieces(rows, number, chunk)
@@ -187,7 +187,7 @@ def test_cuts_waste_little() -> None:
 @pytest.mark.parametrize("fits", [True, False])
 def test_the_bank_holds_what_was_last_written(fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not fits:
-        monkeypatch.setattr(bank_room, "SHARE", 0.0)
+        monkeypatch.setattr(vector_bank, "SHARE", 0.0)
     bank = Bank.of(5, 2, CPU)
     bank.write(torch.tensor([3, 1]), torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True))
     bank.write(torch.tensor([1]), torch.tensor([[5.0, 6.0]]))

@@ -1,4 +1,4 @@
-"""What only a GPU can show: that a step never waits for it, and that it learns there what it learns here."""
+"""What only a GPU can show: that the host never waits in a step, and that training gives what it gives on a CPU."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from longtail.learners.dpr import Dpr
 from longtail.learners.ngame import Ngame
 from longtail.metrics.evaluate import evaluate
 from longtail.model import Model
-from longtail.nn.batches import Curriculum, Pairs
-from longtail.nn.checkpoint import keeping
-from longtail.nn.fit import Towers
-from longtail.nn.losses import softmax, triplet
-from longtail.nn.resident import ResidentTokens
-from longtail.nn.siamese import Siamese
+from longtail.nn.dual.contrastive_losses import softmax, triplet
+from longtail.nn.dual.dual_fit import DualEncoderFit
+from longtail.nn.dual.dual_task import DualEncoderTask
+from longtail.nn.dual.pair_batches import Curriculum, Pairs
+from longtail.nn.encoders.device_tokens import DeviceTokens
+from longtail.nn.training.checkpoint import checkpointing
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-SMALL: dict[str, Any] = {"encoder": "tiny", "batch": 64, "epochs": 6, "longest": 16}
+SMALL: dict[str, Any] = {"encoder": "tiny", "batch_size": 64, "epochs": 6, "max_tokens": 16}
 
 
-def task(tiny: Corpus, dropout: float | None = None, **more: Any) -> Siamese:
-    towers = Towers.begin(Dpr(**SMALL, dropout=dropout), tiny.train, tiny.valid, ())
-    documents, labels = (ResidentTokens(one, towers.device, 16) for one in (towers.documents, towers.labels))
-    given: dict[str, Any] = {"loss": partial(softmax, both=True), "batch": 64, "epochs": 6, "rate": 1e-3}
-    return Siamese(towers.encoder, documents, labels, Pairs(tiny.train.targets), **{**given, **more})
+def task(tiny: Corpus, dropout: float | None = None, **more: Any) -> DualEncoderTask:
+    towers = DualEncoderFit.begin(Dpr(**SMALL, dropout=dropout), tiny.train, tiny.valid, ())
+    documents, labels = (DeviceTokens(one, towers.device, 16) for one in (towers.documents, towers.labels))
+    given: dict[str, Any] = {"loss": partial(softmax, both=True), "batch_size": 64, "epochs": 6, "learning_rate": 1e-3}
+    return DualEncoderTask(towers.encoder, documents, labels, Pairs(tiny.train.targets), **{**given, **more})
 
 
 @pytest.mark.parametrize("loss", [partial(softmax, both=True), triplet])
@@ -38,7 +38,7 @@ def task(tiny: Corpus, dropout: float | None = None, **more: Any) -> Siamese:
 def test_a_step_never_waits_for_the_device(tiny: Corpus, loss: Any, pack: bool, replay: bool) -> None:
     work = task(tiny, loss=loss, pack=pack, replay=replay, curriculum=Curriculum())
     optimiser = torch.optim.AdamW(work.groups(), fused=True)
-    for epoch in range(3):  # the tokens are copied to the device here, and kernels compiled and recorded
+    for epoch in range(3):  # copies the tokens to the device, compiles the kernels and records them
         for batch in work.batches(epoch, 0):
             work.backward(batch, 1.0)
     batches = work.batches(0, 0)
@@ -53,8 +53,8 @@ def test_a_step_never_waits_for_the_device(tiny: Corpus, loss: Any, pack: bool, 
         torch.cuda.set_sync_debug_mode("default")
 
 
-def gradients(work: Siamese, epochs: int) -> list[torch.Tensor]:
-    """Of pairs of batches, added up; the weights change a little after each pair."""
+def gradients(work: DualEncoderTask, epochs: int) -> list[torch.Tensor]:
+    """Gradients of pairs of batches, added up; the weights change a little after each pair."""
     found = []
     torch.manual_seed(0)
     for epoch in range(epochs):
@@ -72,7 +72,7 @@ def gradients(work: Siamese, epochs: int) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_replayed_steps_are_those_launched_one_by_one(tiny: Corpus, dropout: float) -> None:
+def test_replayed_steps_are_those_without_replay(tiny: Corpus, dropout: float) -> None:
     works = [task(tiny, replay=replay, precision="bf16", dropout=dropout) for replay in (True, False)]
     ours, theirs = (gradients(work, 3) for work in works)
     assert works[0]._replayed is not None and len(works[0]._replayed.records) > 0 and works[1]._replayed is None
@@ -99,12 +99,12 @@ def test_packed_and_padded_batches_give_the_same_gradients(tiny: Corpus, how: di
     assert torch.nn.functional.cosine_similarity(found[0][1], found[1][1], dim=0) > 0.99
 
 
-@pytest.mark.parametrize("learner", [Dpr(**SMALL), Ngame(**SMALL, classifier_epochs=5), Dpr(**SMALL, compiled=True)])
+@pytest.mark.parametrize("learner", [Dpr(**SMALL), Ngame(**SMALL, classifier_epochs=5), Dpr(**SMALL, compile=True)])
 def test_learns_on_a_gpu(learner: Any, tiny: Corpus, tmp_path: Path) -> None:
-    with keeping(tmp_path, every_seconds=0):
+    with checkpointing(tmp_path, every_seconds=0):
         model = Model(learner.name, tiny.labels, learner.fit(tiny.train, tiny.valid, ()))
     found = model.predict(tiny.test.rows, 5)
     assert evaluate(found, tiny.test)["P@1"] > 90
-    with keeping(tmp_path):
+    with checkpointing(tmp_path):
         again = Model(learner.name, tiny.labels, learner.fit(tiny.train, tiny.valid, ()))  # read back
     assert np.allclose(again.predict(tiny.test.rows, 5).scores, found.scores, atol=1e-5)

@@ -1,4 +1,4 @@
-"""The training loop: schedules, steps, early stop, and that a killed training ends as if it had not been killed."""
+"""The training loop: schedules, steps, early stopping, and that a killed training ends as if it had not been killed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from longtail.errors import DataError, ModelError, RecipeError
-from longtail.nn.checkpoint import keeping
-from longtail.nn.history import History
-from longtail.nn.loop import Course, _Run, train
+from longtail.nn.training.checkpoint import CheckpointDir, checkpointing
+from longtail.nn.training.history import History
+from longtail.nn.training.loop import TrainingConfig, _Run, train
 from longtail.progress import listening
 
 ROWS, SIZE = 24, 4
@@ -28,20 +28,20 @@ ROWS, SIZE = 24, 4
 
 @dataclass
 class Line:
-    """Learn a linear map through dropout; the order of an epoch depends on what the steps before have left."""
+    """Learn a linear map with dropout; the order of an epoch depends on the errors of the steps before."""
 
     seed: int = 0
-    scores: tuple[float, ...] = ()  # what `measure` answers, one after the other
+    scores: tuple[float, ...] = ()  # what `validate` returns, one after the other
     die_at: int | None = None  # kill the process in this call of backward
     name: str = "line"
     calls: int = 0
-    measured: int = 0
+    validated: int = 0
     seen: list[list[int]] = field(default_factory=list)
-    rate: float = 0.05
+    learning_rate: float = 0.05
 
     def __post_init__(self) -> None:
-        chance = torch.Generator().manual_seed(7)
-        self.inputs = torch.randn(ROWS, 3, generator=chance)
+        generator = torch.Generator().manual_seed(7)
+        self.inputs = torch.randn(ROWS, 3, generator=generator)
         self.wanted = self.inputs @ torch.tensor([[1.0], [-2.0], [0.5]])
         torch.manual_seed(self.seed)
         self.model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Linear(8, 1))
@@ -60,13 +60,13 @@ class Line:
         weights = [parameter for parameter in self.model.parameters() if parameter.ndim > 1]
         others = [parameter for parameter in self.model.parameters() if parameter.ndim == 1]
         return [
-            {"params": weights, "lr": self.rate, "weight_decay": 0.01},
-            {"params": others, "lr": self.rate / 2, "weight_decay": 0.0},
+            {"params": weights, "lr": self.learning_rate, "weight_decay": 0.01},
+            {"params": others, "lr": self.learning_rate / 2, "weight_decay": 0.0},
         ]
 
     def begin_epoch(self, epoch: int) -> None:
-        luck = torch.from_numpy(np.random.default_rng([self.seed, epoch]).random(ROWS))
-        self.order = torch.argsort(self.bank + luck)
+        noise = torch.from_numpy(np.random.default_rng([self.seed, epoch]).random(ROWS))
+        self.order = torch.argsort(self.bank + noise)
 
     def batches(self, epoch: int, begin: int) -> Iterator[Tensor]:
         return iter(self.order.split(SIZE)[begin:])
@@ -81,9 +81,9 @@ class Line:
         (error.mean() * share).backward()
         return error.mean().detach()
 
-    def measure(self) -> dict[str, float]:
-        self.measured += 1
-        return {"P@1": self.scores[self.measured - 1]} if self.scores else {}
+    def validate(self) -> dict[str, float]:
+        self.validated += 1
+        return {"P@1": self.scores[self.validated - 1]} if self.scores else {}
 
     def state(self) -> dict[str, Tensor]:
         return {"bank": self.bank, "order": self.order}
@@ -96,13 +96,13 @@ class Line:
         return b"".join(tensor.numpy().tobytes() for tensor in self.model.state_dict().values())
 
 
-COURSE = Course(epochs=4)
+CONFIG = TrainingConfig(epochs=4)
 
 
 @pytest.fixture(scope="module")
 def whole() -> Line:
     task = Line()
-    train(task, COURSE, {})
+    train(task, CONFIG, {})
     return task
 
 
@@ -130,39 +130,39 @@ class Killer:
 def test_a_run_stopped_at_any_step_ends_with_the_same_bits(whole: Line, tmp_path: Path) -> None:
     for step in range(1, 24):
         folder = tmp_path / str(step)
-        with pytest.raises(Stop), keeping(folder, every_seconds=0), listening(Killer(step)):
-            train(Line(), COURSE, {})
-        again = Line(seed=3 if step > 1 else 0)  # other first weights: all must come from the checkpoint
+        with pytest.raises(Stop), checkpointing(folder, every_seconds=0), listening(Killer(step)):
+            train(Line(), CONFIG, {})
+        again = Line(seed=3 if step > 1 else 0)  # other initial weights: all must come from the checkpoint
         again.seed = 0
-        with keeping(folder, every_seconds=0):
-            train(again, COURSE, {})
+        with checkpointing(folder, every_seconds=0):
+            train(again, CONFIG, {})
         assert again.weights == whole.weights, step
-        assert again.calls == 24 - (step - 1)  # the step that was stopped had not been kept yet
+        assert again.calls == 24 - (step - 1)  # the step that was stopped is not in the checkpoint
 
 
 @pytest.mark.parametrize("step", [3, 13])
-def test_a_process_that_is_killed_goes_on_from_its_last_checkpoint(whole: Line, tmp_path: Path, step: int) -> None:
+def test_a_process_that_is_killed_resumes_from_its_last_checkpoint(whole: Line, tmp_path: Path, step: int) -> None:
     code = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_nn_loop import Line, COURSE, keeping, train
-with keeping({str(tmp_path)!r}, every_seconds=0.0): train(Line(die_at={step}), COURSE, {{}})
+from test_nn_loop import Line, CONFIG, checkpointing, train
+with checkpointing({str(tmp_path)!r}, every_seconds=0.0): train(Line(die_at={step}), CONFIG, {{}})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL
     again = Line()
-    with keeping(tmp_path):
-        train(again, COURSE, {})
+    with checkpointing(tmp_path):
+        train(again, CONFIG, {})
     assert again.weights == whole.weights
     assert again.calls == 24 - step
 
 
-def test_keeping_checkpoints_changes_nothing_and_a_finished_run_is_read_back(whole: Line, tmp_path: Path) -> None:
+def test_writing_checkpoints_changes_nothing_and_a_finished_run_is_read_back(whole: Line, tmp_path: Path) -> None:
     task, again = Line(), Line(seed=5)
     again.seed = 0
-    with keeping(tmp_path, every_seconds=1e9):
-        train(task, COURSE, {})
-    with keeping(tmp_path):
-        history = train(again, COURSE, {})
+    with checkpointing(tmp_path, every_seconds=1e9):
+        train(task, CONFIG, {})
+    with checkpointing(tmp_path):
+        history = train(again, CONFIG, {})
     assert task.weights == again.weights == whole.weights
     assert again.calls == 0
     assert [line["epoch"] for line in history.lines] == [1, 2, 3, 4]
@@ -170,77 +170,114 @@ def test_keeping_checkpoints_changes_nothing_and_a_finished_run_is_read_back(who
     assert (tmp_path / "00-line" / "history.svg").read_text().startswith("<svg")
 
 
-def test_every_loop_of_a_block_has_its_own_place(tmp_path: Path) -> None:
-    with keeping(tmp_path):
-        train(Line(), Course(epochs=1), {})
-        train(Line(seed=2), Course(epochs=1, seed=2), {})
+def test_every_loop_of_a_block_has_its_own_directory(tmp_path: Path) -> None:
+    with checkpointing(tmp_path):
+        train(Line(), TrainingConfig(epochs=1), {})
+        train(Line(seed=2), TrainingConfig(epochs=1, seed=2), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00-line", "01-line"]
 
 
 def test_the_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
-    with keeping(tmp_path):
-        train(Line(), Course(epochs=1), {"recipe": "dpr(batch=64)", "data": "abc"})
-    with keeping(tmp_path), pytest.raises(ModelError, match=r'recipe "dpr\(batch=64\)" there, "dpr" here'):
-        train(Line(), Course(epochs=1), {"recipe": "dpr", "data": "abc"})
-    with keeping(tmp_path), pytest.raises(ModelError, match=r"seed 0 there, 1 here"):
-        train(Line(), Course(epochs=1, seed=1), {"recipe": "dpr(batch=64)", "data": "abc"})
+    with checkpointing(tmp_path):
+        train(Line(), TrainingConfig(epochs=1), {"recipe": "dpr(batch_size=64)", "data": "abc"})
+    with checkpointing(tmp_path), pytest.raises(ModelError, match=r'recipe "dpr\(batch_size=64\)" there, "dpr" here'):
+        train(Line(), TrainingConfig(epochs=1), {"recipe": "dpr", "data": "abc"})
+    with checkpointing(tmp_path), pytest.raises(ModelError, match=r"seed 0 there, 1 here"):
+        train(Line(), TrainingConfig(epochs=1, seed=1), {"recipe": "dpr(batch_size=64)", "data": "abc"})
     file = tmp_path / "00-line" / "checkpoint.safetensors"
     file.write_bytes(file.read_bytes()[:-40])
-    with keeping(tmp_path), pytest.raises(ModelError, match=r"remove it"):
-        train(Line(), Course(epochs=1), {"recipe": "dpr(batch=64)", "data": "abc"})
+    with checkpointing(tmp_path), pytest.raises(ModelError, match=r"remove it"):
+        train(Line(), TrainingConfig(epochs=1), {"recipe": "dpr(batch_size=64)", "data": "abc"})
 
 
-def test_rates_rise_then_fall() -> None:
-    linear = [Course(epochs=1, warmup=0.25).rate(step, 8) for step in range(8)]
+def test_learning_rates_rise_then_fall() -> None:
+    linear = [TrainingConfig(epochs=1, warmup=0.25).learning_rate_factor(step, 8) for step in range(8)]
     assert linear == pytest.approx([0.5, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-    cosine = [Course(epochs=1, warmup=0, decay="cosine").rate(step, 4) for step in range(4)]
+    cosine = [TrainingConfig(epochs=1, warmup=0, schedule="cosine").learning_rate_factor(step, 4) for step in range(4)]
     assert cosine == pytest.approx([1, 0.5 + 0.5 * 0.5**0.5, 0.5, 0.5 - 0.5 * 0.5**0.5])
-    assert [Course(epochs=1, warmup=0, decay="none").rate(step, 4) for step in range(4)] == [1, 1, 1, 1]
+    assert [TrainingConfig(epochs=1, warmup=0, schedule="none").learning_rate_factor(step, 4) for step in range(4)] == [
+        1,
+        1,
+        1,
+        1,
+    ]
 
 
-def test_gathered_batches_take_one_step_with_their_mean_gradient() -> None:
+def test_accumulated_batches_take_one_step_with_their_mean_gradient() -> None:
     torch.manual_seed(0)
     small, large = Line(), Line()
     for task in (small, large):
         task.model[1] = nn.Identity()
     large.batches = lambda epoch, begin: iter(large.order.split(2 * SIZE)[begin:])  # type: ignore[method-assign]
     large.steps = ROWS // (2 * SIZE)
-    train(small, Course(epochs=2, accumulate=2), {})
-    train(large, Course(epochs=2), {})
+    train(small, TrainingConfig(epochs=2, accumulation_steps=2), {})
+    train(large, TrainingConfig(epochs=2), {})
     for one, other in zip(small.model.parameters(), large.model.parameters(), strict=True):
         torch.testing.assert_close(one, other)
 
 
+class Recording(Line):
+    """Compares the gradient of each step, before it is clipped, with that of all its rows as one batch."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.model[1] = nn.Identity()
+        self.first = 0  # the call of backward that began the step
+        self.rows_of_steps: list[int] = []
+
+    def begin_step(self, factor: float) -> None:
+        self.first = self.calls
+
+    def end_step(self) -> None:
+        rows = [row for batch in self.seen[self.first :] for row in batch]
+        error = (self.model(self.inputs[rows]) - self.wanted[rows]) ** 2
+        expected = torch.autograd.grad(error.mean(), list(self.model.parameters()))
+        for parameter, gradient in zip(self.model.parameters(), expected, strict=True):
+            torch.testing.assert_close(parameter.grad, gradient)
+        self.rows_of_steps.append(len(rows))
+
+    def checkpoint_dir(self, directory: CheckpointDir) -> CheckpointDir:
+        return directory
+
+
+def test_the_gradient_of_accumulated_batches_is_that_of_one_large_batch() -> None:
+    """AdamW and clipping hide a wrong scale of the gradient, so it is compared before both."""
+    task = Recording()
+    history = train(task, TrainingConfig(epochs=1, accumulation_steps=4), {})
+    assert task.rows_of_steps == [4 * SIZE, 2 * SIZE]  # the last step has fewer batches
+    assert history.lines[-1]["steps"] == 2
+
+
 def test_stops_without_gain_and_keeps_the_best() -> None:
     best = Line()
-    train(best, Course(epochs=9, patience=2, measure_every=1, decay="none"), {})  # nothing to measure: never stops
-    assert best.calls == 54
+    train(best, TrainingConfig(epochs=9, patience=2, validate_every=1, schedule="none"), {})
+    assert best.calls == 54  # without a validation split it never stops early
     task, short = Line(scores=(10, 30, 20, 30, 99)), Line()
-    history = train(task, Course(epochs=9, patience=2, measure_every=1, warmup=0, decay="none"), {})
+    history = train(task, TrainingConfig(epochs=9, patience=2, validate_every=1, warmup=0, schedule="none"), {})
     assert [line["P@1"] for line in history.lines] == [10, 30, 20, 30]
-    train(short, Course(epochs=2, measure_every=1, warmup=0, decay="none"), {})
+    train(short, TrainingConfig(epochs=2, validate_every=1, warmup=0, schedule="none"), {})
     assert task.weights == short.weights
 
 
-def test_a_loss_that_is_no_number_is_told_with_its_remedy() -> None:
+def test_a_loss_that_is_not_finite_is_raised_with_its_remedy() -> None:
     task = Line()
     task.wanted[3] = torch.nan
-    with pytest.raises(RecipeError, match=r"loss of line is nan after epoch 1; lower the rate \(now 0.05\)"):
-        train(task, COURSE, {})
+    with pytest.raises(RecipeError, match=r"line is nan after epoch 1; lower learning_rate \(now 0.05\), or raise"):
+        train(task, CONFIG, {})
 
 
-def test_the_callers_chance_is_left_alone() -> None:
+def test_the_callers_random_state_is_restored() -> None:
     torch.manual_seed(11)
     wanted = torch.rand(3)
     torch.manual_seed(11)
-    chance = torch.get_rng_state()
+    state = torch.get_rng_state()
     task = Line()
-    torch.set_rng_state(chance)
-    train(task, Course(epochs=1), {})
+    torch.set_rng_state(state)
+    train(task, TrainingConfig(epochs=1), {})
     assert torch.equal(torch.rand(3), wanted)
 
 
-def test_a_history_that_cannot_be_read_says_where(tmp_path: Path) -> None:
+def test_a_history_that_cannot_be_read_raises_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"history\.jsonl: cannot be read"):
         History.read(tmp_path)
     (tmp_path / "history.jsonl").write_text(json.dumps({"epoch": 1, "loss": 2.0}) + "\n{nonsense\n")
@@ -249,16 +286,16 @@ def test_a_history_that_cannot_be_read_says_where(tmp_path: Path) -> None:
     assert History([{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.0, "P@1": 5}]).values("P@1") == [(2, 5.0)]
 
 
-def test_groups_that_learn_alike_are_moved_as_one() -> None:
+def test_parameter_groups_with_the_same_settings_are_merged() -> None:
     class Parted(Line):
         def groups(self) -> list[dict[str, Any]]:
-            whole = super().groups()
-            return [{**group, "params": [parameter]} for group in whole for parameter in group["params"]]
+            groups = super().groups()
+            return [{**group, "params": [parameter]} for group in groups for parameter in group["params"]]
 
-    alike, parted = Line(), Parted()
-    run = _Run(parted, COURSE, None, {})
+    whole, parted = Line(), Parted()
+    run = _Run(parted, CONFIG, None, {})
     assert [len(group["params"]) for group in run.optimiser.param_groups] == [2, 2]
-    assert run.rates == [0.05, 0.025]
-    for task in (alike, parted):
-        train(task, COURSE, {})
-    assert alike.weights == parted.weights
+    assert run.learning_rates == [0.05, 0.025]
+    for task in (whole, parted):
+        train(task, CONFIG, {})
+    assert whole.weights == parted.weights

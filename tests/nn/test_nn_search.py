@@ -1,4 +1,4 @@
-"""How a trained dual encoder finds labels: vectors cut short, exact or approximate search, and the reason."""
+"""How a trained dual encoder finds labels: cut vectors, exact or approximate search, and the reason."""
 
 from __future__ import annotations
 
@@ -15,52 +15,55 @@ from longtail.learners.dpr import Dpr
 from longtail.learners.ngame import Ngame
 from longtail.metrics.evaluate import evaluate
 from longtail.model import Model
-from longtail.nn import fit as room
-from longtail.nn.towers import SINGLE, TowerScorer, unit
-from longtail.plan import Facts
+from longtail.nn.dual import dual_fit
+from longtail.nn.dual.dual_scorer import SINGLE, DualEncoderScorer
+from longtail.nn.encoders.text_encoder import normalised
+from longtail.plan import DataFacts
 from longtail.progress import listening
 from longtail.recipe import Recipe
+from longtail.seams import Misfit
 from longtail.search import choose
 from longtail.search.approximate import Approximate
 from longtail.search.exact import Exact
 from longtail.store import load, size_on_disk
+from stored import check
 
-SMALL: dict[str, Any] = {"encoder": "bag", "dimension": 64, "batch": 64, "epochs": 5}
+SMALL: dict[str, Any] = {"encoder": "bag", "dimension": 64, "batch_size": 64, "epochs": 5}
 
 
 def fitted(learner: Any, corpus: Corpus, *parts: str) -> Model:
     return Recipe.parse(" + ".join([str(Recipe.of(learner)), *parts])).fit(corpus.train, corpus.valid)
 
 
-def scorer(model: Model) -> TowerScorer:
-    assert isinstance(model.scorer, TowerScorer)
+def scorer(model: Model) -> DualEncoderScorer:
+    assert isinstance(model.scorer, DualEncoderScorer)
     return model.scorer
 
 
-def test_vectors_are_cut_and_have_length_1_again(tiny: Corpus) -> None:
-    whole, cut = (scorer(fitted(Dpr(**SMALL, search_dimension=some), tiny)) for some in (None, 24))
+def test_vectors_are_cut_and_normalised_again(tiny: Corpus) -> None:
+    whole, cut = (scorer(fitted(Dpr(**SMALL, search_dimension=cut), tiny)) for cut in (None, 24))
     texts = list(tiny.test.texts or ())
-    np.testing.assert_allclose(cut.reader.vectors(texts), unit(whole.reader.vectors(texts)[:, :24]), atol=1e-6)
-    np.testing.assert_allclose(cut.labels, unit(whole.labels[:, :24]), atol=1e-6)
+    np.testing.assert_allclose(cut.encoder.vectors(texts), normalised(whole.encoder.vectors(texts)[:, :24]), atol=1e-6)
+    np.testing.assert_allclose(cut.labels, normalised(whole.labels[:, :24]), atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(cut.labels, axis=1), 1, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("learner", "parts"),
-    [(Dpr(**SMALL), ()), (Dpr(**SMALL), ("dexa",)), (Ngame(**SMALL, classifier_epochs=3, frequency=0.2), ())],
+    [(Dpr(**SMALL), ()), (Dpr(**SMALL), ("dexa",)), (Ngame(**SMALL, classifier_epochs=3, frequency_weight=0.2), ())],
     ids=["dpr", "dexa", "ngame"],
 )
 def test_the_model_is_smaller_and_still_right(learner: Any, parts: tuple[str], tiny: Corpus, tmp_path: Path) -> None:
     sizes = []
-    for some in (None, 24):
-        model = fitted(replace(learner, search_dimension=some), tiny, *parts)
+    for cut in (None, 24):
+        model = fitted(replace(learner, search_dimension=cut), tiny, *parts)
         found = model.predict(tiny.test.rows, 5)
         assert evaluate(found, tiny.test)["P@1"] > 90
-        again = load(model.save(tmp_path / str(some)))
+        again = load(model.save(tmp_path / str(cut)))
         np.testing.assert_array_equal(again.predict(tiny.test.rows, 5).indices, found.indices)
         more = again.with_labels(["a kettle"])
         assert more.predict(["kettle"], 11).indices.max() == 10
-        sizes.append(size_on_disk(tmp_path / str(some)))
+        sizes.append(size_on_disk(tmp_path / str(cut)))
     saved = sizes[0] - sizes[1]
     assert abs(saved - 10 * 40 * 4) < 100  # 10 labels, 40 numbers each; the rest are words of the manifest
 
@@ -75,8 +78,8 @@ def test_a_cut_that_cannot_be_is_refused(tiny: Corpus) -> None:
 
 
 def test_the_plan_knows_of_the_cut(tiny: Corpus) -> None:
-    facts = Facts.of(tiny.train)
-    whole, cut = (Dpr(**SMALL, search_dimension=some).plan(facts).model_bytes for some in (None, 24))
+    facts = DataFacts.of(tiny.train)
+    whole, cut = (Dpr(**SMALL, search_dimension=cut).plan(facts).model_bytes for cut in (None, 24))
     assert whole - cut == 10 * 40 * 4
 
 
@@ -109,7 +112,7 @@ def test_few_labels_are_searched_exactly(tiny: Corpus) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_where_one_text_would_wait_too_long_a_graph_is_built(tiny: Corpus, tmp_path: Path) -> None:
-    model = fitted(Ngame(**SMALL, classifier_epochs=3, frequency=0.2), tiny)
+    model = fitted(Ngame(**SMALL, classifier_epochs=3, frequency_weight=0.2), tiny)
     texts = list(tiny.test.texts or ())
     assert len(texts) > SINGLE
     exact = model.predict(texts, 5)
@@ -139,10 +142,10 @@ def test_a_recipe_may_ask_for_either(tiny: Corpus) -> None:
     assert "_quick" not in vars(exact.scorer)
 
 
-def test_an_approximate_search_without_faiss_is_told_before_training(
+def test_an_approximate_search_without_faiss_is_refused_before_training(
     tiny: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "find_spec", lambda name: None)
+    monkeypatch.setattr(dual_fit, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'longtail\[search\]'"):
         Dpr(**SMALL, search="approximate").fit(tiny.train, tiny.valid, ())
     with pytest.raises(RecipeError, match="auto"):
@@ -165,19 +168,21 @@ def test_a_place_that_a_graph_leaves_empty_has_no_score(tiny: Corpus) -> None:
     assert (rows[0, :2] >= 0).all() and (scores[0, :2] > 0).all()
 
 
-def test_a_model_with_other_words_is_refused(tiny: Corpus) -> None:
+def test_a_model_with_unknown_settings_is_refused(tiny: Corpus) -> None:
     state = scorer(fitted(Dpr(**SMALL, search_dimension=24), tiny)).state()
-    with pytest.raises(ValueError, match="a search called 'fast'"):
-        TowerScorer.restore(replace(state, settings=state.settings | {"search": "fast"}))
-    with pytest.raises(ValueError, match="label vectors of 24 numbers where 20 are kept"):
-        TowerScorer.restore(replace(state, settings=state.settings | {"cut": 20}))
+    with pytest.raises(Misfit, match="setting 'search' is one of auto, exact, approximate, not 'fast'"):
+        check(DualEncoderScorer, replace(state, settings=state.settings | {"search": "fast"}))
+    with pytest.raises(Misfit, match="array 'labels' has 24 numbers along an axis of 20"):
+        check(DualEncoderScorer, replace(state, settings=state.settings | {"cut": 20}))
+    with pytest.raises(Misfit, match="setting 'cut' is 90, more than the 64 numbers of the encoder's vectors"):
+        check(DualEncoderScorer, replace(state, settings=state.settings | {"cut": 90}))
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
-def test_vectors_are_cut_to_length_1(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_are_divided_by_their_norms(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_THREADS", threads)
     vectors = np.random.default_rng(0).standard_normal((3000, 5)).astype(np.float32) * np.float32(1e3)
-    vectors[7] = 0  # stays as it is
+    vectors[7] = 0  # stays zeros
     wide = vectors.astype(np.float64)
     wanted = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
-    assert np.array_equal(unit(vectors), wanted.astype(np.float32)) and unit(vectors[:0]).shape == (0, 5)
+    assert np.array_equal(normalised(vectors), wanted.astype(np.float32)) and normalised(vectors[:0]).shape == (0, 5)

@@ -1,4 +1,4 @@
-"""The dual encoder's task: against a plain loop, with a label tower, clusters, mined negatives and stand-ins."""
+"""The dual encoder's task: against a plain loop, with a label tower, clusters, mined negatives and surrogates."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from longtail.arrays import Floats
 from longtail.data import Corpus
 from longtail.data.labels import LabelSet
 from longtail.learners.dpr import Dpr
-from longtail.nn.batches import Curriculum, PairBatch, Pairs
-from longtail.nn.checkpoint import keeping
-from longtail.nn.encode import encode
-from longtail.nn.fit import Towers
-from longtail.nn.losses import softmax
-from longtail.nn.resident import ResidentTokens
-from longtail.nn.siamese import Siamese
-from longtail.nn.towers import TowerScorer, unit
+from longtail.nn.dual.contrastive_losses import softmax
+from longtail.nn.dual.dual_fit import DualEncoderFit
+from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.dual.dual_task import DualEncoderTask
+from longtail.nn.dual.pair_batches import Curriculum, PairBatch, Pairs
+from longtail.nn.encoders.device_tokens import DeviceTokens
+from longtail.nn.encoders.encode import encode
+from longtail.nn.encoders.text_encoder import normalised
+from longtail.nn.training.checkpoint import checkpointing
 from longtail.progress import listening
 from longtail.seams import MovesLabels, seams_of
 
 CPU = torch.device("cpu")
-SMALL: dict[str, Any] = {"encoder": "tiny", "batch": 32, "epochs": 3, "dimension": 16, "longest": 8}
+SMALL: dict[str, Any] = {"encoder": "tiny", "batch_size": 32, "epochs": 3, "dimension": 16, "max_tokens": 8}
 
 
 class Shift(nn.Module):
-    """A label tower: one vector a label is added to its text's."""
+    """A label tower: one vector per label is added to its text's."""
 
     def __init__(self, labels: int, dimension: int) -> None:
         super().__init__()
@@ -46,8 +47,8 @@ class Shift(nn.Module):
         self.asked.append((label_rows, encoded.detach()))
         return normalize(encoded + self.shift[label_rows], dim=1)
 
-    def groups(self, rate: float) -> list[dict[str, Any]]:
-        return [{"params": [self.shift], "lr": 10 * rate, "weight_decay": 0.0}]
+    def groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        return [{"params": [self.shift], "lr": 10 * learning_rate, "weight_decay": 0.0}]
 
     def begin_epoch(self, epoch: int, encode: Callable[[], Floats]) -> None:
         self.epochs.append((epoch, encode()))
@@ -63,24 +64,24 @@ class Shifts:
         return Shift(*texts.shape)
 
 
-def start(tiny: Corpus, **settings: Any) -> Towers:
-    return Towers.begin(Dpr(**{**SMALL, **settings}), tiny.train, tiny.valid, ())
+def start(tiny: Corpus, **settings: Any) -> DualEncoderFit:
+    return DualEncoderFit.begin(Dpr(**{**SMALL, **settings}), tiny.train, tiny.valid, ())
 
 
-def task(towers: Towers, **more: Any) -> Siamese:
+def task(towers: DualEncoderFit, **more: Any) -> DualEncoderTask:
     """Without dropout, so that two ways to compute the same agree."""
-    documents, labels = (ResidentTokens(tokens, CPU, 8) for tokens in (towers.documents, towers.labels))
+    documents, labels = (DeviceTokens(tokens, CPU, 8) for tokens in (towers.documents, towers.labels))
     given = {
         "encoder": towers.encoder,
         "row_texts": documents,
         "item_texts": labels,
         "pairs": Pairs(towers.train.targets),
         "loss": partial(softmax, temperature=0.1, both=True),
-        "batch": 32,
+        "batch_size": 32,
         "epochs": 3,
-        "rate": 1e-3,
+        "learning_rate": 1e-3,
     }
-    return Siamese(**{**given, **more})
+    return DualEncoderTask(**{**given, **more})
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:
@@ -89,7 +90,7 @@ def gradients(module: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def plain_loss(towers: Towers, batch: PairBatch, drawn: list[int]) -> Tensor:
+def plain_loss(towers: DualEncoderFit, batch: PairBatch, drawn: list[int]) -> Tensor:
     """Text by text, row by row."""
 
     def vector(tokens: Any, row: int) -> Tensor:
@@ -109,10 +110,10 @@ def plain_loss(towers: Towers, batch: PairBatch, drawn: list[int]) -> Tensor:
     return total / len(batch)
 
 
-@pytest.mark.parametrize("how", [{}, {"chunk": 5}, {"pack": True}, {"pack": True, "chunk": 5}])
+@pytest.mark.parametrize("how", [{}, {"mini_batch_size": 5}, {"pack": True}, {"pack": True, "mini_batch_size": 5}])
 def test_gradients_are_those_of_a_plain_loop(tiny: Corpus, how: dict[str, Any]) -> None:
     towers = start(tiny)
-    work = task(towers, batch=12, **how)
+    work = task(towers, batch_size=12, **how)
     batch = next(work.batches(0, 0))
     drawn = batch.pool[batch.chosen.numpy()].tolist()
     assert len(set(drawn)) < len(drawn)  # a label drawn twice counts twice
@@ -128,7 +129,9 @@ def test_gradients_are_those_of_a_plain_loop(tiny: Corpus, how: dict[str, Any]) 
 @pytest.mark.parametrize("by_label", [False, True])
 def test_a_label_tower_stands_for_the_labels(tiny: Corpus, by_label: bool) -> None:
     assert isinstance(Shifts(), MovesLabels) and seams_of(Shifts) == ("label tower",)
-    towers = Towers.begin(Dpr(**SMALL, rows="labels" if by_label else "documents"), tiny.train, tiny.valid, (Shifts(),))  # type: ignore[arg-type]
+    towers = DualEncoderFit.begin(
+        Dpr(**SMALL, anchors="labels" if by_label else "documents"), tiny.train, tiny.valid, (Shifts(),)
+    )  # type: ignore[arg-type]
     tower = towers.tower
     assert isinstance(tower, Shift)
     before = tower.shift.detach().clone()
@@ -136,10 +139,10 @@ def test_a_label_tower_stands_for_the_labels(tiny: Corpus, by_label: bool) -> No
     assert not torch.equal(tower.shift, before)
     assert [epoch for epoch, _ in tower.epochs] == [0, 1, 2]
     rows, encoded = tower.asked[0]
-    texts = unit(encode(start(tiny).encoder, towers.labels, longest=8, precision="fp32"))
+    texts = normalised(encode(start(tiny).encoder, towers.labels, longest=8, precision="fp32"))
     assert np.allclose(encoded.numpy(), texts[rows.numpy()], atol=1e-3)
     moved = towers.label_vectors()
-    assert np.allclose(moved, unit(towers.text_vectors() + tower.shift.detach().numpy()), atol=1e-5)
+    assert np.allclose(moved, normalised(towers.text_vectors() + tower.shift.detach().numpy()), atol=1e-5)
     scorer = towers.scorer()
     assert scorer.moved and np.allclose(scorer.labels, moved)
     assert not any("shift" in name for name in scorer.state().tensors)  # folded away
@@ -147,23 +150,23 @@ def test_a_label_tower_stands_for_the_labels(tiny: Corpus, by_label: bool) -> No
 
 def test_batches_are_made_of_clusters_of_the_vectors_that_training_left(tiny: Corpus) -> None:
     towers = start(tiny)
-    work = task(towers, curriculum=Curriculum(start=0.3, smallest=8, largest=8, refresh=1))
+    work = task(towers, curriculum=Curriculum(start=0.3, min_cluster_size=8, max_cluster_size=8, refresh_every=1))
     for batch in work.batches(0, 0):
         work.backward(batch, 1.0)
     vectors = work._bank.vectors.numpy()  # type: ignore[union-attr]
     assert np.allclose(np.linalg.norm(vectors[work.pairs.rows], axis=1), 1, atol=1e-5)
 
-    def spread(batches: list[PairBatch]) -> float:
+    def nearness(batches: list[PairBatch]) -> float:
         """The mean cosine of neighbours in the order."""
         order = np.concatenate([batch.rows for batch in batches])
         return float((vectors[order[:-1]] * vectors[order[1:]]).sum(axis=1).mean())
 
     work.begin_epoch(0)
-    at_random = spread(list(work.batches(1, 0)))
+    at_random = nearness(list(work.batches(1, 0)))
     work.begin_epoch(1)
     assert len(np.unique(work._clusters)) == -(-len(work.pairs.rows) // 8)
     clustered = list(work.batches(1, 0))
-    assert spread(clustered) > at_random + 0.1
+    assert nearness(clustered) > at_random + 0.1
     assert sorted(np.concatenate([batch.rows for batch in clustered]).tolist()) == work.pairs.rows.tolist()
 
 
@@ -189,13 +192,13 @@ def test_mined_negatives_are_near_wrong_and_join_the_pool(tiny: Corpus) -> None:
     assert np.array_equal(positive[:, 32:], targets[batch.rows][:, batch.pool[batch.mined.numpy()]] > 0)
 
 
-def test_another_positive_stands_in_for_a_row(tiny: Corpus) -> None:
+def test_another_positive_takes_the_place_of_a_row(tiny: Corpus) -> None:
     towers = start(tiny)
     flipped = Pairs(towers.train.targets.T.tocsr())
-    documents, labels = (ResidentTokens(tokens, CPU, 8) for tokens in (towers.documents, towers.labels))
+    documents, labels = (DeviceTokens(tokens, CPU, 8) for tokens in (towers.documents, towers.labels))
     losses = []
     for share in (0.0, 1.0, 0.3):
-        work = task(towers, pairs=flipped, stand_in=share, row_texts=labels, item_texts=documents, batch=4)
+        work = task(towers, pairs=flipped, surrogate_weight=share, row_texts=labels, item_texts=documents, batch_size=4)
         batch = list(work.batches(0, 0))[1]
         if share:
             assert batch.others is not None and len(batch.others) == len(batch)
@@ -230,20 +233,20 @@ class Killer:
 
 @pytest.mark.parametrize("step", [4, 17, 30])
 def test_a_stopped_training_ends_with_the_same_model(tiny: Corpus, tmp_path: Path, step: int) -> None:
-    def fit() -> TowerScorer:
-        towers = Towers.begin(Dpr(**SMALL, dropout=0.2), tiny.train, tiny.valid, (Shifts(),))  # type: ignore[arg-type]
+    def fit() -> DualEncoderScorer:
+        towers = DualEncoderFit.begin(Dpr(**SMALL, dropout=0.2), tiny.train, tiny.valid, (Shifts(),))  # type: ignore[arg-type]
         mined = towers.mine(4)
         towers.learn(
             partial(softmax, temperature=0.1),
-            curriculum=Curriculum(start=0.3, smallest=4, largest=16, refresh=1),
+            curriculum=Curriculum(start=0.3, min_cluster_size=4, max_cluster_size=16, refresh_every=1),
             miner=lambda epoch: towers.mine(4) if epoch else mined,
         )
         return towers.scorer()
 
     whole = fit().state()
-    with pytest.raises(Stop), keeping(tmp_path, every_seconds=0), listening(Killer(step)):
+    with pytest.raises(Stop), checkpointing(tmp_path, every_seconds=0), listening(Killer(step)):
         fit()
-    with keeping(tmp_path):
+    with checkpointing(tmp_path):
         again = fit().state()
     assert again.settings == whole.settings
     assert again.tensors.keys() == whole.tensors.keys()

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from longtail.errors import DataError
-from longtail.nn.pool.losses import LOSSES, Weighed, bce, decoupled, infonce, loss_of, supcon
+from longtail.nn.pool.pool_losses import LOSSES, PoolTargets, bce, decoupled, infonce, loss_of, supcon
 
 
 def case(rows: int = 6, pool: int = 9, seed: int = 0, soft: bool = True) -> tuple[Tensor, Tensor]:
-    luck = np.random.default_rng(seed)
-    scores = torch.from_numpy(luck.normal(0, 3, (rows, pool)))
-    targets = (luck.random((rows, pool)) < 0.3) * (luck.choice([0.25, 0.5, 1.0], (rows, pool)) if soft else 1.0)
+    rng = np.random.default_rng(seed)
+    scores = torch.from_numpy(rng.normal(0, 3, (rows, pool)))
+    targets = (rng.random((rows, pool)) < 0.3) * (rng.choice([0.25, 0.5, 1.0], (rows, pool)) if soft else 1.0)
     targets[0] = 0  # a row without positives
     targets[1] = 1  # one without negatives
     return scores, torch.from_numpy(targets)
 
 
-def slow(scores: Tensor, targets: Tensor, others_leave: bool) -> float:
+def slow(scores: Tensor, targets: Tensor, are_decoupled: bool) -> float:
     """Row by row and positive by positive."""
     total, counted = 0.0, 0
     for row, wanted in zip(scores.tolist(), targets.tolist(), strict=True):
@@ -32,7 +32,7 @@ def slow(scores: Tensor, targets: Tensor, others_leave: bool) -> float:
         counted += 1
         share = 0.0
         for place in positives:
-            if others_leave:  # what is missing of a target is wrong
+            if are_decoupled:  # a target t leaves a negative of weight 1 - t
                 rivals = sum((1 - wanted[other]) * math.exp(score) for other, score in enumerate(row))
                 whole = math.exp(row[place]) + rivals
             else:
@@ -45,8 +45,8 @@ def slow(scores: Tensor, targets: Tensor, others_leave: bool) -> float:
 @pytest.mark.parametrize("soft", [False, True])
 def test_supcon_and_decoupled_are_their_formulas(soft: bool) -> None:
     scores, targets = case(soft=soft)
-    assert supcon(scores, targets).item() == pytest.approx(slow(scores, targets, others_leave=False), rel=1e-12)
-    assert decoupled(scores, targets).item() == pytest.approx(slow(scores, targets, others_leave=True), rel=1e-12)
+    assert supcon(scores, targets).item() == pytest.approx(slow(scores, targets, are_decoupled=False), rel=1e-12)
+    assert decoupled(scores, targets).item() == pytest.approx(slow(scores, targets, are_decoupled=True), rel=1e-12)
 
 
 def test_over_all_labels_supcon_is_pick_all_labels_normalised() -> None:
@@ -59,7 +59,7 @@ def test_over_all_labels_supcon_is_pick_all_labels_normalised() -> None:
     assert supcon(scores, targets).item() == pytest.approx(expected.item(), rel=1e-12)
 
 
-def test_infonce_looks_at_one_positive_drawn_by_its_target() -> None:
+def test_infonce_draws_one_positive_by_its_target() -> None:
     scores = torch.tensor([[1.0, 2.0, 0.5]], dtype=torch.float64)
     targets = torch.tensor([[1.0, 0.25, 0.0]], dtype=torch.float64)
     entropy = -torch.log_softmax(scores, dim=1)[0]
@@ -74,8 +74,8 @@ def test_infonce_looks_at_one_positive_drawn_by_its_target() -> None:
 
 def test_bce_is_its_formula() -> None:
     scores, targets = case()
-    chances = torch.sigmoid(scores - math.log(scores.shape[1]))
-    each = -(targets * chances.log() + (1 - targets) * (1 - chances).log())
+    probabilities = torch.sigmoid(scores - math.log(scores.shape[1]))
+    each = -(targets * probabilities.log() + (1 - targets) * (1 - probabilities).log())
     assert bce(scores, targets).item() == pytest.approx(each.sum(1).mean().item(), rel=1e-12)
     flat = torch.zeros((2, 1000), dtype=torch.float64)
     assert torch.sigmoid(flat - math.log(1000)).sum(1)[0].item() == pytest.approx(1, rel=1e-2)
@@ -100,9 +100,9 @@ def test_gradients(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_half_precision_and_low_temperatures_stay_numbers(name: str) -> None:
-    luck = torch.Generator().manual_seed(0)
-    cosines = (torch.rand((64, 200), generator=luck) * 2 - 1).to(torch.bfloat16)
-    targets = (torch.rand((64, 200), generator=luck) < 0.02).float()
+    rng = torch.Generator().manual_seed(0)
+    cosines = (torch.rand((64, 200), generator=rng) * 2 - 1).to(torch.bfloat16)
+    targets = (torch.rand((64, 200), generator=rng) < 0.02).float()
     targets[3], targets[4] = 0, 1
     given = (cosines / 0.01).requires_grad_()  # up to 100
     torch.manual_seed(0)
@@ -114,15 +114,15 @@ def test_half_precision_and_low_temperatures_stay_numbers(name: str) -> None:
     assert found.item() == pytest.approx(exact.item(), rel=1e-4)
 
 
-def test_decoupled_leaves_positives_alone_that_are_not_looked_at() -> None:
-    """The trap: SupCon pushes one positive down for the other, and a finite stand-in for -inf would too."""
+def test_decoupled_positives_do_not_compete() -> None:
+    """SupCon lowers one positive in favour of the other, and so would a finite mask value in place of -inf."""
     scores = torch.tensor([[50.0, -50.0, -60.0]], dtype=torch.float64, requires_grad=True)
     targets = torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64)
-    (slope,) = torch.autograd.grad(decoupled(scores, targets), scores)
-    assert slope[0, 0].abs().item() < 1e-20  # sure of it already
-    assert slope[0, 1].item() < 0  # is still pulled up, against the negative alone
-    (slope,) = torch.autograd.grad(supcon(scores, targets), scores)
-    assert slope[0, 0].item() > 0.4  # supcon lowers the one that is right and high
+    (gradient,) = torch.autograd.grad(decoupled(scores, targets), scores)
+    assert gradient[0, 0].abs().item() < 1e-20  # certain of it already
+    assert gradient[0, 1].item() < 0  # still raised, against the negative alone
+    (gradient,) = torch.autograd.grad(supcon(scores, targets), scores)
+    assert gradient[0, 0].item() > 0.4  # supcon lowers the positive with the high score
 
 
 def test_shapes_are_checked() -> None:
@@ -131,16 +131,16 @@ def test_shapes_are_checked() -> None:
 
 
 @pytest.mark.parametrize("name", [*LOSSES, "decoupled+bce"])
-def test_what_fills_up_a_pool_changes_nothing(name: str) -> None:
+def test_padding_of_a_pool_changes_nothing(name: str) -> None:
     scores, targets = case()
     if name == "infonce":  # which draws one of several
         targets = targets * (targets.cumsum(1) == targets)
-    luck = torch.Generator().manual_seed(1)
-    more = torch.cat([scores, 9 + torch.randn((len(scores), 4), generator=luck)], 1)
+    rng = torch.Generator().manual_seed(1)
+    more = torch.cat([scores, 9 + torch.randn((len(scores), 4), generator=rng)], 1)
     wide = torch.cat([targets, torch.zeros(len(targets), 4)], 1)
     real = torch.arange(more.shape[1]) < scores.shape[1]
     found = []
-    for given, wanted in ((scores, Weighed(targets)), (more, Weighed(wide, real))):
+    for given, wanted in ((scores, PoolTargets(targets)), (more, PoolTargets(wide, real))):
         given = given.clone().requires_grad_()
         loss = loss_of(name, 0.7, level=0.5)(given, wanted)
         loss.backward()

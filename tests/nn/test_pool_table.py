@@ -1,4 +1,4 @@
-"""Classifiers that move when they are used, against torch's AdamW on each row alone; heads."""
+"""Classifiers that are updated when they are used, against torch's AdamW on each row alone; heads."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ import torch
 from torch.nn.functional import normalize
 
 from longtail.errors import RecipeError
-from longtail.nn.lent import Lent
-from longtail.nn.pool.heads import Heads
-from longtail.nn.pool.table import ClassifierTable
+from longtail.nn.pool.classifier_table import ClassifierTable
+from longtail.nn.pool.projection_heads import Heads
+from longtail.nn.training.mapped_memory import MappedMemory
 
 CPU = torch.device("cpu")
 
 
-def begin(labels: int = 8, dimension: int = 5) -> np.ndarray:
+def initial(labels: int = 8, dimension: int = 5) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(labels, dimension)).astype(np.float32)
 
 
-def test_each_row_moves_as_if_adamw_had_it_alone() -> None:
-    given = begin()
+def test_each_row_is_updated_as_if_adamw_had_it_alone() -> None:
+    given = initial()
     table = ClassifierTable(given, CPU, weight_decay=0.1)
     alone = [torch.nn.Parameter(torch.from_numpy(row.copy())) for row in given]
     rules = [torch.optim.AdamW([row], lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1) for row in alone]
-    luck = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     for _ in range(12):
-        labels = np.sort(luck.choice(8, 3, replace=False))
-        gradient = torch.from_numpy(luck.normal(size=(3, 5)).astype(np.float32))
-        table.move(torch.from_numpy(labels), gradient, 0.01)
-        for label, slope in zip(labels, gradient, strict=True):
-            alone[label].grad = slope.clone()
+        labels = np.sort(rng.choice(8, 3, replace=False))
+        gradient = torch.from_numpy(rng.normal(size=(3, 5)).astype(np.float32))
+        table.update(torch.from_numpy(labels), gradient, 0.01)
+        for label, row in zip(labels, gradient, strict=True):
+            alone[label].grad = row.clone()
             rules[label].step()
     expected = np.stack([row.detach().numpy() for row in alone])
     assert np.allclose(table.rows(), expected, atol=2e-6)
 
 
-def test_rows_that_nobody_uses_stay_to_the_bit() -> None:
-    given = begin()
+def test_rows_that_are_not_used_stay_to_the_bit() -> None:
+    given = initial()
     table = ClassifierTable(given, CPU, weight_decay=0.5)
     leaf = table.take(torch.tensor([1, 6]))
     (leaf * 3).sum().backward()
     assert leaf.grad is not None
-    table.move(torch.tensor([1, 6]), leaf.grad, 0.1)
+    table.update(torch.tensor([1, 6]), leaf.grad, 0.1)
     same = (table.rows() == given).all(axis=1)
     assert same.tolist() == [True, False, True, True, True, True, False, True]
-    means = table.means()
-    assert (means["first"] != 0).any(1).tolist() == (~same).tolist() and means["moved"].tolist() == [
+    moments = table.moments()
+    assert (moments["first"] != 0).any(1).tolist() == (~same).tolist() and moments["moved"].tolist() == [
         0,
         1,
         0,
@@ -64,8 +64,8 @@ def test_rows_that_nobody_uses_stay_to_the_bit() -> None:
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(7, 3), (0, 3), (2000, 5)])
-def test_lent_memory_is_zeros_of_its_own(kind: torch.dtype, shape: tuple[int, int]) -> None:
-    one, other = (Lent(shape, kind, CPU) for _ in range(2))
+def test_mapped_memory_is_zeros_of_its_own(kind: torch.dtype, shape: tuple[int, int]) -> None:
+    one, other = (MappedMemory(shape, kind, CPU) for _ in range(2))
     assert one.host.shape == shape and one.host.dtype == kind and not one.host.any()
     one.host.fill_(3)
     assert one.there.eq(3).all() and not other.host.any()
@@ -74,18 +74,20 @@ def test_lent_memory_is_zeros_of_its_own(kind: torch.dtype, shape: tuple[int, in
 
 
 def test_a_table_in_the_hosts_memory_is_one_like_any_other() -> None:
-    tables = [ClassifierTable(begin(), CPU, on_host) for on_host in (False, True)]
+    tables = [ClassifierTable(initial(), CPU, on_host) for on_host in (False, True)]
     for table in tables:
         for labels in ([0, 3], [3, 7]):
-            table.move(torch.tensor(labels), torch.ones(2, 5), 0.1)
+            table.update(torch.tensor(labels), torch.ones(2, 5), 0.1)
         table.close()
     assert np.array_equal(*(table.rows() for table in tables))
 
 
-def test_memory_that_cannot_be_lent_is_told_and_what_was_lent_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_cannot_be_mapped_is_refused_and_mapped_memory_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     held: set[int] = set()
 
-    class Host:  # which lends no more than once
+    class Host:  # maps memory only once
         there = host = torch.zeros(0)
 
         def __init__(self, *_: Any) -> None:
@@ -101,32 +103,32 @@ def test_memory_that_cannot_be_lent_is_told_and_what_was_lent_is_given_back(monk
         patched.setattr(torch.cuda, "cudart", lambda: refusing)
         patched.setattr(torch.cuda, "device", lambda _: nullcontext())
         with pytest.raises(RecipeError, match="classifiers_on_host=false"):
-            Lent((4, 4), torch.float32, torch.device("cuda"))
-    with pytest.raises(RecipeError, match=r"be lent 4194304.0 GiB .*Cannot allocate memory"):
-        Lent((1 << 50, 4), torch.uint8, CPU)
-    monkeypatch.setattr("longtail.nn.pool.table.Lent", Host)
+            MappedMemory((4, 4), torch.float32, torch.device("cuda"))
+    with pytest.raises(RecipeError, match=r"4194304.0 GiB .*Cannot allocate memory"):
+        MappedMemory((1 << 50, 4), torch.uint8, CPU)
+    monkeypatch.setattr("longtail.nn.pool.classifier_table.MappedMemory", Host)
     with pytest.raises(RecipeError, match="no more"):
-        ClassifierTable(begin(), CPU, on_host=True)
+        ClassifierTable(initial(), CPU, on_host=True)
     assert not held
 
 
 def test_bf16_loses_nothing_on_average_and_goes_on_to_the_same_bits() -> None:
-    """Steps far below half a unit of bf16: rounding to the nearest would never move."""
+    """Steps far below half a unit of bf16: rounding to nearest would change nothing."""
     given = np.ones((64, 64), dtype=np.float32)
     labels = torch.arange(64)
     table = ClassifierTable(given, CPU, precision="bf16", seed=3)
     halfway = None
     for step in range(60):
         if step == 30:
-            halfway = table.weight.clone(), {name: part.clone() for name, part in table.means().items()}
-        table.move(labels, torch.ones(64, 64), 1e-4)
+            halfway = table.weight.clone(), {name: part.clone() for name, part in table.moments().items()}
+        table.update(labels, torch.ones(64, 64), 1e-4)
     assert table.rows().mean() == pytest.approx(1 - 60e-4, abs=4e-4)
     assert halfway is not None
     other = ClassifierTable(given, CPU, precision="bf16", seed=3)
     other.weight.copy_(halfway[0])
-    other.load_means(halfway[1])
+    other.load_moments(halfway[1])
     for _ in range(30):
-        other.move(labels, torch.ones(64, 64), 1e-4)
+        other.update(labels, torch.ones(64, 64), 1e-4)
     assert torch.equal(other.weight, table.weight)
     assert set(table.state_dict()) == {"weight"}  # a copy of the best weights is no larger than they are
 
@@ -149,11 +151,13 @@ def test_heads_begin_as_the_encoder_and_end_at_their_formulas() -> None:
     heads.train()
     share = (heads.classifier_side(encoded) == 0).float().mean().item()
     assert 0.4 < share < 0.6
-    found = heads.applied(encoded.numpy(), "classifiers")
+    found = heads.project(encoded.numpy(), "classifiers")
     assert heads.training and np.allclose(
         found, (second / second.norm(dim=1, keepdim=True)).detach().numpy(), atol=1e-6
     )
     assert torch.allclose(normalize(encoded, dim=1), unit)  # what was given is as it was
-    assert np.array_equal(heads.applied_there(encoded.clone(), "classifiers").numpy(), found)
-    narrow = Heads(64, numbers=16)
-    assert np.array_equal(narrow.applied_there(encoded, "encoder").numpy(), narrow.applied(encoded.numpy(), "encoder"))
+    assert np.array_equal(heads.project_on_device(encoded.clone(), "classifiers").numpy(), found)
+    narrow = Heads(64, head_dimension=16)
+    assert np.array_equal(
+        narrow.project_on_device(encoded, "encoder").numpy(), narrow.project(encoded.numpy(), "encoder")
+    )

@@ -9,16 +9,16 @@ from scipy import sparse
 from longtail.data import Dataset, LabelSet
 from longtail.errors import DataError
 from longtail.metrics.calibration import Calibration, error_bins, score_bins
-from longtail.nn.relevance import ESTIMATORS, estimate
+from longtail.nn.distill.relevance import ESTIMATORS, estimate
 from longtail.predictions import Predictions
 
 
 def draw(number: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cosines, whether each pair is right, and how likely that was: sigma(12 cosine - 7)."""
-    chance = np.random.default_rng(seed)
-    cosines = chance.uniform(-0.2, 1, number).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    cosines = rng.uniform(-0.2, 1, number).astype(np.float32)
     likely = 1 / (1 + np.exp(7 - 12 * cosines))
-    return cosines, chance.random(number) < likely, likely
+    return cosines, rng.random(number) < likely, likely
 
 
 def test_what_is_learned_comes_near_the_truth() -> None:
@@ -39,14 +39,14 @@ def test_the_logistic_map_has_the_constant_that_makes_the_data_likeliest() -> No
     cosines, hits, _ = draw(3_000)
     found = estimate("logistic", cosines, hits)
 
-    def loss(slope: float, offset: float) -> float:
-        value = slope * cosines.astype(np.float64) + offset
+    def loss(scale: float, offset: float) -> float:
+        value = scale * cosines.astype(np.float64) + offset
         return float(np.where(hits, np.logaddexp(0, -value), np.logaddexp(0, value)).sum())
 
-    best = loss(found.slope, found.offset)  # type: ignore[attr-defined]
+    best = loss(found.scale, found.offset)  # type: ignore[attr-defined]
     for change in (-0.05, 0.05):
-        assert loss(found.slope, found.offset + change) > best  # type: ignore[attr-defined]
-        assert loss(found.slope + change, found.offset) > best  # type: ignore[attr-defined]
+        assert loss(found.scale, found.offset + change) > best  # type: ignore[attr-defined]
+        assert loss(found.scale + change, found.offset) > best  # type: ignore[attr-defined]
 
 
 def slow_isotonic(values: list[float], weights: list[float]) -> list[float]:
@@ -63,18 +63,18 @@ def slow_isotonic(values: list[float], weights: list[float]) -> list[float]:
 
 
 def test_the_isotonic_curve_is_that_of_the_slow_way() -> None:
-    chance = np.random.default_rng(3)
-    cosines = np.round(chance.uniform(-1, 1, 400), 2).astype(np.float32)  # many are equal
-    hits = chance.random(400) < (1 + cosines) / 2
+    rng = np.random.default_rng(3)
+    cosines = np.round(rng.uniform(-1, 1, 400), 2).astype(np.float32)  # many are equal
+    hits = rng.random(400) < (1 + cosines) / 2
     points = np.unique(cosines)
     rates = [hits[cosines == point].mean() for point in points]
     expected = slow_isotonic(rates, [(cosines == point).sum() for point in points])
     assert np.allclose(estimate("isotonic", cosines, hits).of(points), expected, atol=1e-6)
 
 
-def test_too_few_hits_and_a_teacher_that_knows_nothing_are_told() -> None:
+def test_too_few_hits_and_a_teacher_that_learned_nothing_are_refused() -> None:
     cosines, hits, _ = draw(500)
-    with pytest.raises(DataError, match=r"estimate='isotonic' learns .* 3 labels, fewer than 20"):
+    with pytest.raises(DataError, match=r"calibration='isotonic' learns .* 3 labels, fewer than 20"):
         estimate("isotonic", cosines[:40], np.arange(40) < 3)
     with pytest.raises(DataError, match="nothing to teach"):
         estimate("logistic", -cosines, hits)
@@ -82,14 +82,14 @@ def test_too_few_hits_and_a_teacher_that_knows_nothing_are_told() -> None:
 
 
 def test_errors_by_frequency_count_every_pair() -> None:
-    chance = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     counts = np.array([1, 1, 2, 3, 4, 9, 0, 16])
     labels = LabelSet(ids=tuple("abcdefgh"), counts=counts, train_rows=20)
-    dense = (chance.random((30, 8)) < 0.2).astype(np.float32)
+    dense = (rng.random((30, 8)) < 0.2).astype(np.float32)
     data = Dataset(labels=labels, targets=sparse.csr_array(dense), ids=tuple(map(str, range(30))), texts=("",) * 30)
-    indices = np.stack([chance.permutation(8)[:4] for _ in range(30)]).astype(np.int32)
+    indices = np.stack([rng.permutation(8)[:4] for _ in range(30)]).astype(np.int32)
     indices[:, 3] = -1
-    scores = np.where(indices >= 0, chance.random((30, 4)), 0).astype(np.float32)
+    scores = np.where(indices >= 0, rng.random((30, 4)), 0).astype(np.float32)
     believed = np.zeros((30, 8))
     for row in range(30):
         for label, score in zip(indices[row], scores[row], strict=True):

@@ -1,16 +1,16 @@
-"""What of recorded kernels needs no GPU; the rest stands in test_nn_gpu.py."""
+"""Parts of the CUDA graphs that need no GPU; the rest is in test_nn_gpu.py."""
 
 from __future__ import annotations
 
 import torch
 
-from longtail.nn.encoders import build_encoder
-from longtail.nn.replay import twin
+from longtail.nn.encoders.build import build_encoder
+from longtail.nn.encoders.cuda_graphs import twin
 
 SMALL = {"kind": "transformer", "vocabulary": 40, "width": 16, "layers": 1, "heads": 2, "inner": 24, "dimension": 8}
 
 
-def test_a_twin_has_the_same_weights_and_other_gradients() -> None:
+def test_a_twin_shares_the_weights_and_not_the_gradients() -> None:
     encoder = build_encoder(SMALL)
     encoder.body.norm.bias.requires_grad_(False)  # type: ignore[union-attr]
     other = twin(encoder).eval()
@@ -34,6 +34,6 @@ def test_a_twin_has_the_same_weights_and_other_gradients() -> None:
 def test_loading_weights_reaches_a_twin() -> None:
     encoder, fresh = build_encoder(SMALL, seed=0), build_encoder(SMALL, seed=1)
     other = twin(encoder)
-    encoder.load_state_dict(fresh.state_dict())  # as after the best look at valid, or on resuming
+    encoder.load_state_dict(fresh.state_dict())  # as for the best weights, or on resuming
     for one, two in zip(other.parameters(), fresh.parameters(), strict=True):
         assert torch.equal(one, two)

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from longtail.data import Corpus
-from longtail.nn.seeds import folded
+from longtail.nn.training.seeds import fold_seed
 from longtail.recipe import Recipe
 
 
-def test_small_seeds_stay_and_large_ones_are_told_apart() -> None:
-    assert [folded(value) for value in (0, 7, 2**62)] == [0, 7, 2**62]
-    large = [folded((seed << 44) ^ step) for seed in (2**20, 2**24, 20261107, 2**32) for step in (0, 1)]
+def test_small_seeds_stay_and_large_ones_differ() -> None:
+    assert [fold_seed(value) for value in (0, 7, 2**62)] == [0, 7, 2**62]
+    large = [fold_seed((seed << 44) ^ step) for seed in (2**20, 2**24, 20261107, 2**32) for step in (0, 1)]
     assert len(set(large)) == len(large) and all(0 <= value < 2**63 for value in large)
     torch.Generator().manual_seed(max(large))
 

@@ -1,4 +1,4 @@
-"""Tokens: what a text becomes, batches, the cache, and texts no tokenizer likes."""
+"""Tokens: tokenizers, batches, the cache, and broken texts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from longtail.errors import DataError, ModelError
-from longtail.nn import tokens as room
-from longtail.nn.read_once import reading_once
-from longtail.nn.tokenizers import PIECE, TextTokenizer, learn_words
-from longtail.nn.tokens import Tokens, tokenise
+from longtail.nn.encoders import tokens as room
+from longtail.nn.encoders.token_cache import sharing_tokens
+from longtail.nn.encoders.tokenizers import PIECE, TextTokenizer, learn_words
+from longtail.nn.encoders.tokens import Tokens, tokenise
 from longtail.progress import listening
 
 
@@ -36,7 +36,7 @@ def test_pieces_of_words() -> None:
     tokenizer = wordpiece()
     assert tokenizer.encode(["Red ants", "hill, big", ""], 16) == [[2, 4, 5, 6, 3], [2, 7, 8, 1, 9, 3], [2, 3]]
     assert (tokenizer.pad, tokenizer.unknown, tokenizer.size, tokenizer.closed) == (0, 1, 10, True)
-    assert tokenizer.encode(["red ants hill"], 4) == [[2, 4, 5, 3]]  # a cut keeps [SEP]
+    assert tokenizer.encode(["red ants hill"], 4) == [[2, 4, 5, 3]]  # truncation keeps [SEP]
 
 
 def test_padding_and_truncation_of_the_definition_are_not_used() -> None:
@@ -48,15 +48,15 @@ def test_padding_and_truncation_of_the_definition_are_not_used() -> None:
     assert stored.pad == 7
 
 
-def test_learned_words_stand_in_order_of_frequency_then_letters() -> None:
-    tokenizer = learn_words(["Ant hill, ant", "red hill", "Blue"], most=3)
+def test_learned_words_are_in_order_of_frequency_then_letters() -> None:
+    tokenizer = learn_words(["Ant hill, ant", "red hill", "Blue"], max_words=3)
     assert tokenizer.encode(["ANT hill blue red", "hill_ant"], 9) == [[2, 3, 4, 1], [1]]
     assert tokenizer.size == 5 and not tokenizer.closed
-    assert learn_words(["Ant hill, ant", "red hill", "Blue"], most=3) == tokenizer
+    assert learn_words(["Ant hill, ant", "red hill", "Blue"], max_words=3) == tokenizer
     assert tokenizer.encode(["", "...", "é"], 9) == [[1], [1], [1]]  # never without a token
 
 
-def test_halves_of_surrogate_pairs_are_read_as_the_replacement_character() -> None:
+def test_lone_surrogates_are_read_as_the_replacement_character() -> None:
     tokenizer = learn_words(["a b", "x \ud800 y", "\ud83d\ude00"])
     broken, sound = ["a\ud800 b", "fine b"], ["a\ufffd b", "fine b"]
     assert tokenizer.encode(broken, 9) == tokenizer.encode(sound, 9) == [[2, 3], [1, 3]]
@@ -85,19 +85,19 @@ def test_reading_the_first_part_changes_nothing(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
-def test_many_texts_are_cut_by_threads_as_one_by_one(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_texts_are_tokenised_by_threads_as_one_by_one(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_THREADS", threads)
     tokenizer = learn_words(["red apple", "green pear", "blue plum"])
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     words = ["red", "apple", "green", "pear", "other", "\ud800"]
-    texts = [" ".join(chance.choice(words, chance.integers(0, 9))) for _ in range(2 * PIECE + 37)]
+    texts = [" ".join(rng.choice(words, rng.integers(0, 9))) for _ in range(2 * PIECE + 37)]
     assert tokenizer.encode(texts, 5) == [tokenizer.encode([text], 5)[0] for text in texts]
 
 
-def test_a_limit_without_room_is_refused() -> None:
-    with pytest.raises(DataError, match="cut at 2 tokens, special tokens take 2"):
+def test_a_limit_without_a_place_for_a_word_is_refused() -> None:
+    with pytest.raises(DataError, match="cut at max_tokens=2: special tokens alone take 2"):
         tokenise(["red"], wordpiece(), 2)
-    with pytest.raises(DataError, match="cut at 0"):
+    with pytest.raises(DataError, match="cut at max_tokens=0"):
         tokenise(["red"], learn_words(["red"]), 0)
 
 
@@ -126,18 +126,18 @@ def test_batches_are_padded_to_their_own_longest() -> None:
     assert tokens.batch(np.array([], dtype=np.int64), 4)[0].shape == (0, 8)
 
 
-@pytest.mark.parametrize("longest", [16, 4, 3])
-def test_packed_rows_are_the_batch_without_its_padding(longest: int) -> None:
+@pytest.mark.parametrize("max_tokens", [16, 4, 3])
+def test_packed_rows_are_the_batch_without_its_padding(max_tokens: int) -> None:
     tokens, rows = tokenise(["red ants", "", "big red ants hill"], wordpiece(), 16), np.array([2, 1, 0, 2])
-    padded, mask = tokens.batch(rows, longest)
-    ids, layout = tokens.packed(rows, longest)
+    padded, mask = tokens.batch(rows, max_tokens)
+    ids, layout = tokens.packed(rows, max_tokens)
     assert ids.tolist() == padded[mask].tolist()
     assert layout.longest == mask.shape[1] and layout.lengths.tolist() == mask.sum(1).tolist()
     assert layout.text_of.tolist() == np.nonzero(mask.numpy())[0].tolist()
     assert layout.places.tolist() == np.nonzero(mask.numpy())[1].tolist()
     assert layout.pad(ids).tolist() == (padded * mask).tolist()
     assert layout.mask.tolist() == mask.tolist()
-    assert len(tokens.packed(rows[:0], longest)[0]) == 0
+    assert len(tokens.packed(rows[:0], max_tokens)[0]) == 0
 
 
 def test_a_large_vocabulary_takes_32_bits() -> None:
@@ -202,7 +202,7 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: str) -> None:
 
 
 def test_an_interrupted_run_leaves_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(self: TextTokenizer, texts: list[str], longest: int) -> list[list[int]]:
+    def stop(self: TextTokenizer, texts: list[str], max_tokens: int) -> list[list[int]]:
         raise KeyboardInterrupt
 
     tokenizer = wordpiece()
@@ -214,34 +214,34 @@ def test_an_interrupted_run_leaves_no_cache(tmp_path: Path, monkeypatch: pytest.
 
 
 @given(st.lists(st.text(alphabet=st.characters(codec=None), max_size=30), max_size=20), st.integers(3, 12))
-def test_every_text_gets_its_tokens(texts: list[str], longest: int) -> None:
+def test_every_text_gets_its_tokens(texts: list[str], max_tokens: int) -> None:
     tokenizer = wordpiece()
-    tokens = tokenise(texts, tokenizer, longest)
+    tokens = tokenise(texts, tokenizer, max_tokens)
     assert len(tokens) == len(texts)
-    for row, run in enumerate(tokenizer.encode(texts, longest)):
+    for row, run in enumerate(tokenizer.encode(texts, max_tokens)):
         assert tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]].tolist() == run
     if texts:
-        ids, mask = tokens.batch(np.arange(len(texts)), longest)
+        ids, mask = tokens.batch(np.arange(len(texts)), max_tokens)
         assert mask.sum(1).tolist() == tokens.lengths.tolist() and ids.shape[1] % 8 == 0
 
 
-def test_texts_that_were_read_are_not_read_again_in_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_tokenised_once_in_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer, read = wordpiece(), []
     plain = TextTokenizer.encode
     monkeypatch.setattr(room, "CHUNK", 2)
     monkeypatch.setattr(
-        TextTokenizer, "encode", lambda self, texts, longest: read.append(len(texts)) or plain(self, texts, longest)
+        TextTokenizer, "encode", lambda self, texts, limit: read.append(len(texts)) or plain(self, texts, limit)
     )
     documents, more = ("red ants", "big hill", "ant", "hill"), ("red ants", "big hill", "ant", "hill", "big ants")
     alone = tokenise(more, tokenizer, 9)
     read.clear()
-    with reading_once():
+    with sharing_tokens():
         tokenise(documents, tokenizer, 9)
         again = tokenise(more, TextTokenizer(tokenizer.definition), 9)  # another object, the same tokenizer
         assert read == [2, 2, 1]  # only what is new
-        with reading_once():
+        with sharing_tokens():
             tokenise(more, tokenizer, 9)
-        assert read == [2, 2, 1]  # a block inside knows what was read outside of it
+        assert read == [2, 2, 1]  # a block inside another shares its tokens
         shorter = tokenise(documents, tokenizer, 3)
         tokenise(documents, learn_words(documents), 9)
         assert read == [2, 2, 1, 2, 2, 2, 2]  # another limit, another tokenizer
@@ -249,4 +249,4 @@ def test_texts_that_were_read_are_not_read_again_in_a_block(monkeypatch: pytest.
     assert shorter.lengths.max() == 3
     read.clear()
     tokenise(documents, tokenizer, 9)
-    assert read == [2, 2]  # nothing is kept behind the block
+    assert read == [2, 2]  # nothing is kept after the block

@@ -1,4 +1,4 @@
-"""What stands between the two halves of a feed-forward block."""
+"""The activation between the two matrix products of a feed-forward block."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _backward(
         inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
         at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
         number = tl.load(given + at, inside, 0.0).to(tl.float32)
-        share, slope = _share(number, FORM)
-        back = tl.load(to_found + at, inside, 0.0).to(tl.float32) * (share + number * slope)
+        share, derivative = _share(number, FORM)
+        back = tl.load(to_found + at, inside, 0.0).to(tl.float32) * (share + number * derivative)
         tl.store(to_found + at, back.to(to_found.dtype.element_ty), inside)
         total += back
     tl.store(sums + tl.program_id(0) * WIDTH + column, tl.sum(total, 0), column < WIDTH)
@@ -42,16 +42,16 @@ def _backward(
 
 @triton.jit
 def _share(number, FORM: tl.constexpr):
-    """What an activation multiplies a number with, and the slope of that."""
+    """The factor that an activation multiplies a number with, and the derivative of that factor."""
     if FORM == "relu":
         share = tl.where(number > 0, 1.0, 0.0)
-        slope = 0.0 * number
+        derivative = 0.0 * number
     elif FORM == "tanh":  # (1 + tanh z) / 2 = sigmoid(2 z)
         share = tl.sigmoid(1.5957691216057308 * (number + 0.044715 * number * number * number))
-        slope = share * (1 - share) * 1.5957691216057308 * (1 + 0.134145 * number * number)
+        derivative = share * (1 - share) * 1.5957691216057308 * (1 + 0.134145 * number * number)
     else:
-        # The chance that a standard normal number is smaller. Its density is needed for the slope anyway, and a
-        # polynomial times it gives the chance to 1e-7 (Abramowitz and Stegun 7.1.26): half the work of erf.
+        # The normal distribution function. Its density is needed for the derivative anyway, and a polynomial times the
+        # density gives the function to 1e-7 (Abramowitz and Stegun 7.1.26): half the work of erf.
         density = tl.exp(-0.5 * number * number)
         near = 1.0 / (1.0 + 0.2316418883 * tl.abs(number))
         tail = near * (
@@ -59,12 +59,20 @@ def _share(number, FORM: tl.constexpr):
         )
         tail *= 0.5 * density
         share = tl.where(number > 0, 1.0 - tail, tail)
-        slope = 0.3989422804014327 * density
-    return share, slope
+        derivative = 0.3989422804014327 * density
+    return share, derivative
 
 
 def activate(given: Tensor, form: str) -> Tensor:
-    """(rows, width), of the form `none` (the exact GELU), `tanh` or `relu`."""
+    """Apply an activation.
+
+    Args:
+        given: (rows, width).
+        form: `none` (the exact GELU), `tanh` or `relu`.
+
+    Returns:
+        (rows, width).
+    """
     rows, width = given.shape
     found = torch.empty_like(given)
     _forward[(triton.cdiv(rows, ROWS), triton.cdiv(width, COLUMNS))](given, found, rows, width, form, ROWS, COLUMNS)
@@ -72,12 +80,25 @@ def activate(given: Tensor, form: str) -> Tensor:
 
 
 def activate_back(given: Tensor, to_found: Tensor, sums: Tensor, form: str) -> None:
-    """Turns `to_found` into the gradient at `given`, in place; its sum over the rows is left in parts, to be summed:
-    `sums` (parts, width), float32."""
+    """Replace the gradient of the output by that of the input, in place.
+
+    Args:
+        given: (rows, width) the input of `activate`.
+        to_found: (rows, width) the gradient of its output; overwritten.
+        sums: (parts, width) float32; partial sums over the rows are written to it, whose sum is the bias's gradient.
+        form: As in `activate`.
+    """
     rows, width = given.shape
     _backward[(len(sums), triton.cdiv(width, COLUMNS))](given, to_found, sums, rows, width, form, ROWS, COLUMNS)
 
 
 def parts(rows: int) -> int:
-    """Of the sums that `activate_back` leaves."""
+    """How many partial sums `activate_back` writes.
+
+    Args:
+        rows: Of its input.
+
+    Returns:
+        The length of `sums`.
+    """
     return min(PROGRAMS, -(-rows // ROWS))

@@ -1,10 +1,11 @@
-"""Attention among the tokens of short texts that follow one another without padding.
+"""Attention within each of many short texts that lie one after another without padding.
 
-A short text fits a core's registers whole, so nothing is kept for the way back: the chances
-are computed again there, and every gradient is written once, by one program, in the same order every time.
+A short text fits into the registers of a core as a whole, so the forward pass stores nothing for the backward pass: the
+attention probabilities are computed again there, and every gradient is written once, by one program, in the same order
+every time.
 
-What a text costs is the square of the block that it is read in. Labels of four words stand beside documents of forty,
-so texts are gone through by the block they fit in, and not all in that of the longest.
+A text costs the square of its block size. Labels of four words lie beside documents of forty, so texts are grouped by
+the block size they fit in, instead of all taking that of the longest.
 """
 
 from __future__ import annotations
@@ -16,25 +17,33 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from longtail.nn.kernels.chance import kept
+from longtail.nn.kernels.dropout_mask import kept
 
-BLOCKS = (16, 32, 64, 128)  # tokens
-GROUP, PARTS = 4, 512  # texts that a program goes through at least, and most programs of a head: each sums over its own
-FEW = 1024  # texts, of which a host launches several kernels more slowly than a device reads all in the largest block
+BLOCKS = (16, 32, 64, 128)  # block sizes in tokens
+GROUP, PARTS = 4, 512  # fewest texts for a program, most programs for a head: each program sums over its texts
+FEW = 1024  # texts; below, launching a kernel for each block size takes longer than using the largest for all
 
 
 @dataclass(frozen=True, eq=False)
 class ByBlock:
-    """The texts of a batch by the block they fit in."""
+    """The texts of a batch, grouped by the block size they fit in."""
 
     ends: Tensor  # (texts + 1,) int32: 0, and where each text ends
-    order: Tensor  # (texts,) the texts, those of the smallest block first
-    bounds: Tensor  # (blocks + 1,) where in it those of each block begin
-    blocks: tuple[int, ...]
+    order: Tensor  # (texts,) the texts, those of the smallest block size first
+    bounds: Tensor  # (blocks + 1,) where the texts of each block size begin in `order`
+    blocks: tuple[int, ...]  # the block sizes in use
 
     @classmethod
     def of(cls, ends: Tensor, longest: int) -> ByBlock:
-        """Found on the device, which is asked nothing: kernels that are replayed sort what they are given then."""
+        """Group texts, on the device and without waiting for it; a CUDA graph that replays it groups the new texts.
+
+        Args:
+            ends: (texts + 1,) int32: 0, and where each text ends.
+            longest: An upper bound of the lengths.
+
+        Returns:
+            The groups.
+        """
         blocks, texts = BLOCKS[: sum(block < longest for block in BLOCKS) + 1], len(ends) - 1
         if texts < FEW or len(blocks) == 1:
             blocks = blocks[-1:]
@@ -49,22 +58,22 @@ class ByBlock:
 
     @property
     def parts(self) -> int:
-        """Programs of a head, of each block."""
+        """Programs for each head and block size."""
         return min(-(-len(self.order) // GROUP), PARTS)
 
 
 @triton.jit
-def _chances(queries, keys, inside, scale):
-    """Softmax over the keys of the text: (BLOCK, BLOCK) float32, 0 outside the text, also where it is empty."""
+def _probabilities(queries, keys, inside, scale):
+    """Softmax over the keys of the text: (BLOCK, BLOCK) float32, 0 outside the text, also for an empty text."""
     scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
     scores = tl.where(inside[None, :], scores, float("-inf"))
-    chances = tl.exp(scores - tl.max(scores, 1)[:, None])
-    return tl.where(inside[:, None], chances / tl.sum(chances, 1)[:, None], 0.0)
+    probabilities = tl.exp(scores - tl.max(scores, 1)[:, None])
+    return tl.where(inside[:, None], probabilities / tl.sum(probabilities, 1)[:, None], 0.0)
 
 
 @triton.jit
 def _kept(seed, text, head, HEADS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr, DROPOUT: tl.constexpr):
-    """The same whichever block the text is read in; `WHOLE` is the batch's largest."""
+    """The dropout mask, the same for every block size; `WHOLE` is the largest block size of the batch."""
     places = tl.arange(0, BLOCK)
     return kept(seed, ((text * HEADS + head) * WHOLE + places[:, None]) * WHOLE + places[None, :], DROPOUT)
 
@@ -87,10 +96,10 @@ def _forward(
         queries = tl.load(at, inside[:, None], 0.0)
         keys = tl.load(at + HEADS * SIZE, inside[:, None], 0.0)
         values = tl.load(at + 2 * HEADS * SIZE, inside[:, None], 0.0)
-        chances = _chances(queries, keys, inside, scale)
+        probabilities = _probabilities(queries, keys, inside, scale)
         if DROPOUT > 0:
-            chances *= _kept(tl.load(seed), text, head, HEADS, BLOCK, WHOLE, DROPOUT)
-        found = tl.dot(chances.to(values.dtype), values, input_precision="ieee")
+            probabilities *= _kept(tl.load(seed), text, head, HEADS, BLOCK, WHOLE, DROPOUT)
+        found = tl.dot(probabilities.to(values.dtype), values, input_precision="ieee")
         tl.store(mixed + rows * (HEADS * SIZE) + numbers, found.to(mixed.dtype.element_ty), inside[:, None])
 
 
@@ -117,14 +126,14 @@ def _backward(
         keys = tl.load(at + width, inside[:, None], 0.0)
         values = tl.load(at + 2 * width, inside[:, None], 0.0)
         to_found = tl.load(to_mixed + rows * width + numbers, inside[:, None], 0.0)
-        chances = _chances(queries, keys, inside, scale)
-        to_chances = tl.dot(to_found, tl.trans(values), input_precision="ieee")
-        used = chances
+        probabilities = _probabilities(queries, keys, inside, scale)
+        to_probabilities = tl.dot(to_found, tl.trans(values), input_precision="ieee")
+        used = probabilities
         if DROPOUT > 0:
             keep = _kept(tl.load(seed), text, head, HEADS, BLOCK, WHOLE, DROPOUT)
-            used = chances * keep
-            to_chances *= keep
-        to_scores = chances * (to_chances - tl.sum(chances * to_chances, 1)[:, None]) * scale
+            used = probabilities * keep
+            to_probabilities *= keep
+        to_scores = probabilities * (to_probabilities - tl.sum(probabilities * to_probabilities, 1)[:, None]) * scale
         to_scores = to_scores.to(keys.dtype)
         to_queries = tl.dot(to_scores, keys, input_precision="ieee")
         to_keys = tl.dot(tl.trans(to_scores), queries, input_precision="ieee")
@@ -144,7 +153,18 @@ def _backward(
 
 
 def attend(split: Tensor, texts: ByBlock, heads: int, dropout: float, seed: Tensor) -> Tensor:
-    """Queries, keys and values (tokens, 3 x width) to (tokens, width)."""
+    """Attend within each text.
+
+    Args:
+        split: Queries, keys and values (tokens, 3 x width).
+        texts: Where each text lies.
+        heads: Of the attention.
+        dropout: Of the attention probabilities.
+        seed: Of the dropout: an int32 on the device.
+
+    Returns:
+        (tokens, width).
+    """
     size = split.shape[1] // 3 // heads
     mixed = split.new_empty(len(split), heads * size)
     for kind, block in enumerate(texts.blocks):
@@ -158,8 +178,21 @@ def attend(split: Tensor, texts: ByBlock, heads: int, dropout: float, seed: Tens
 def attend_back(
     split: Tensor, texts: ByBlock, to_mixed: Tensor, sums: Tensor, heads: int, dropout: float, seed: Tensor
 ) -> Tensor:
-    """The gradient at `split`; its sum over the tokens is left in parts, to be summed: `sums` (blocks x parts,
-    3 x width), float32."""
+    """Compute the gradient of `split`.
+
+    Args:
+        split: As given to `attend`.
+        texts: As given to `attend`.
+        to_mixed: (tokens, width) the gradient of its output.
+        sums: (blocks x parts, 3 x width) float32; partial sums over the tokens are written to it, whose sum is the
+            bias's gradient.
+        heads: As given to `attend`.
+        dropout: As given to `attend`.
+        seed: As given to `attend`.
+
+    Returns:
+        (tokens, 3 x width).
+    """
     size, to_split = split.shape[1] // 3 // heads, torch.empty_like(split)
     for kind, block in enumerate(texts.blocks):
         _backward[(texts.parts * heads,)](
@@ -174,4 +207,4 @@ def _warps(block: int) -> int:
 
 
 def _stages(block: int) -> int:
-    return 3 if block <= 32 else 1  # texts fetched ahead must fit the core's memory
+    return 3 if block <= 32 else 1  # prefetched texts must fit into the core's memory

@@ -1,4 +1,4 @@
-"""Scores to chances in one pass, with the number that each label has of its own."""
+"""Scores plus a bias for each label to probabilities, in one pass."""
 
 from __future__ import annotations
 
@@ -18,8 +18,16 @@ def _chances(scores, bias, rows, SIZE: tl.constexpr):
     tl.store(at, tl.sigmoid(score).to(scores.dtype.element_ty), inside)
 
 
-def chances_(scores: Tensor, bias: Tensor) -> Tensor:
-    """σ(score + bias) in the place of scores (labels, rows), with bias (labels,)."""
+def sigmoid_(scores: Tensor, bias: Tensor) -> Tensor:
+    """Replace scores by sigmoid(score + bias), in place.
+
+    Args:
+        scores: (labels, rows); overwritten.
+        bias: (labels,).
+
+    Returns:
+        The same tensor.
+    """
     labels, rows = scores.shape
     _chances[(labels, triton.cdiv(rows, SIZE))](scores, bias.contiguous(), rows, SIZE=SIZE, num_warps=4)
     return scores

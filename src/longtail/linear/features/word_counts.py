@@ -1,0 +1,373 @@
+"""Words and bigrams counted in texts, on all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import compress
+from typing import TypeVar
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import Bools, Floats, Ints, Longs, Matrix, pack_strings, unpack_strings
+from longtail.data.subsample import evenly_spaced
+from longtail.errors import DataError, RecipeError
+from longtail.linear.features.languages import detect, lowered, main_language
+from longtail.linear.features.text_terms import Counts, arrange, cut, merge, word_characters
+from longtail.linear.features.word_forms import CompoundCutter, check_language, forms_of, read_forms
+from longtail.linear.features.word_table import PairTable, WordTable, hash_pairs
+from longtail.threads import thread_count
+
+BLOCK_CHARACTERS, BLOCK_TEXTS = 1 << 17, 2048  # what a thread takes at a time: little memory, still few blocks
+MAX_HASH_BITS = 28
+LANGUAGE_SAMPLE = 2000  # texts whose language is guessed, to find the most common one
+LOW = 0xFFFFFFFF
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """How texts become columns."""
+
+    bigrams: bool = False  # also pairs of neighbouring words
+    sublinear_tf: bool = True  # repeats count as 1 + ln(count), not as count
+    hash_bits: int = 0  # b > 0: 2^b columns chosen by hash, and no vocabulary to learn or keep
+    min_df: int = 1  # words and pairs in fewer texts are dropped
+    max_features: int = 0  # n > 0: only the n words and pairs that are in the most texts
+    words: str = "plain"  # forms of a word that are counted, see `word_forms`
+    language: str = "auto"  # of the texts; auto: of each text
+    main_language: str = ""  # of most texts, for texts that give no sign; `Vocabulary.learn` finds it
+
+    def __post_init__(self) -> None:
+        base, extras = read_forms(self.words)
+        if self.words != "plain":
+            check_language(self.words, self.language)
+        if self.bigrams and (not base or extras):
+            raise RecipeError(
+                f"bigrams=true counts pairs of words, and words={self.words!r} has several terms a word; leave one out"
+            )
+        if self.hash_bits and "compounds" in extras:
+            raise RecipeError("compounds are cut into words of the vocabulary, which hash_bits does without")
+        if not 0 <= self.hash_bits <= MAX_HASH_BITS:
+            raise RecipeError(f"hash_bits is between 0 (a vocabulary) and {MAX_HASH_BITS}, got {self.hash_bits}")
+        if self.min_df < 1 or self.max_features < 0:
+            given = f"min_df={self.min_df}, max_features={self.max_features}"
+            raise RecipeError(f"min_df is at least 1 and max_features at least 0 (all), got {given}")
+        if self.hash_bits and (self.min_df > 1 or self.max_features):
+            raise RecipeError(
+                "min_df and max_features choose from a vocabulary, which hashed words do not have; use hash_bits=0, or "
+                "set the number of columns with hash_bits alone"
+            )
+
+    @property
+    def compounds(self) -> bool:
+        """Whether the parts of compounds are counted too."""
+        return "compounds" in read_forms(self.words)[1]
+
+    @property
+    def words_without_compounds(self) -> str:
+        """The other forms."""
+        base, extras = read_forms(self.words)
+        return "+".join([base, *sorted(extras - {"compounds"})])
+
+    def fitted(self, texts: Sequence[str]) -> WordCounts:
+        """The same settings with the language that most of these texts have."""
+        if self.language != "auto" or self.main_language:
+            return self
+        sample = evenly_spaced(len(texts), LANGUAGE_SAMPLE)
+        return replace(self, main_language=main_language(texts[row] for row in sample.tolist()))
+
+    def languages(self, texts: Sequence[str]) -> list[str]:
+        """The language of each text."""
+        if self.language != "auto":
+            return [self.language] * len(texts)
+        return [detect(text, self.main_language) for text in texts]
+
+
+PLAIN = WordCounts()
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Words in a fixed order: runs of letters and digits, in lower case. Pairs of them come behind.
+
+    With `hash_bits`, the counts of words that share a column are added up, and the words themselves are not stored.
+    """
+
+    words: tuple[str, ...]
+    settings: WordCounts = PLAIN
+    pairs: Longs = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # first word << 32 | second word
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], settings: WordCounts = PLAIN) -> tuple[Vocabulary, Matrix]:
+        """The vocabulary of texts, and their counts.
+
+        Columns are in order of first appearance, words and then pairs, whatever the number of threads.
+
+        Args:
+            texts: the texts.
+            settings: what to count.
+
+        Returns:
+            The vocabulary, and how often each text has each word and pair: csr float32 (texts, columns).
+        """
+        if settings.words != "plain":
+            texts = list(texts)
+            settings = settings.fitted(texts)
+        if settings.compounds:  # parts of compounds are known words: the vocabulary is the same as without them
+            whole, _ = cls.learn(texts, replace(settings, words=settings.words_without_compounds))
+            vocabulary = replace(whole, settings=settings)
+            return vocabulary, vocabulary.count(texts)
+        if settings.hash_bits:
+            vocabulary = cls((), settings)
+            return vocabulary, vocabulary.count(texts)
+        words, pairs = WordTable(), PairTable()
+        entries: dict[int, _CountEntries] = {}  # of each block, removed when its columns are made
+        numbers: list[tuple[Ints, Ints]] = []  # of the words and pairs of each block in the tables
+        for block in _each(lambda part: _TextBlock.read(part, settings), list(_blocks(texts))):
+            word_numbers = words.add(*block.words.all())
+            numbers.append((word_numbers, pairs.add(_keys(block.pairs, word_numbers))))
+            entries[len(entries)] = block.entries
+        sizes = words.size, pairs.size
+        kept = _chosen(list(entries.values()), numbers, *sizes, settings)
+        columns = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)  # (words and pairs found,)
+        strings = unpack_strings(words.packed, words.offsets[: words.size + 1])
+        vocabulary = cls(
+            tuple(strings if kept.all() else compress(strings, kept.tolist())),
+            settings,
+            # The words of a pair are in at least as many texts as the pair, so they are kept too.
+            _keys(pairs.all()[kept[words.size :]], columns),
+        )
+
+        def arranged(block: int) -> Counts:
+            word_numbers, pair_numbers = numbers[block]
+            return entries.pop(block).as_columns(
+                np.concatenate([columns[word_numbers], columns[pair_numbers + sizes[0]]])
+            )
+
+        del words, pairs, strings
+        max_entries = sum(len(entry.terms) for entry in entries.values())
+        return vocabulary, _stacked(_each(arranged, range(len(entries))), max_entries, vocabulary.columns)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of the counts."""
+        bits = self.settings.hash_bits
+        return 1 << bits if bits else len(self.words) + len(self.pairs)
+
+    @cached_property
+    def _tables(self) -> tuple[WordTable, PairTable]:
+        words, pairs = WordTable(), PairTable()
+        packed, offsets = pack_strings(self.words)
+        whole = np.ones(0x110000, dtype=np.bool_)  # every character belongs to a word, so a string is one word
+        numbers = words.add(packed, *cut(packed, offsets, whole)[:3])
+        pair_numbers = pairs.add(np.array(self.pairs))  # a copy, because a loaded array may be read-only
+        if words.size < len(numbers) or pairs.size < len(pair_numbers):
+            raise DataError("a vocabulary has a word or a pair twice; its file is damaged")
+        return words, pairs
+
+    @cached_property
+    def _cutter(self) -> CompoundCutter | None:
+        """Cuts compounds into words of the vocabulary."""
+        return CompoundCutter(self.words, self.settings.words) if self.settings.compounds else None
+
+    def count(self, texts: Iterable[str]) -> Matrix:
+        """How often each text has each known word and pair.
+
+        Args:
+            texts: the texts.
+
+        Returns:
+            csr float32 (texts, columns), columns ascending in a row.
+        """
+
+        def counted(part: list[str]) -> Counts:
+            block = _TextBlock.read(part, self.settings, self._cutter)
+            return block.entries.as_columns(self._columns_of(block))
+
+        parts = list(_each(counted, list(_blocks(texts))))
+        return _stacked(parts, sum(len(part[0]) for part in parts), self.columns)
+
+    def _columns_of(self, block: _TextBlock) -> Ints:
+        """Columns of the words and pairs of a block, -1 for unknown ones."""
+        if bits := self.settings.hash_bits:
+            hashes = block.words.all()[-1]
+            pair_hashes = hash_pairs(hashes[block.pairs >> 32], hashes[block.pairs & LOW])
+            return (np.concatenate([hashes, pair_hashes]) >> np.uint64(64 - bits)).astype(np.int32)
+        words, pairs = self._tables
+        word_numbers = words.find(*block.words.all())
+        found = pairs.find(_keys(block.pairs, word_numbers))
+        return np.concatenate([word_numbers, np.where(found >= 0, found + len(self.words), -1).astype(np.int32)])
+
+
+@dataclass(frozen=True, eq=False)
+class _CountEntries:
+    """Which words and, behind them, pairs of a block each text has, and how often."""
+
+    terms: Ints
+    counts: Floats
+    bounds: Longs  # (texts + 1,)
+
+    def as_columns(self, columns: Ints) -> Counts:
+        """The counts with a column for each term; terms with column -1 are dropped."""
+        return arrange(self.terms, self.counts, self.bounds, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class _TextBlock:
+    """Texts split into words. Each block numbers its own words, so that threads need not wait for each other."""
+
+    words: WordTable
+    pairs: Longs
+    entries: _CountEntries
+
+    @classmethod
+    def read(cls, texts: list[str], settings: WordCounts, cutter: CompoundCutter | None = None) -> _TextBlock:
+        words, stream, bounds = word_stream(texts, settings, cutter)
+        pairs = PairTable()
+        pair_stream, pair_bounds = np.zeros(0, np.int32), np.zeros_like(bounds)
+        if settings.bigrams:
+            keys = stream[:-1].astype(np.int64) << 32 | stream[1:]
+            inside = np.ones(len(stream), dtype=np.bool_)
+            inside[bounds[1:][np.diff(bounds) > 0] - 1] = False  # a text's last word begins no pair
+            pair_stream = pairs.add(keys[inside[:-1]])
+            pair_bounds[1:] = np.cumsum(np.maximum(np.diff(bounds) - 1, 0))
+        merged = merge(stream, bounds, pair_stream, pair_bounds, (words.size, pairs.size))
+        return cls(words.trimmed(), pairs.all().copy(), _CountEntries(*merged))
+
+
+def word_stream(
+    texts: Sequence[str], settings: WordCounts, cutter: CompoundCutter | None = None
+) -> tuple[WordTable, Ints, Longs]:
+    """Cut texts into terms, in the order in which they stand.
+
+    Args:
+        texts: the texts.
+        settings: the forms of words.
+        cutter: cuts compounds, where their parts are terms too.
+
+    Returns:
+        The different terms; the number of each term of the texts (terms,); where those of each text begin (texts + 1,).
+    """
+    plain = settings.words == "plain"
+    languages = [] if plain else settings.languages(texts)
+    small = [text.lower() for text in texts] if plain else list(map(lowered, texts, languages))
+    raw, offsets = pack_strings(small)
+    only_ascii = all(map(str.isascii, small))
+    starts, lengths, hashes, bounds = cut(raw, offsets, word_characters(only_ascii))
+    words = WordTable()
+    stream = words.add(raw, starts, lengths, hashes)
+    return (words, stream, bounds) if plain else _formed(words, stream, bounds, languages, settings, cutter)
+
+
+def _formed(
+    words: WordTable,
+    stream: Ints,
+    bounds: Longs,
+    languages: list[str],
+    settings: WordCounts,
+    cutter: CompoundCutter | None,
+) -> tuple[WordTable, Ints, Longs]:
+    """The forms of words instead of the words: their table, the number of each, and where those of each text begin."""
+    codes = sorted(set(languages))
+    place = {code: number for number, code in enumerate(codes)}
+    code_of = np.repeat(np.array([place[code] for code in languages], dtype=np.int64), np.diff(bounds))
+    different, which = np.unique(stream.astype(np.int64) * max(len(codes), 1) + code_of, return_inverse=True)
+    spelled = list(unpack_strings(words.packed, words.offsets[: words.size + 1]))
+    terms: list[str] = []
+    sizes = np.empty(len(different), dtype=np.int64)
+    for number, key in enumerate(different.tolist()):
+        word, language = spelled[key // len(codes)], codes[key % len(codes)]
+        found = forms_of(word, language, settings.words)
+        if cutter is not None:
+            found += cutter.parts(word, language)
+        terms += found
+        sizes[number] = len(found)
+    formed = WordTable()
+    packed, offsets = pack_strings(terms)
+    everything = np.ones(0x110000, dtype=np.bool_)
+    numbers = formed.add(packed, *cut(packed, offsets, everything)[:3])
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    lengths = sizes[which]  # terms of each word of the texts
+    total = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(total[-1]) - np.repeat(total[:-1] - first[which], lengths)
+    return formed, numbers[places], total[bounds].astype(np.int64)
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    characters = 0
+    for text in texts:
+        block.append(text)
+        characters += len(text)
+        if characters >= BLOCK_CHARACTERS or len(block) == BLOCK_TEXTS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
+
+
+def _each(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """Results in the order of the items, computed in threads."""
+    threads = min(thread_count(), len(items))
+    if threads <= 1:
+        yield from map(work, items)
+        return
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield from pool.map(work, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _keys(pairs: Longs, numbers: Ints) -> Longs:
+    """Pairs of words by the words' new numbers; -1 where one of the words has none."""
+    first, second = numbers[pairs >> 32].astype(np.int64), numbers[pairs & LOW].astype(np.int64)
+    keys: Longs = np.where((first < 0) | (second < 0), -1, first << 32 | second)
+    return keys
+
+
+def _chosen(
+    entries: list[_CountEntries], numbers: list[tuple[Ints, Ints]], words: int, pairs: int, settings: WordCounts
+) -> Bools:
+    """Which words and pairs to keep: those in enough texts, and of too many those in the most texts."""
+    kept = np.ones(words + pairs, dtype=np.bool_)
+    if settings.min_df == 1 and not 0 < settings.max_features < len(kept):
+        return kept
+    texts_with = np.zeros(words + pairs, dtype=np.int64)
+    for entry, (word_numbers, pair_numbers) in zip(entries, numbers, strict=True):
+        found = np.bincount(entry.terms, minlength=len(word_numbers) + len(pair_numbers))
+        texts_with[word_numbers] += found[: len(word_numbers)]
+        texts_with[pair_numbers + words] += found[len(word_numbers) :]
+    kept = texts_with >= settings.min_df
+    if 0 < settings.max_features < np.count_nonzero(kept):
+        frequent = np.argsort(-texts_with, kind="stable")[: settings.max_features]  # of equals, the first to appear
+        kept = np.zeros_like(kept)
+        kept[frequent] = True
+    return kept
+
+
+def _stacked(parts: Iterable[Counts], max_entries: int, columns: int) -> Matrix:
+    """The rows of all parts: csr float32 (rows, columns).
+
+    Each part is copied as it comes and can then be freed: the parts and the whole are never in memory together.
+    """
+    held, counts = np.empty(max_entries, np.int32), np.empty(max_entries, np.float32)
+    lengths = [np.zeros(1, np.int64)]
+    end = 0
+    for part_columns, part_counts, part_lengths in parts:
+        begin, end = end, end + len(part_columns)
+        held[begin:end], counts[begin:end] = part_columns, part_counts
+        lengths.append(part_lengths)
+    starts = np.cumsum(np.concatenate(lengths))
+    if end < 2**31:
+        starts = starts.astype(np.int32)  # SciPy would widen the columns to the type of the starts
+    if end < max_entries:
+        held, counts = held[:end].copy(), counts[:end].copy()
+    matrix = sparse.csr_array((counts, held, starts), shape=(len(starts) - 1, columns))
+    matrix.has_canonical_format = True
+    return matrix

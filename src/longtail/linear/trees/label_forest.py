@@ -1,0 +1,106 @@
+"""Forests of label trees: training, and the scorer that they all become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+from longtail.arrays import Floats, Ints, Longs, Matrix
+from longtail.data.dataset import Rows
+from longtail.linear.features.sparse_features import FEATURES, Features
+from longtail.linear.trees.beam_search import ForestMaker, LabelForest, search
+from longtail.linear.trees.classifier_norms import leaf_norms
+from longtail.linear.trees.forest_declared import FOREST
+from longtail.linear.trees.hard_negatives import hard_negatives_of
+from longtail.linear.trees.train_tree import Training, fit_tree
+from longtail.memory import release
+from longtail.progress import stage
+from longtail.seams import Declaration, State
+from longtail.threads import in_threads
+
+Cluster = Callable[[Matrix, int], tuple[Ints, list[Longs]]]  # as `balanced_halves`, from vectors and a seed
+
+
+@dataclass(frozen=True, eq=False)
+class ForestScorer:
+    """Features and trees. A score is the product of the probabilities down to the label, mean over the trees."""
+
+    features: Features
+    forest: LabelForest
+    beam: int
+    kind: ClassVar[str] = "forest.v4"
+    declared: ClassVar[Declaration] = FEATURES + FOREST
+
+    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        """See `Scorer.top`."""
+        return search(self.forest, self.features.of(rows), k, self.beam)
+
+    def row_norms(self) -> Floats:
+        """Norms of the labels' classifiers (labels,)."""
+        return leaf_norms(self.forest)
+
+    def state(self) -> State:
+        """See `Scorer.state`."""
+        words = self.features.state()
+        trees = {field.name: getattr(self.forest, field.name) for field in fields(LabelForest)}
+        numbers = {name: trees.pop(name) for name in ("labels", "log_loss")}
+        tensors = {**words.tensors, **{f"forest.{name}": value for name, value in trees.items()}}
+        return State({**words.settings, **numbers, "beam": self.beam}, tensors)
+
+    @classmethod
+    def restore(cls, state: State) -> ForestScorer:
+        """See `Scorer.restore`."""
+        names = [field.name for field in fields(LabelForest) if field.name not in ("labels", "log_loss")]
+        trees = {name: state.tensors[f"forest.{name}"] for name in names}
+        forest = LabelForest(**trees, labels=state.settings["labels"], log_loss=state.settings["log_loss"])
+        return cls(Features.restore(state), forest, state.settings["beam"])
+
+
+def fit_forest(
+    features: Features,
+    rows: Matrix,
+    targets: Matrix,
+    describe: Callable[[], Matrix],
+    cluster: Cluster,
+    training: Training,
+    trees: int,
+    beam: int,
+    hard_negatives: int = 0,
+) -> ForestScorer:
+    """Train several trees, each clustered and trained from its own seed.
+
+    Args:
+        features: how to read examples.
+        rows: vectors of the training examples, csr (rows, features).
+        targets: csr (rows, labels).
+        describe: makes the vectors of the labels.
+        cluster: makes the nodes of a tree from these vectors and a seed.
+        training: settings of the classifiers.
+        trees: number of trees.
+        beam: nodes kept on each level in prediction.
+        hard_negatives: wrong nodes of each level that a row also trains.
+
+    Returns:
+        The scorer.
+    """
+    maker = ForestMaker(training.log_loss)
+    negatives = hard_negatives_of(rows, hard_negatives) if hard_negatives else None
+    seeds = range(training.seed, training.seed + trees)
+    clusters = _clusters(describe, cluster, seeds)
+    release()
+    for (order, levels), seed in zip(clusters, seeds, strict=True):
+        maker.begin_tree(order, levels)
+        fit_tree(rows, targets, order, levels, replace(training, seed=seed), maker.keep, negatives)
+        release()
+    return ForestScorer(features, maker.finish(), beam)
+
+
+def _clusters(describe: Callable[[], Matrix], cluster: Cluster, seeds: range) -> list[tuple[Ints, list[Longs]]]:
+    """The nodes of all trees, in threads, because the first splits of one tree keep only one core busy. The vectors are
+    freed afterwards."""
+    found: dict[int, tuple[Ints, list[Longs]]] = {}
+    with stage("grouping labels"):
+        vectors = describe()
+        in_threads(lambda seed: found.update({seed: cluster(vectors, seed)}), seeds)
+    return [found[seed] for seed in seeds]

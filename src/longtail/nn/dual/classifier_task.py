@@ -1,0 +1,93 @@
+"""The task of classifiers on frozen vectors: one weight vector per label, initialised with the label's own vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, normalize
+
+from longtail.arrays import Floats
+from longtail.nn.dual.dual_task import Loss
+from longtail.nn.dual.pair_batches import PairBatch, Pairs, paired, random_order
+
+
+class ClassifierRows(nn.Module):
+    """Weights (labels, dimension)."""
+
+    def __init__(self, init: Floats) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.from_numpy(init.copy()))
+
+
+@dataclass(eq=False)
+class ClassifierTask:
+    """Rows are documents, whose vectors are frozen; the pool of a batch is all labels that its rows have."""
+
+    documents: Floats  # (documents, dimension) unit vectors
+    init: Floats  # (labels, dimension) unit vectors, the classifiers' initial weights
+    pairs: Pairs  # documents x labels
+    loss: Loss
+    batch_size: int
+    learning_rate: float
+    device: torch.device
+    dropout: float = 0.5  # on the documents' vectors
+    seed: int = 0
+    evaluate: Callable[[Floats], dict[str, float]] | None = None  # measures on valid, given the weights
+    name: str = "classifiers"
+
+    def __post_init__(self) -> None:
+        self.rows = len(self.pairs.rows)
+        self.steps = math.ceil(self.rows / self.batch_size)
+        self.table = ClassifierRows(self.init).to(self.device)
+        self._documents = torch.from_numpy(self.documents).to(self.device)
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """See `Task.modules`."""
+        return {"classifiers": self.table}
+
+    def groups(self) -> list[dict[str, Any]]:
+        """See `Task.groups`."""
+        return [{"params": [self.table.weight], "lr": self.learning_rate, "weight_decay": 0.0}]
+
+    def begin_epoch(self, epoch: int) -> None:
+        """See `Task.begin_epoch`; there is nothing to refresh."""
+
+    def batches(self, epoch: int, begin: int) -> Iterator[PairBatch]:
+        """See `Task.batches`."""
+        rng = np.random.default_rng([self.seed, epoch])
+        order = random_order(self.pairs.rows, rng)
+        drawn = self.pairs.draw(order, rng)
+        return paired(self.pairs, order, drawn, self.batch_size, self.device, begin, all_positives=True)
+
+    def backward(self, batch: PairBatch, share: float) -> Tensor:
+        """See `Task.backward`."""
+        documents = self._documents.index_select(0, batch.row_tensor)
+        rows = normalize(dropout(documents, self.dropout, self.table.training), dim=1)
+        labels = normalize(self.table.weight.index_select(0, batch.pool_tensor), dim=1)
+        loss = self.loss(rows @ labels.T, batch.positive(), batch.chosen, batch.weights)
+        torch.autograd.backward(loss * share)
+        return loss.detach()
+
+    @property
+    def vectors(self) -> Floats:
+        """(labels, dimension): the classifiers as they are now, as unit vectors."""
+        found: Floats = normalize(self.table.weight.detach(), dim=1).cpu().numpy()
+        return found
+
+    def validate(self) -> dict[str, float]:
+        """See `Task.validate`."""
+        return {} if self.evaluate is None else self.evaluate(self.vectors)
+
+    def state(self) -> dict[str, Tensor]:
+        """See `Task.state`; the weights are all there is."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """See `Task.load_state`."""

@@ -1,1 +1,0 @@
-"""One classifier a label over all labels, trained chunk by chunk of the labels in place."""

@@ -1,0 +1,143 @@
+"""Hard negatives: which rows they are, and that a node learns from them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+
+from longtail.data import Corpus
+from longtail.errors import RecipeError
+from longtail.linear.features.sparse_features import unit_rows
+from longtail.linear.trees.beam_search import LabelForest
+from longtail.linear.trees.hard_negatives import hard_negatives_of
+from longtail.linear.trees.label_clusters import kmeans_tree, label_vectors
+from longtail.linear.trees.label_forest import ForestScorer
+from longtail.linear.trees.node_rows import LevelTargets
+from longtail.linear.trees.train_tree import Chunk, Training, _node_targets, fit_tree
+from longtail.recipe import Recipe
+
+
+def problem(rows: int = 200, features: int = 40, labels: int = 30) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Random rows and targets; the last row has no label."""
+    rng = np.random.default_rng(5)
+    inputs = unit_rows(sparse.random_array((rows, features), density=0.2, rng=rng, dtype=np.float32).tocsr())
+    targets = (rng.random((rows, labels)) < 0.06).astype(np.float32)
+    targets[np.arange(rows), rng.integers(0, labels, rows)] = 1
+    targets[-1] = 0
+    return inputs, sparse.csr_array(targets)
+
+
+def scores_of(chunk: Chunk, dense: np.ndarray) -> np.ndarray:
+    weights = np.zeros((dense.shape[1], len(chunk.bias)))
+    weights[np.repeat(chunk.features, np.diff(chunk.starts)), chunk.children] = chunk.weights
+    return dense @ weights + chunk.bias
+
+
+@pytest.mark.parametrize("number", [1, 3, 50])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_hard_negatives_are_the_most_likely_nodes_without_a_label_of_the_row(number: int, depth: int) -> None:
+    rows, targets = problem()
+    order, levels = kmeans_tree(label_vectors(targets, rows), branches=4, depth=depth, seed=0)
+    asked: list[tuple[list[Chunk], np.ndarray, tuple[np.ndarray, np.ndarray]]] = []
+    real = hard_negatives_of(rows, number)
+
+    def listen(above: list[Chunk], over: list[np.ndarray], nodes: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+        found = real(above, over, nodes)
+        asked.append((list(above), nodes.toarray(), found))
+        return found
+
+    fit_tree(rows, targets, order, levels, Training(weight_threshold=0.0), lambda chunk: None, listen)
+    assert len(asked) == depth
+    dense = rows.toarray().astype(np.float64)
+    logs = np.zeros((len(dense), 1))
+    for level, (above, nodes, (found_rows, found_nodes)) in enumerate(asked):
+        below = np.full(nodes.shape, -np.inf)
+        for chunk in above:
+            if chunk.level == level:
+                log = -(np.maximum(0, 1 - scores_of(chunk, dense)) ** 2)
+                below[:, chunk.first : chunk.first + len(chunk.bias)] = logs[:, [chunk.parent]] + log
+        logs = below
+        for row in range(len(dense)):
+            found = found_nodes[found_rows == row]
+            assert len(set(found.tolist())) == len(found) and not nodes[row, found].any()
+            wrong = np.flatnonzero(nodes[row] == 0)
+            expected = np.sort(logs[row, wrong])[::-1][:number] if nodes[row].any() else np.zeros(0)
+            assert np.sort(logs[row, found])[::-1] == pytest.approx(expected, abs=1e-3)  # weights are kept in 16 bits
+
+
+def test_negatives_are_among_a_nodes_own_rows_and_have_no_target() -> None:
+    targets = sparse.csr_array(np.array([[1, 0, 0, 0, 0], [0, 0, 0.5, 1, 0], [0, 1, 0, 0, 0]], dtype=np.float32))
+    negatives = (np.array([1, 0, 0]), np.array([0, 1, 2], dtype=np.int32))
+    held = LevelTargets(targets, np.array([0, 2, 4, 5]), negatives)
+    assert [held.rows(node) for node in range(3)] == [3, 2, 0]  # a node without rows of its own stays without
+    first, second = held.of(0), held.of(1)
+    assert first.rows.tolist() == [0, 1, 2] and first.starts.tolist() == [0, 1, 1, 2]
+    assert first.children.tolist() == [0, 1]
+    assert second.rows.tolist() == [0, 1] and second.starts.tolist() == [0, 0, 2]
+    assert second.children.tolist() == [2, 3] and second.values.tolist() == [0.5, 1.0]
+
+
+def test_a_leaf_learns_from_its_own_rows_and_from_hard_negatives() -> None:
+    rows, targets = problem()
+    order, levels = np.arange(30, dtype=np.int32), [np.array([0, 30]), np.array([0, 15, 30])]
+    own = _node_targets(targets, levels[1]).toarray()[:, 1] > 0
+    negative_rows = np.flatnonzero(~own)[:20]
+    kept: list[Chunk] = []
+    fit_tree(
+        rows,
+        targets,
+        order,
+        levels,
+        Training(weight_threshold=0.0, tol=1e-6, max_iter=5000),
+        kept.append,
+        lambda above, over, nodes: (negative_rows, np.ones(20, dtype=np.int32)),
+    )
+    chunk = next(one for one in kept if one.level == 1 and one.parent == 1)
+    here = np.union1d(np.flatnonzero(own), negative_rows)
+    design = np.c_[rows.toarray()[here], np.ones(len(here))].astype(np.float64)
+    found = scores_of(chunk, design[:, :-1])
+    for child in (0, 7):
+        sign = 2 * targets.toarray()[here, 15 + child].astype(np.float64) - 1
+
+        def loss(w: np.ndarray, sign: np.ndarray = sign) -> tuple[float, np.ndarray]:
+            short = np.maximum(0, 1 - sign * (design @ w))
+            return 0.5 * w @ w + (short**2).sum(), w - 2 * design.T @ (sign * short)
+
+        best = minimize(loss, np.zeros(41), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10})
+        assert np.abs(found[:, child] - design @ best.x).max() < 1e-3
+
+
+def test_path_weight_is_the_share_of_a_forks_log_probability_that_counts() -> None:
+    rows, targets = problem()
+    order, levels = np.arange(30, dtype=np.int32), [np.array([0, 30]), np.array([0, 10, 20, 30])]
+    whole: list[Chunk] = []
+    part: list[Chunk] = []
+    fit_tree(rows, targets, order, levels, Training(), whole.append)
+    fit_tree(rows, targets, order, levels, Training(path_weight=0.4), part.append)
+    dense = rows.toarray().astype(np.float64)
+    for one, other in zip(whole, part, strict=True):
+        before, after = ((1 - scores_of(chunk, dense)) for chunk in (one, other))
+        counts = 0.4 if one.level == 0 else 1.0
+        assert np.maximum(after, 0) ** 2 == pytest.approx(counts * np.maximum(before, 0) ** 2, abs=1e-5)
+
+
+def test_bonsai_with_hard_negatives_does_not_depend_on_threads(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("LONGTAIL_THREADS", threads)
+        scorer = Recipe.parse("bonsai(branches=3)").fit(tiny.train, tiny.valid).scorer
+        assert isinstance(scorer, ForestScorer)
+        found.append(scorer.forest)
+    plain = Recipe.parse("bonsai(branches=3, hard_negatives=0)").fit(tiny.train, tiny.valid).scorer
+    assert isinstance(plain, ForestScorer)
+    assert all(np.array_equal(getattr(found[0], one.name), getattr(found[1], one.name)) for one in fields(LabelForest))
+    assert not np.array_equal(found[0].bias, plain.forest.bias)
+
+
+def test_a_negative_number_of_hard_negatives_is_refused() -> None:
+    with pytest.raises(RecipeError, match="'hard_negatives' of bonsai is at least 0, got -1"):
+        Recipe.parse("bonsai(hard_negatives=-1)")

@@ -1,0 +1,181 @@
+"""Forms of words: stems, lemmas, n-grams, compounds, and the language of a text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from longtail.data.corpus import Corpus
+from longtail.errors import RecipeError
+from longtail.learners.bm25 import Bm25, Bm25Scorer
+from longtail.learners.parabel import Parabel
+from longtail.linear.features.languages import FUNCTION_WORDS, STEMMERS, detect, folded, lowered, main_language
+from longtail.linear.features.sparse_features import Features
+from longtail.linear.features.word_counts import Vocabulary, WordCounts
+from longtail.linear.features.word_forms import CompoundCutter, grams, read_forms
+
+TEXTS = [
+    "Die Häuser der Wirtschaftswissenschaften im Wandel",
+    "Wirtschaft und Wissenschaft in der Stadt",
+    "The mushrooms of the houses, and a mushroom",
+    "図書館学 and libraries",
+    "",
+    "Haus am See",
+]
+
+
+def counted_slowly(text: str, language: str, words: str) -> Counter[str]:
+    """The terms of a text, one word after the other, with the stemmer called directly."""
+    import snowballstemmer
+
+    stemmer = snowballstemmer.stemmer(STEMMERS[language])
+    terms: Counter[str] = Counter()
+    for word in re.findall(r"\w+", text.lower()):
+        if re.search("[\u3040-\u9fff]", word):
+            terms.update(word[place : place + 2] for place in range(len(word) - 1))
+            continue
+        stem = folded(stemmer.stemWord(word), language)
+        terms[stem] += 1
+        if "chars" in words:
+            marked = f"<{folded(word, language)}>"
+            terms.update("~" + marked[start : start + n] for n in (2, 3, 4, 5) for start in range(len(marked) - n + 1))
+    return terms
+
+
+def as_counters(vocabulary: Vocabulary, texts: list[str]) -> list[Counter[str]]:
+    matrix = vocabulary.count(texts)
+    rows = [matrix[[row]] for row in range(len(texts))]
+    return [
+        Counter({vocabulary.words[column]: int(count) for column, count in zip(row.indices, row.data, strict=True)})
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("words", ["stem", "stem+chars"])
+def test_stems_are_those_of_a_plain_loop(words: str) -> None:
+    texts = [text for text in TEXTS if "図" not in text or words == "stem"]
+    vocabulary, matrix = Vocabulary.learn(texts, WordCounts(words=words))
+    languages = [detect(text, "de") for text in texts]
+    assert as_counters(vocabulary, texts) == [
+        counted_slowly(text, language, words) for text, language in zip(texts, languages, strict=True)
+    ]
+    assert (vocabulary.count(texts) != matrix).nnz == 0
+
+
+def test_forms_join_words_that_plain_counts_apart() -> None:
+    plain, _ = Vocabulary.learn(TEXTS)
+    stems, _ = Vocabulary.learn(TEXTS, WordCounts(words="stem"))
+    lemmas, _ = Vocabulary.learn(TEXTS, WordCounts(words="lemma"))
+    assert {"mushroom", "mushrooms"} <= set(plain.words)
+    for joined in (stems, lemmas):
+        assert "mushroom" in joined.words and "mushrooms" not in joined.words
+        assert "haus" in joined.words and "häuser" not in joined.words  # in a text that is seen to be German
+    assert "図書" in stems.words and "図書館学" in plain.words
+
+
+def test_an_unknown_compound_is_found_by_its_parts() -> None:
+    vocabulary, matrix = Vocabulary.learn(TEXTS, WordCounts(words="stem+compounds"))
+    assert (vocabulary.count(TEXTS) != matrix).nnz == 0
+    found = as_counters(vocabulary, ["Die Wissenschaftswirtschaft der Stadthäuser"])[0]
+    assert found["wirtschaft"] == found["wissenschaft"] == 1 and found["haus"] == found["stadt"] == 1
+    whole, _ = Vocabulary.learn(TEXTS, WordCounts(words="stem"))
+    assert whole.words == vocabulary.words  # parts are known words: no column is new
+
+
+def test_the_best_cut_has_the_longest_shorter_part() -> None:
+    cutter = CompoundCutter(["stau", "staub", "becken", "ecken"], "plain")
+    assert cutter.parts("staubecken", "de") == ("staub", "ecken")
+    assert cutter.parts("unbekannt", "de") == ()
+    assert CompoundCutter(["regierung", "haus", "dach"], "plain").parts("regierungshausdach", "de") == (
+        "regierung",
+        "haus",
+        "dach",
+    )
+
+
+def test_n_grams_carry_the_ends_of_the_word() -> None:
+    assert grams("ab") == ["~<a", "~ab", "~b>", "~<ab", "~ab>", "~<ab>"]
+
+
+def test_n_grams_may_be_hashed() -> None:
+    vocabulary, matrix = Vocabulary.learn(TEXTS, WordCounts(words="chars", hash_bits=10))
+    assert matrix.shape == (len(TEXTS), 1024) and vocabulary.words == ()
+    assert (vocabulary.count(TEXTS) != matrix).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Die Geschichte der Bibliothek", "de"),
+        ("A history of the library", "en"),
+        ("Histoire de la bibliothèque et des livres", "fr"),
+        ("La storia della biblioteca e il libro", "it"),
+        ("Historia de los libros y las bibliotecas", "es"),
+        ("Suomen historia ja kieli", "fi"),
+        ("Svenska språket och dess historia är en bok", "sv"),
+        ("Война и мир", "ru"),
+        ("Ἱστορία τῆς βιβλιοθήκης", "el"),
+        ("Bibliothek", "xx"),
+        ("12 34", "xx"),
+    ],
+)
+def test_the_language_of_a_text(text: str, language: str) -> None:
+    assert detect(text, "xx") == language
+
+
+def test_a_text_without_a_sign_gets_the_language_of_most_texts() -> None:
+    assert main_language(["Haus"]) == "en"
+    assert main_language(["das Haus", "die Stadt", "the house", "Garten"]) == "de"
+    vocabulary, _ = Vocabulary.learn(["Die Häuser", "der Garten", "Bäume"], WordCounts(words="stem"))
+    assert vocabulary.settings.main_language == "de" and "baum" in vocabulary.words
+    assert set(FUNCTION_WORDS) <= set(STEMMERS)
+
+
+def test_letters_fold_as_the_language_wants() -> None:
+    assert folded("café", "fr") == "cafe" and folded("straße", "de") == "strasse"
+    assert folded("häuser", "de") == "häuser" and folded("språk", "sv") == "språk"
+    assert lowered("ISPARTA", "tr") == "ısparta" and lowered("ISPARTA", "en") == "isparta"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"words": "roots"}, "setting 'words' is one of plain, stem, lemma"),
+        ({"words": "stem+lemma"}, "setting 'words'"),
+        ({"words": "stem", "language": "xx"}, "no stemmer for the language 'xx'"),
+        ({"words": "lemma", "language": "xx"}, "no lemmatiser for the language 'xx'"),
+        ({"words": "chars", "language": "German"}, "a code such as de"),
+        ({"words": "stem+chars", "bigrams": True}, "bigrams=true"),
+        ({"words": "compounds", "hash_bits": 12}, "compounds"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(RecipeError, match=re.escape(problem)):
+        Parabel(**settings)  # type: ignore[arg-type]
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "snowballstemmer", None)
+    with pytest.raises(RecipeError, match=r"pip install \"longtail\[words\]\""):
+        Parabel(words="stem")
+
+
+def test_forms_are_read() -> None:
+    assert read_forms("stem+chars") == ("stem", {"chars"})
+    assert read_forms("chars") == ("", {"chars"}) and read_forms("compounds") == ("plain", {"compounds"})
+
+
+def test_saved_features_read_the_same_forms(tiny: Corpus) -> None:
+    train = tiny.train
+    features, rows = Features.learn(train, WordCounts(words="stem+chars"))
+    again = Features.restore(features.state())
+    assert (again.of(train.rows) != rows).nnz == 0
+    model = Bm25(words="stem+compounds").fit(train, train, ())
+    back = Bm25Scorer.restore(model.state())
+    for one, other in zip(model.top(train.rows, 3), back.top(train.rows, 3), strict=True):
+        assert np.array_equal(one, other)

@@ -1,0 +1,1 @@
+"""A package of somebody else: a learner and a tail method, one file each."""
