@@ -13,7 +13,7 @@ from longtail.recipe import Recipe
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 pytest.importorskip("torch", reason="the extra nn is not installed")
 
-ENCODER = "dpr(encoder='bag', dimension=32, epochs=4, batch=64, measure_every=0)"
+ENCODER = "dpr(encoder='bag', dimension=32, epochs=4, batch_size=64, validate_every=0)"
 
 
 @pytest.fixture(scope="session")

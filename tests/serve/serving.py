@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longtail.serve.examples import TrainingRows
+from longtail.serve.examples import TrainingExamples
 from longtail.serve.logs import Log
 from longtail.serve.models import Served, load_models
 from longtail.serve.run import bind, make_server
@@ -48,7 +48,7 @@ class Running:
 
     def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
         """A body that is not bytes goes as JSON."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **(headers or {})} if raw is not None else dict(headers or {})
         try:
@@ -67,7 +67,7 @@ class Running:
     def raw(self, data: bytes, wait: float = 10) -> bytes:
         """Bytes as they are, and all that comes back until the service hangs up or nothing more comes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=wait) as connection:
-            with suppress(ConnectionError):  # it may hang up before all is said
+            with suppress(ConnectionError):  # it may close before all is sent
                 connection.sendall(data)
             return drain(connection)
 
@@ -89,7 +89,7 @@ def drain(connection: socket.socket) -> bytes:
 @contextmanager
 def serving(
     *folders: Path | str,
-    rows: TrainingRows | None = None,
+    examples: TrainingExamples | None = None,
     models: Mapping[str, Served] | None = None,
     ready: bool = True,
     **settings: Any,
@@ -97,13 +97,13 @@ def serving(
     given = Settings(port=0, **settings)
     log = io.StringIO()
     served = load_models([str(folder) for folder in folders]) if models is None else models
-    service = Service(given, served, rows, Log(log))
+    service = Service(given, served, examples, Log(log))
     listener = bind(given)
     server = make_server(service)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
     thread.start()
     running = Running(service, listener.getsockname()[1], log)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not server.started or (ready and service.state == "starting" and service.failure is None):
         assert thread.is_alive() and time.monotonic() < until, "the service did not start"
         time.sleep(0.01)
@@ -111,7 +111,7 @@ def serving(
         yield running
     finally:
         server.leave()
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive(), "the service did not stop"
         for one in served.values():
             one.close()

@@ -13,7 +13,7 @@ from serving import Running, serving
 
 import longtail
 from longtail.data import Corpus
-from longtail.serve.examples import TrainingRows
+from longtail.serve.examples import TrainingExamples
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def running(trained: Path, tiny: Corpus, tmp_path_factory: pytest.TempPathFactor
     place = tmp_path_factory.mktemp("app")
     for name in ("towers.longtail", "means.longtail"):
         shutil.copytree(trained / name, place / name)
-    rows = TrainingRows.of(tiny)
-    with serving(place / "towers.longtail", place / "means.longtail", rows=rows) as one:
+    examples = TrainingExamples.of(tiny)
+    with serving(place / "towers.longtail", place / "means.longtail", examples=examples) as one:
         yield one
 
 
@@ -74,16 +74,38 @@ def test_threshold_leaves_out_what_scores_less(running: Running) -> None:
     assert running.post("/predict", {"text": "a castle", "threshold": 1e9}).json["answers"] == [{"labels": []}]
 
 
+def test_the_dial_ranks_as_the_model_does_offline(running: Running, trained: Path, tiny: Corpus) -> None:
+    model, texts = longtail.load_model(trained / "towers.longtail"), list((tiny.test.texts or ())[:40])
+    orders = {}
+    for dial in (0, 0.3, 1.0, 2):
+        reply = running.post("/predict", {"texts": texts, "k": 3, "dial": dial})
+        assert reply.status == 200
+        orders[dial] = [[label["id"] for label in one["labels"]] for one in reply.json["answers"]]
+        wanted = list(model.predict(texts, 3, dial=dial))
+        assert orders[dial] == [[answer.id for answer in answers] for answers in wanted]
+        scores = [label["score"] for one in reply.json["answers"] for label in one["labels"]]
+        assert scores == pytest.approx([answer.score for answers in wanted for answer in answers], rel=1e-5)
+    plain = running.post("/predict", {"texts": texts, "k": 3}).json["answers"]
+    assert orders[0] == [[label["id"] for label in one["labels"]] for one in plain] != orders[1.0]
+
+
+def test_a_dial_without_probabilities_is_refused_with_what_to_do(running: Running) -> None:
+    reply = running.post("/predict", {"text": "a castle", "dial": 0.3, "model": "means"})
+    assert reply.status == 422 and "centroid + rerank + calibrate" in reply.json["error"]
+    assert running.post("/predict", {"text": "a castle", "dial": 0, "model": "means"}).status == 200
+
+
 def test_more_labels_than_there_are(running: Running) -> None:
     labels = running.post("/predict", {"text": "apple", "k": 1000}).json["answers"][0]["labels"]
     assert len({label["id"] for label in labels}) == 10
 
 
 def test_models_tell_what_they_are(running: Running, tiny: Corpus) -> None:
-    told = running.get("/models").json
-    towers, means = told["models"]
-    assert (towers["name"], means["name"], told["examples"]) == ("towers", "means", "tiny")
-    assert means["recipe"] == "centroid + rerank" and not means["takes_labels"] and "texts" in means["why_not"]
+    answer = running.get("/models").json
+    towers, means = answer["models"]
+    assert (towers["name"], means["name"], answer["examples"]) == ("towers", "means", "tiny")
+    assert means["recipe"] == "centroid + rerank" and not means["takes_labels"] and "encoders can" in means["why_not"]
+    assert towers["probabilities"] and not means["probabilities"]
     assert towers["takes_labels"] and towers["why_not"] is None
     assert sum(means["bands"].values()) == means["labels"] == len(tiny.labels)
     assert means["train_rows"] == len(tiny.train)
@@ -98,9 +120,11 @@ def test_labels_are_found_by_their_words(running: Running) -> None:
     assert running.get("/labels?query=nothing+has+this").json == {"model": "towers", "total": 0, "labels": []}
 
 
-def test_examples_are_the_nearest_rows_of_each_label(running: Running, tiny: Corpus) -> None:
-    told = running.post("/examples", {"text": "castle and guitar", "labels": ["L2", "L6", "L9", "no such"], "most": 3})
-    found = told.json["examples"]
+def test_examples_are_the_most_similar_examples_of_each_label(running: Running, tiny: Corpus) -> None:
+    answer = running.post(
+        "/examples", {"text": "castle and guitar", "labels": ["L2", "L6", "L9", "no such"], "limit": 3}
+    )
+    found = answer.json["examples"]
     assert found["no such"] == []
     for label in ("L2", "L6", "L9"):
         assert 0 < len(found[label]) <= 3
@@ -109,30 +133,30 @@ def test_examples_are_the_nearest_rows_of_each_label(running: Running, tiny: Cor
             row = tiny.train.ids.index(example["id"])
             assert column in tiny.train.targets[[row]].indices
             assert example["text"] == (tiny.train.texts or ())[row]
-        likeness = [example["likeness"] for example in found[label]]
-        assert likeness == sorted(likeness, reverse=True)
+        similarity = [example["similarity"] for example in found[label]]
+        assert similarity == sorted(similarity, reverse=True)
     assert "castle" in found["L2"][0]["text"] and "guitar" in found["L6"][0]["text"]
 
 
-def test_without_rows_there_are_no_examples(folders: tuple[Path, Path]) -> None:
+def test_without_data_there_are_no_examples(folders: tuple[Path, Path]) -> None:
     with serving(folders[1]) as bare:
-        told = bare.post("/examples", {"text": "castle", "labels": ["L2"]})
-        assert told.status == 404 and "--examples" in told.json["error"]
+        answer = bare.post("/examples", {"text": "castle", "labels": ["L2"]})
+        assert answer.status == 404 and "--examples" in answer.json["error"]
         assert bare.get("/models").json["examples"] is None
 
 
-def test_rows_of_other_data_are_refused(tiny: Corpus) -> None:
-    rows = TrainingRows.of(tiny)
-    rows.check(tiny.labels, "model")
+def test_examples_of_other_data_are_refused(tiny: Corpus) -> None:
+    examples = TrainingExamples.of(tiny)
+    examples.check(tiny.labels, "model")
     with pytest.raises(longtail.errors.DataError, match="none of the labels"):
-        rows.check(longtail.LabelSet(ids=("other",)), "model")
+        examples.check(longtail.LabelSet(ids=("other",)), "model")
 
 
 def test_figures_are_in_prometheus_form(running: Running) -> None:
     running.post("/predict", {"text": "apple"})
-    told = running.get("/metrics")
-    assert told.headers["content-type"].startswith("text/plain; version=0.0.4")
-    lines = told.body.decode().splitlines()
+    answer = running.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.body.decode().splitlines()
     figures = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
     assert figures["longtail_ready"] == 1 and figures['longtail_labels{model="means"}'] == 10
     assert figures['longtail_texts_total{model="towers"}'] >= 1
@@ -150,17 +174,17 @@ def test_logs_are_json_lines_without_texts(running: Running) -> None:
     running.get("/labels?query=unmistakable")
     running.get("/unmistakable")
     running.post("/predict", {"texts": ["unmistakable", 5]})
-    said = running.log.getvalue()
-    assert "unmistakable" not in said and "zebra" not in said
+    log = running.log.getvalue()
+    assert "unmistakable" not in log and "zebra" not in log
     asked = [event for event in running.events if event["event"] == "request" and event["path"] == "/predict"]
     assert any(event["status"] == 200 and event["texts"] == 1 and event["model"] == "towers" for event in asked)
     assert all(event["ms"] >= 0 and len(event["id"]) == 16 for event in asked)
 
 
 def test_answers_carry_headers_that_keep_browsers_careful(running: Running) -> None:
-    told = running.post("/predict", {"text": "apple"})
-    assert told.headers["x-content-type-options"] == "nosniff" and told.headers["cache-control"] == "no-store"
-    assert "default-src 'none'" in told.headers["content-security-policy"] and "server" not in told.headers
+    answer = running.post("/predict", {"text": "apple"})
+    assert answer.headers["x-content-type-options"] == "nosniff" and answer.headers["cache-control"] == "no-store"
+    assert "default-src 'none'" in answer.headers["content-security-policy"] and "server" not in answer.headers
     page = running.get("/")
     policy = page.headers["content-security-policy"]
     assert page.headers["content-type"].startswith("text/html")
@@ -170,8 +194,9 @@ def test_answers_carry_headers_that_keep_browsers_careful(running: Running) -> N
 
 
 def test_the_schema_names_every_path_and_bound(running: Running) -> None:
-    told = running.get("/openapi.json").json
-    assert set(told["paths"]) == {"/predict", "/labels", "/examples", "/models", "/health", "/ready", "/metrics"}
-    assert told["components"]["schemas"]["Ask"]["properties"]["k"]["maximum"] == 1000
-    assert "cdn" not in json.dumps(told).lower()
+    answer = running.get("/openapi.json").json
+    assert set(answer["paths"]) == {"/predict", "/labels", "/examples", "/models", "/health", "/ready", "/metrics"}
+    assert answer["components"]["schemas"]["PredictRequest"]["properties"]["k"]["maximum"] == 1000
+    assert answer["components"]["schemas"]["PredictRequest"]["properties"]["dial"]["maximum"] == 2
+    assert "cdn" not in json.dumps(answer).lower()
     assert running.get("/docs").status == 404

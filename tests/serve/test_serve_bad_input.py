@@ -14,7 +14,6 @@ import pytest
 from serving import Running, drain, serving
 
 from longtail.errors import DataError
-from longtail.serve import protocol
 from longtail.serve.settings import TOKEN_VARIABLE, Settings, read_token
 
 TOKEN = "correct-horse-battery-staple"
@@ -73,6 +72,14 @@ def test_what_is_not_the_json_it_expects(running: Running, path: str, body: byte
         {"text": "a", "threshold": "high"},
         {"text": "a", "threshold": float("nan")},
         {"text": "a", "threshold": float("inf")},
+        {"text": "a", "dial": -0.1},
+        {"text": "a", "dial": 2.1},
+        {"text": "a", "dial": "0.3"},
+        {"text": "a", "dial": True},
+        {"text": "a", "dial": None},
+        {"text": "a", "dial": float("nan")},
+        {"text": "a", "dial": float("inf")},
+        {"text": "a", "dial": 0.3, "model": "means"},  # its scores are not probabilities
         {"text": "a", "model": 5},
         {"text": "a", "model": ""},
         {"text": "a", "unknown": 1},
@@ -165,23 +172,23 @@ def test_odd_letters_are_just_letters(running: Running) -> None:
 
 def test_a_control_character_is_named(running: Running) -> None:
     error = refused(running, running.post("/predict", {"texts": ["a", "ab\x1b[31m"]}), 422)
-    assert error == "body.texts.1: String holds a control character, U+001B at 2; take it out"
+    assert error == "body.texts.1: String has a control character, U+001B at 2; remove it"
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read(running: Running) -> None:
+def test_a_body_whose_head_has_a_too_large_length_is_not_read(running: Running) -> None:
     head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10485760\r\n\r\n"
     begin = time.monotonic()
-    told = running.raw(head)
-    assert b" 413 " in told.split(b"\r\n", 1)[0] and time.monotonic() - begin < 5
+    answer = running.raw(head)
+    assert b" 413 " in answer.split(b"\r\n", 1)[0] and time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize("body", [{"text": "a" * (10 << 20)}, {"texts": ["a"] * 1_000_000}], ids=["one", "million"])
 def test_ten_megabytes_of_text(running: Running, body: Any) -> None:
-    """Who sends everything before it listens hears why, too."""
+    """A client that sends everything before it reads gets the reason, too."""
     assert "send fewer or shorter" in refused(running, running.post("/predict", body), 413)
 
 
-def test_a_body_that_does_not_say_how_large_it_is(running: Running) -> None:
+def test_a_body_without_a_content_length(running: Running) -> None:
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as connection:
         connection.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         try:
@@ -209,13 +216,12 @@ def test_a_body_that_does_not_say_how_large_it_is(running: Running) -> None:
     ids=lambda raw: repr(raw[:40]),
 )
 def test_what_is_not_http(running: Running, raw: bytes) -> None:
-    told = running.raw(raw, wait=1)
-    assert told.startswith(b"HTTP/1.1 4") or told == b"", told[:200]
+    answer = running.raw(raw, wait=1)
+    assert answer.startswith(b"HTTP/1.1 4") or answer == b"", answer[:200]
 
 
-def test_slow_clients_are_told_so(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "ASK_WITHIN", 0.5)
-    with serving(trained / "means.longtail", timeout=0.7) as running:
+def test_slow_clients_get_408(trained: Path) -> None:
+    with serving(trained / "means.longtail", timeout=0.7, head_timeout=0.5) as running:
         head = (
             b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
         )
@@ -225,8 +231,11 @@ def test_slow_clients_are_told_so(trained: Path, monkeypatch: pytest.MonkeyPatch
         assert running.raw(b"") == b""  # it never says a word
         with socket.create_connection(("127.0.0.1", running.port), timeout=10) as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            while b"alive" not in connection.recv(65536):
-                pass
+            received = b""
+            while b"alive" not in received:
+                part = connection.recv(65536)
+                assert part, received
+                received += part
             connection.sendall(b"GET /health HT")  # a second head, which never ends
             assert b" 408 " in drain(connection)
         assert time.monotonic() - begin < 8
@@ -237,7 +246,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(running: Running) -> None
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", running.port)) as connection:
             connection.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while running.service.under_way and time.monotonic() < until:
         time.sleep(0.02)
     assert running.service.under_way == 0
@@ -296,6 +305,6 @@ def test_other_machines_come_in_only_with_a_token() -> None:
     assert Settings(host="0.0.0.0", token=TOKEN).answers_to is None
     assert Settings(host="0.0.0.0", open=True, hosts=("labels.example",)).answers_to is not None
     assert Settings(host="127.0.0.5").local and Settings(host="localhost").local and Settings(host="::1").local
-    for wrong in ({"port": 70_000}, {"queue": 3}, {"wait": 5.0}, {"timeout": 0.0}, {"batch": 0}):
+    for wrong in ({"port": 70_000}, {"queue": 3}, {"wait": 5.0}, {"timeout": 0.0}, {"batch_size": 0}):
         with pytest.raises(DataError):
             Settings(**wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The page in a real browser: everything it offers, by pointer and by keyboard, asking nothing of any other place."""
+"""The page in a real browser: everything it offers, by pointer and by keyboard, loading nothing from anywhere else."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from serving import Running, serving
 import longtail
 from browsing import CONTRAST
 from longtail.data import Corpus
-from longtail.serve.examples import TrainingRows
+from longtail.serve.examples import TrainingExamples
 
 TEXT = "a castle in the forest by the harbour"
 
 
 @pytest.fixture(scope="module")
-def rows(tiny: Corpus) -> TrainingRows:
-    return TrainingRows.of(tiny)
+def examples(tiny: Corpus) -> TrainingExamples:
+    return TrainingExamples.of(tiny)
 
 
 @pytest.fixture
-def running(folders: tuple[Path, Path], rows: TrainingRows) -> Iterator[Running]:
-    with serving(*folders, rows=rows) as one:
+def running(folders: tuple[Path, Path], examples: TrainingExamples) -> Iterator[Running]:
+    with serving(*folders, examples=examples) as one:
         yield one
 
 
@@ -43,7 +43,7 @@ def show(browser: Any, running: Running) -> Iterator[Callable[..., Any]]:
         context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, accept_downloads=True
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         opened.append(context)
         page = context.new_page()
         page.on("console", lambda message: trouble.append(message.text))
@@ -79,12 +79,12 @@ def test_labels_appear_as_one_types(show: Callable[..., Any], running: Running, 
     page.get_by_role("textbox", name="Text", exact=True).press_sequentially(" in the forest by the harbour", delay=5)
     model = longtail.load_model(trained / "towers.longtail")
     answers = model.predict([TEXT], 5).answers(0)
-    page.locator("#said", has_text=f"towers says “{answers[0].text}” first").wait_for()
+    page.locator("#summary", has_text=f"towers predicts “{answers[0].text}” first").wait_for()
     page.locator("#columns .why").first.wait_for()
     assert words(page, "towers") == [answer.text for answer in answers]
     first = page.get_by_role("region", name="Labels from towers").locator("li[data-id]").first.inner_text()
     count = int(model.labels.counts[model.labels.row_of[answers[0].id]])
-    assert f"{count} rows" in first
+    assert f"{count} examples" in first
     tags = page.get_by_role("region", name="Labels from towers").locator(".facts .tag").all_inner_texts()
     assert len(tags) == 5 and set(tags) <= {"head", "torso", "tail", "unseen"}
     page.get_by_role("textbox", name="Text", exact=True).fill("  ")
@@ -97,7 +97,7 @@ def test_what_is_pasted_from_a_page_with_control_characters_is_read(show: Callab
     plain = words(page, "towers")
     ask(page, "apple")
     page.get_by_role("textbox", name="Text", exact=True).fill(TEXT.replace(" ", "\x02 \x1f"))
-    page.locator("#said", has_text=f"towers says “{plain[0]}” first").wait_for()
+    page.locator("#summary", has_text=f"towers predicts “{plain[0]}” first").wait_for()
     page.locator("#columns .why").first.wait_for()
     assert words(page, "towers") == plain
 
@@ -122,6 +122,64 @@ def test_two_models_side_by_side_say_what_only_one_found(
     assert page.locator(".only").count() == 0
 
 
+@pytest.mark.parametrize(("size", "scheme"), [((1280, 900), "light"), ((400, 860), "dark")])
+def test_the_dial_turns_from_frequent_to_rare(
+    show: Callable[..., Any], running: Running, trained: Path, tiny: Corpus, size: tuple[int, int], scheme: str
+) -> None:
+    """By keyboard and by pointer; a model whose scores are no probabilities stays as it is."""
+    model = longtail.load_model(trained / "towers.longtail")
+    orders = {
+        dial: [[one.text for one in row] for row in model.predict(tiny.test.rows, 5, dial=dial)] for dial in (0, 1)
+    }
+    row = next(row for row in range(len(tiny.test)) if orders[0][row] != orders[1][row])
+    place = next(place for place in range(5) if orders[0][row][place] != orders[1][row][place])
+    page = show(running, size, scheme)
+
+    def turned_to(dial: int) -> None:
+        found = page.get_by_role("region", name="Labels from towers").locator(".word").nth(place)
+        found.filter(has_text=orders[dial][row][place]).wait_for()
+
+    ask(page, (tiny.test.texts or ())[row])
+    assert words(page, "towers") == orders[0][row]
+    others = words(page, "means")
+    slider = page.get_by_role("slider", name="frequent")
+    assert slider.get_attribute("aria-valuetext") == "0, by probability alone"
+    assert page.locator(".turning [aria-hidden]").all_inner_texts() == ["frequent", "rare", "0"]
+    slider.focus()
+    page.keyboard.press("End")
+    turned_to(1)
+    assert words(page, "towers") == orders[1][row] and words(page, "means") == others
+    assert page.locator("#dial-value").inner_text() == "1"
+    assert slider.get_attribute("aria-valuetext") == "1, rare labels most"
+    box = slider.bounding_box()
+    assert box["width"] >= 100 and box["height"] >= 24  # room for a finger
+    page.mouse.click(box["x"] + 2, box["y"] + box["height"] / 2)
+    turned_to(0)
+    assert words(page, "towers") == orders[0][row]
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+def test_a_model_without_probabilities_has_no_dial(show: Callable[..., Any], folders: tuple[Path, Path]) -> None:
+    with serving(folders[1]) as running:
+        page = show(running)
+        page.locator("#first option").first.wait_for(state="attached")
+        assert page.get_by_role("slider").is_disabled()
+        assert "+ calibrate" in page.locator("#dial-why").inner_text()
+
+
+def test_many_lines_are_predicted_with_the_dial(show: Callable[..., Any], running: Running, trained: Path) -> None:
+    model = longtail.load_model(trained / "towers.longtail")
+    page = show(running)
+    page.locator("#first option").first.wait_for(state="attached")
+    page.get_by_role("slider").fill("0.7")
+    page.get_by_role("tab", name="Many lines").click()
+    page.get_by_role("textbox", name="Texts, one per line").fill(TEXT)
+    page.get_by_role("button", name="Predict").click()
+    page.locator("#done", has_text="1 line done").wait_for()
+    found = page.locator("#table tbody td").first.locator("li bdi").all_inner_texts()
+    assert found == [answer.text for answer in model.predict([TEXT], 5, dial=0.7).answers(0)]
+
+
 def test_reasons_unfold_by_keyboard(show: Callable[..., Any], running: Running, tiny: Corpus) -> None:
     page = show(running)
     ask(page, "castle")
@@ -132,7 +190,7 @@ def test_reasons_unfold_by_keyboard(show: Callable[..., Any], running: Running, 
     page.keyboard.press("Enter")
     assert why.locator("li").first.is_visible() and why.locator("li").count() == 3
     assert "castle" in why.locator("li mark").first.inner_text()
-    row = why.locator("li small").first.inner_text().rpartition("row ")[2]
+    row = why.locator("li small").first.inner_text().rpartition("document ")[2]
     assert (tiny.train.texts or ())[tiny.train.ids.index(row)] in why.locator("li").first.inner_text()
     ask(page, "castle and more")  # what was unfolded stays so
     page.get_by_role("region", name="Labels from means").locator("details[open]").first.wait_for()
@@ -144,8 +202,8 @@ def test_many_lines_become_a_file(
     page = show(running)
     texts = [*(tiny.test.texts or ())[:60], '=HYPERLINK("http://evil")', 'a "quoted", castle', "ümläut 🦜 forest"] * 2
     page.get_by_role("tab", name="Many lines").click()
-    page.get_by_role("textbox", name="Texts, one a line").fill("\n".join(["", *texts, "  "]))
-    page.get_by_role("textbox", name="Texts, one a line").press("Control+Enter")
+    page.get_by_role("textbox", name="Texts, one per line").fill("\n".join(["", *texts, "  "]))
+    page.get_by_role("textbox", name="Texts, one per line").press("Control+Enter")
     page.locator("#done", has_text=f"{len(texts)} lines done").wait_for()
     assert page.locator("#table tbody tr").count() == len(texts)
     with page.expect_download() as event:
@@ -169,10 +227,10 @@ def test_a_label_is_added_and_predicted(show: Callable[..., Any], running: Runni
     ask(page, "the glass castle by the harbour")
     page.get_by_label("A label is missing?").fill("glass castle harbour")
     page.get_by_label("A label is missing?").press("Enter")
-    page.locator("#added", has_text="is added and kept: number").wait_for()
+    page.locator("#added", has_text="is added and saved: number").wait_for()
     assert "glass castle harbour" in words(page, "towers") and "glass castle harbour" not in words(page, "means")
     new = page.get_by_role("region", name="Labels from towers").locator("li.new")
-    assert "added" in new.inner_text() and "unseen" in new.inner_text() and "known by its text" in new.inner_text()
+    assert "added" in new.inner_text() and "unseen" in new.inner_text() and "found by its text" in new.inner_text()
     page.reload()
     ask(page, "the glass castle by the harbour")
     assert "glass castle harbour" in words(page, "towers")
@@ -228,13 +286,13 @@ def test_it_fits_and_reads(show: Callable[..., Any], running: Running, size: tup
     page.locator(".why summary").first.click()
     page.get_by_label("A label is missing?").fill("a forest of glass")
     page.get_by_role("button", name="Add it").click()
-    page.locator("#added", has_text="added and kept").wait_for()
+    page.locator("#added", has_text="added and saved").wait_for()
     page.locator("#columns .why").first.wait_for()
-    least = 30
+    min_seen = 30
     for name in ("One text", "Many lines", "Labels"):
         page.get_by_role("tab", name=name).click()
         if name == "Many lines":
-            page.get_by_role("textbox", name="Texts, one a line").fill("castle\n" + "x" * 300)
+            page.get_by_role("textbox", name="Texts, one per line").fill("castle\n" + "x" * 300)
             page.get_by_role("button", name="Predict").click()
             page.locator("#done", has_text="2 lines done").wait_for()
         if name == "Labels":
@@ -242,7 +300,7 @@ def test_it_fits_and_reads(show: Callable[..., Any], running: Running, size: tup
         wide = page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth]")
         assert max(wide) <= size[0], name
         ratio, where, seen = page.evaluate(CONTRAST)
-        assert seen >= least and ratio >= 4.5, (name, where)
+        assert seen >= min_seen and ratio >= 4.5, (name, where)
     ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     dark = sum(map(int, ground[4:-1].split(","))) < 380
     assert dark == (scheme == "dark")
@@ -265,7 +323,7 @@ def test_hostile_words_are_shown_as_they_are(show: Callable[..., Any], running: 
     ask(page)
     page.get_by_label("A label is missing?").fill(hostile)
     page.get_by_role("button", name="Add it").click()
-    page.locator("#added", has_text="added and kept").wait_for()
+    page.locator("#added", has_text="added and saved").wait_for()
     ask(page, hostile)
     assert hostile in words(page, "towers")
     page.get_by_role("tab", name="Labels").click()
@@ -277,10 +335,10 @@ def test_hostile_words_are_shown_as_they_are(show: Callable[..., Any], running: 
 def test_the_token_is_asked_for_once(show: Callable[..., Any], folders: tuple[Path, Path]) -> None:
     with serving(folders[1], token="a-token-of-the-test") as running:
         page = show(running)
-        page.get_by_label("This service asks for its token").fill("a-token-of-another")
+        page.get_by_label("This service needs a token").fill("a-token-of-another")
         page.get_by_role("button", name="Enter").click()
         page.locator("#trouble", has_text="token").wait_for()
-        page.get_by_label("This service asks for its token").fill("a-token-of-the-test")
+        page.get_by_label("This service needs a token").fill("a-token-of-the-test")
         page.get_by_role("button", name="Enter").click()
         page.locator("#served", has_text="10 labels").wait_for()
         page.get_by_role("textbox", name="Text", exact=True).fill("castle")
@@ -296,7 +354,7 @@ def test_it_waits_while_the_service_is_busy_and_says_when_it_is_gone(
     busy = {"status": 429, "headers": {"Retry-After": "1"}, "body": '{"error": "full"}'}
     page.route("**/predict", lambda route: route.fulfill(**busy), times=2)
     page.get_by_role("textbox", name="Text", exact=True).fill("castle")
-    page.locator("#trouble", has_text="busy; asking again in 1 second").wait_for()
+    page.locator("#trouble", has_text="busy; trying again in 1 second").wait_for()
     page.locator("#columns .word").first.wait_for()
     assert not page.locator("#trouble").is_visible()
     page.route("**/predict", lambda route: route.fulfill(status=422, body='{"error": "too odd"}'))

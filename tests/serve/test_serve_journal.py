@@ -114,8 +114,8 @@ def test_an_added_label_is_predicted_and_stays(folders: tuple[Path, Path]) -> No
     towers = folders[0]
     offline = longtail.load_model(towers).with_labels(["a castle by the harbour"], ["new"])
     with serving(towers) as running:
-        told = running.post("/labels", {"labels": [{"text": "a castle by the harbour", "id": "new"}]})
-        assert told.json == {"model": "towers", "added": ["new"], "known": [], "labels": 11}
+        answer = running.post("/labels", {"labels": [{"text": "a castle by the harbour", "id": "new"}]})
+        assert answer.json == {"model": "towers", "added": ["new"], "known": [], "labels": 11}
         found = running.post("/predict", {"text": "castle harbour", "k": 11}).json["answers"][0]["labels"]
         assert [label["id"] for label in found] == [
             one.id for one in offline.predict(["castle harbour"], 11).answers(0)
@@ -148,11 +148,11 @@ def test_of_several_labels_all_or_none_join(folders: tuple[Path, Path]) -> None:
 
 def test_a_model_that_takes_no_labels_says_why(folders: tuple[Path, Path]) -> None:
     with serving(folders[1]) as running:
-        told = running.post("/labels", {"labels": [{"text": "new"}]})
-        assert told.status == 422 and "takes no new labels" in told.json["error"]
+        answer = running.post("/labels", {"labels": [{"text": "new"}]})
+        assert answer.status == 422 and "takes no new labels" in answer.json["error"]
     assert not journal_of(folders[1]).exists()
     journal_of(folders[1]).write_text("{}\n")
-    with pytest.raises(ModelError, match="holds labels for"):
+    with pytest.raises(ModelError, match="has labels that were added to"):
         Served("means", folders[1])
 
 

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from serving import serving
 
+import processes
 from longtail.data import Corpus
 from longtail.errors import DataError, ModelError
 from longtail.recipe import Recipe
@@ -24,29 +26,37 @@ from longtail.serve.models import Served, load_models
 from longtail.serve.settings import TOKEN_VARIABLE
 
 
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Ask again and again until it holds: a busy machine may take a while."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 class Process:
     """`longtail serve` as a user starts it."""
 
     def __init__(self, *words: object, **environment: str) -> None:
-        told = {**os.environ, "OMP_NUM_THREADS": "1", "LONGTAIL_THREADS": "1", **environment}
-        self.running = subprocess.Popen(
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", "LONGTAIL_THREADS": "1", **environment}
+        self.running = processes.popen(
             [sys.executable, "-m", "longtail", "serve", *map(str, words), "--port", "0"],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=told,
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=variables,
         )  # fmt: skip
         assert self.running.stderr is not None
-        self.said: list[str] = []
+        self.logged: list[str] = []
         for line in self.running.stderr:
-            self.said.append(line)
+            self.logged.append(line)
             if '"event": "listening"' in line:
                 self.port = int(json.loads(line)["address"].rpartition(":")[2])
                 break
         else:
-            raise AssertionError("".join(self.said))
-        self._reader = threading.Thread(target=lambda: self.said.extend(self.running.stderr or ()), daemon=True)
+            raise AssertionError("".join(self.logged))
+        self._reader = threading.Thread(target=lambda: self.logged.extend(self.running.stderr or ()), daemon=True)
         self._reader.start()
 
     def wait_until_ready(self) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while time.monotonic() < until:
             try:
                 if self.ask("GET", "/ready")[0] == 200:
@@ -54,22 +64,34 @@ class Process:
             except OSError:
                 pass
             time.sleep(0.05)
-        raise AssertionError("never ready: " + "".join(self.said))
+        raise AssertionError("never ready: " + "".join(self.logged))
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        status, answer = self.fetch(method, path, body, **headers)
+        return status, json.loads(answer)
+
+    def refuses(self) -> bool:
+        """Whether a new connection is turned away."""
+        try:
+            self.fetch("GET", "/health")
+        except OSError:
+            return True
+        return False
+
+    def fetch(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         raw = None if body is None else json.dumps(body)
         try:
             connection.request(method, path, raw, {"Content-Type": "application/json", **headers})
             reply = connection.getresponse()
-            return reply.status, json.loads(reply.read())
+            return reply.status, reply.read()
         finally:
             connection.close()
 
     def end(self) -> tuple[int, list[dict[str, Any]]]:
-        code = self.running.wait(30)
-        self._reader.join(5)
-        return code, [json.loads(line) for line in self.said if line.startswith("{")]
+        code = self.running.wait(120)
+        self._reader.join(60)
+        return code, [json.loads(line) for line in self.logged if line.startswith("{")]
 
 
 def test_it_starts_drains_and_leaves(folders: tuple[Path, Path]) -> None:
@@ -79,8 +101,13 @@ def test_it_starts_drains_and_leaves(folders: tuple[Path, Path]) -> None:
         process.wait_until_ready()
         assert process.ask("POST", "/predict", {"text": "apple"})[0] == 401
         bearer = {"Authorization": "Bearer a-token-from-the-environment"}
+
+        def under_way() -> int:
+            metrics = process.fetch("GET", "/metrics", **bearer)[1].decode()
+            return int(metrics.partition("\nlongtail_requests_under_way ")[2].split()[0])
+
         assert process.ask("POST", "/predict", {"text": "apple"}, **bearer)[0] == 200
-        with socket.create_connection(("127.0.0.1", process.port), timeout=20) as slow:
+        with socket.create_connection(("127.0.0.1", process.port), timeout=120) as slow:
             body = json.dumps({"text": "castle"}).encode()
             slow.sendall(
                 b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -88,11 +115,9 @@ def test_it_starts_drains_and_leaves(folders: tuple[Path, Path]) -> None:
                 % len(body)
                 + body[:5]
             )
-            time.sleep(0.2)
+            wait_for(lambda: under_way() == 2)  # the slow request, and the one that asks
             process.running.send_signal(signal.SIGTERM)
-            time.sleep(0.5)
-            with pytest.raises(OSError):
-                process.ask("GET", "/health")  # nobody new is let in
+            wait_for(process.refuses)  # nobody new is let in
             slow.sendall(body[5:])  # and who was there is answered
             assert b" 200 " in slow.recv(65536).split(b"\r\n", 1)[0]
         code, events = process.end()
@@ -104,7 +129,7 @@ def test_it_starts_drains_and_leaves(folders: tuple[Path, Path]) -> None:
 
 def test_kill_9_loses_no_acknowledged_label(folders: tuple[Path, Path]) -> None:
     process = Process(folders[0])
-    told: list[str] = []
+    acknowledged: list[str] = []
     try:
         process.wait_until_ready()
 
@@ -116,40 +141,36 @@ def test_kill_9_loses_no_acknowledged_label(folders: tuple[Path, Path]) -> None:
                 except (OSError, http.client.HTTPException, ValueError):
                     return
                 if status == 200:
-                    told.extend(answer["added"])
+                    acknowledged.extend(answer["added"])
 
         workers = [threading.Thread(target=add, args=(worker,), daemon=True) for worker in range(3)]
         for worker in workers:
             worker.start()
-        until = time.monotonic() + 20
-        while len(told) < 15 and time.monotonic() < until:
-            time.sleep(0.005)
+        wait_for(lambda: len(acknowledged) >= 15)
     finally:
         process.running.kill()  # SIGKILL
+        process.running.wait(60)  # the kernel frees the journal's lock only when the process has ended
     for worker in workers:
-        worker.join(20)
-    assert len(told) >= 15
+        worker.join(60)
     served = Served("towers", folders[0])
     try:
         ids = served.now.model.labels.ids
-        assert set(told) <= set(ids) and len(ids) <= 10 + len(told) + 3
-        assert served.predict([told[-1]], 20)[0]
+        assert set(acknowledged) <= set(ids) and len(ids) <= 10 + len(acknowledged) + 3
+        assert served.predict([acknowledged[-1]], 20)[0]
     finally:
         served.close()
 
 
 def test_it_is_not_ready_before_it_is_warm(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
-    monkeypatch.setattr(Served, "warm_up", lambda self: held.wait(20))
+    monkeypatch.setattr(Served, "warm_up", lambda self: held.wait(120))
     with serving(folders[1], ready=False) as running:
         assert running.get("/health").status == 200
         for reply in (running.get("/ready"), running.post("/predict", {"text": "apple"}), running.get("/models")):
             assert reply.status == 503 and reply.headers["retry-after"] == "1" and "starting" in reply.json["error"]
         assert b"longtail_ready 0" in running.get("/metrics").body
         held.set()
-        until = time.monotonic() + 5
-        while running.get("/ready").status != 200:
-            assert time.monotonic() < until
+        wait_for(lambda: running.get("/ready").status == 200)
         assert running.post("/predict", {"text": "apple"}).status == 200
 
 
@@ -158,11 +179,11 @@ def test_overload_is_refused_and_passes(folders: tuple[Path, Path], monkeypatch:
     held = threading.Event()
     predict = Served.predict
 
-    def slow(self: Served, texts: Any, k: int) -> Any:
-        assert held.wait(20)
-        return predict(self, texts, k)
+    def slow(self: Served, texts: Any, k: int, dial: float) -> Any:
+        assert held.wait(120)
+        return predict(self, texts, k, dial)
 
-    with serving(models=served, batch=2, queue=4, timeout=20) as running:
+    with serving(models=served, batch_size=2, queue=4, timeout=120) as running:
         monkeypatch.setattr(Served, "predict", slow)
         replies: list[Any] = []
         threads = [
@@ -171,13 +192,10 @@ def test_overload_is_refused_and_passes(folders: tuple[Path, Path], monkeypatch:
         ]
         for thread in threads:
             thread.start()
-        until = time.monotonic() + 10
-        while len(replies) < 14:  # two at most are computed, and four wait
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_for(lambda: len(replies) >= 14)  # two at most are computed, and four wait
         held.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(120)
         statuses = sorted(reply.status for reply in replies)
         assert 4 <= statuses.count(200) <= 6 and set(statuses) == {200, 429}
         assert all(int(reply.headers["retry-after"]) >= 1 for reply in replies if reply.status == 429)
@@ -189,19 +207,17 @@ def test_what_takes_too_long_is_given_up(folders: tuple[Path, Path], monkeypatch
         held = threading.Event()
         predict = Served.predict
 
-        def slow(self: Served, texts: Any, k: int) -> Any:
-            held.wait(20)
-            return predict(self, texts, k)
+        def slow(self: Served, texts: Any, k: int, dial: float) -> Any:
+            held.wait(120)
+            return predict(self, texts, k, dial)
 
         monkeypatch.setattr(Served, "predict", slow)
         begin = time.monotonic()
         reply = running.post("/predict", {"text": "apple"})
         assert reply.status == 503 and "0.3 seconds" in reply.json["error"] and reply.headers["retry-after"]
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 20  # the work itself lasts 120 s
         held.set()
-        until = time.monotonic() + 5
-        while running.post("/predict", {"text": "apple"}).status != 200:
-            assert time.monotonic() < until
+        wait_for(lambda: running.post("/predict", {"text": "apple"}).status == 200)
 
 
 def test_a_mistake_of_ours_is_a_500_without_the_text(
@@ -209,7 +225,7 @@ def test_a_mistake_of_ours_is_a_500_without_the_text(
 ) -> None:
     with serving(folders[1]) as running:
 
-        def broken(self: Served, texts: list[str], k: int) -> Any:
+        def broken(self: Served, texts: list[str], k: int, dial: float) -> Any:
             raise RuntimeError(f"cannot read {texts[0]}")
 
         with monkeypatch.context() as patch:
@@ -225,7 +241,7 @@ def test_a_model_that_reads_no_texts_is_refused(numbers: Corpus, tmp_path: Path)
     Recipe.parse("centroid").fit(numbers.train, numbers.valid).save(tmp_path / "numbers.longtail")
     done = subprocess.run(
         [sys.executable, "-m", "longtail", "serve", str(tmp_path / "numbers.longtail"), "--port", "0"],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert done.returncode == 2
     assert "error: " in done.stderr.splitlines()[-1] and "cannot read plain texts" in done.stderr
@@ -236,23 +252,23 @@ def test_what_is_wrong_is_said_before_it_listens(folders: tuple[Path, Path], tmp
 
     from longtail.cli import app
 
-    def said(*words: object) -> str:
+    def error_of(*words: object) -> str:
         return str(CliRunner().invoke(app, ["serve", *map(str, words)]).exception)
 
-    assert "not a model folder" in said(tmp_path / "missing", "--port", 0)
-    assert "two models are called means" in said(folders[1], folders[1], "--port", 0)
-    assert "none of the labels" in said(folders[1], "--port", 0, "--examples", "wordnet")
-    assert "no token is set" in said(folders[1], "--host", "0.0.0.0")
+    assert "not a model folder" in error_of(tmp_path / "missing", "--port", 0)
+    assert "two models have the name means" in error_of(folders[1], folders[1], "--port", 0)
+    assert "none of the labels" in error_of(folders[1], "--port", 0, "--examples", "wordnet")
+    assert "no token is set" in error_of(folders[1], "--host", "0.0.0.0")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        assert "cannot listen" in said(folders[1], "--port", taken.getsockname()[1])
+        assert "cannot listen" in error_of(folders[1], "--port", taken.getsockname()[1])
 
 
 def test_models_have_names(folders: tuple[Path, Path]) -> None:
     served = load_models([str(folders[1]), f"other={folders[1]}"])
     assert list(served) == ["means", "other"] and served["other"].path == folders[1]
-    with pytest.raises(ModelError, match="cannot be a model's name"):
+    with pytest.raises(ModelError, match="cannot be the name of a model"):
         load_models([f"a\nb={folders[1]}"])
     first = load_models([str(folders[0])])
     with pytest.raises(ModelError, match="held by another service"):
@@ -268,21 +284,24 @@ def test_models_have_names(folders: tuple[Path, Path]) -> None:
 def test_an_answer_goes_out_whole_without_waiting_for_the_client(folders: tuple[Path, Path]) -> None:
     """Head and body leave apart; held back until the head is confirmed, every answer would take 40 ms or more."""
     with serving(folders[1]) as running:
-        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=120)
         connection.connect()
-        waits = []
-        for _ in range(40):  # at first a client confirms at once
+
+        def wait() -> float:
             begin = time.perf_counter()
             connection.request("GET", "/health")
             connection.getresponse().read()
-            waits.append(time.perf_counter() - begin)
+            return time.perf_counter() - begin
+
+        for _ in range(30):  # at first a client confirms at once
+            wait()
+        assert any(wait() < 0.03 for _ in range(60))  # a busy machine may slow some of them
         connection.close()
-    assert min(waits[-10:]) < 0.03
 
 
-def test_the_matrix_libraries_are_told_how_to_wait_before_they_are_loaded() -> None:
+def test_the_matrix_libraries_learn_how_to_wait_before_they_are_loaded() -> None:
     asked = (
         "import sys, longtail.__main__, longtail.cli.serve; print([n for n in ('numpy', 'torch') if n in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

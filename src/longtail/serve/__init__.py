@@ -1,16 +1,19 @@
-"""The HTTP service and its page. Needs the extra `serve`; nothing outside this room and its command imports it.
+"""The HTTP service and its page. Needs the extra `serve`; only its command imports it.
 
-settings    how it listens, how long it waits, what it refuses
-schema      what a request may say and what an answer looks like
-batcher     texts of many requests go through a model together
-models      a model under its name, with the labels that joined it while it served
-journal     those labels on disk, before anybody is told that they were added
-finder      labels by their words
-examples    the training texts nearest to a text, for each label
-counters    figures for Prometheus
-logs        a JSON object a line, never a text
-guard       what every request passes: host, origin, token, size, time
-app         the paths
-protocol    connections that take too long to ask
-run         from start to stop
+Start reading at `app.py` (the paths), then `service.py` (what they do) and `batcher.py` (how requests share a model).
+
+    settings.py    where it listens, how long it waits, what it refuses
+    schema.py      JSON of requests and answers
+    app.py, guard.py              the paths; checks of host, origin, token, size and time
+    service.py, batcher.py        models, metrics, readiness; the thread that predicts the texts of many requests
+    queue.py, pace.py, share.py   who waits, who is refused; how long a model takes; places by client address
+    worker.py                     calls that may raise anything, in threads
+    models.py, journal.py         a loaded model and its added labels; those labels on disk
+    finder.py, examples.py        labels by their words; the most similar training texts of a label
+    counters.py, logs.py          metrics for Prometheus; one JSON object per line, never a text
+    protocol.py, connections.py   a connection and its time limits; how many each client address may have
+    strict.py, refusal.py         refuses HTTP with two meanings; the error that refuses a request
+    run.py, assets/               from start to stop; the page
+
+May import data, metrics, linear, seams, model, store and what they import.
 """

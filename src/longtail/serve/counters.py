@@ -1,4 +1,4 @@
-"""Figures for Prometheus, in its text format."""
+"""Metrics for Prometheus, in its text format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Names = tuple[tuple[str, str], ...]
 
 @dataclass(eq=False)
 class Family:
-    """One figure under several label values. A histogram has bounds; the others have none."""
+    """One metric with a value for each combination of Prometheus labels. Only a histogram has bounds."""
 
     name: str
     help: str
@@ -26,27 +26,33 @@ class Family:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, amount: float = 1, **names: str) -> None:
+        """Adds to a counter or gauge; `names` are its Prometheus labels."""
         with self._lock:
             self._cells(names)[0] += amount
 
     def set(self, value: float, **names: str) -> None:
+        """Sets a gauge; `names` are its Prometheus labels."""
         with self._lock:
             self._cells(names)[0] = value
 
     def observe(self, value: float, **names: str) -> None:
-        """Into the first bucket whose bound is not below it; the last two cells are the sum and those above all."""
+        """Counts a value in the first bucket of a histogram whose bound is not below it.
+
+        The last two cells are the count above all bounds, and the sum of the values.
+        """
         with self._lock:
             cells = self._cells(names)
             cells[bisect.bisect_left(self.bounds, value)] += 1
             cells[-1] += value
 
     def value(self, **names: str) -> float:
-        """Of a counter or gauge; of a histogram, how many were observed."""
+        """The value of a counter or gauge; the number of values of a histogram."""
         with self._lock:
             cells = self._values.get(tuple(sorted(names.items())), [0.0])
             return sum(cells[:-1]) if self.kind == "histogram" else cells[0]
 
     def lines(self) -> Iterable[str]:
+        """The metric in the text format, line by line."""
         yield f"# HELP {self.name} {self.help}"
         yield f"# TYPE {self.name} {self.kind}"
         with self._lock:
@@ -68,24 +74,28 @@ class Family:
 
 
 class Counters:
-    """Every figure of the service."""
+    """Every metric of the service."""
 
     def __init__(self) -> None:
         self.requests = Family("longtail_requests_total", "Requests by path and status.", "counter")
-        self.seconds = Family("longtail_request_seconds", "From a request to its answer.", "histogram", SECONDS)
+        self.seconds = Family("longtail_request_seconds", "Seconds from a request to its answer.", "histogram", SECONDS)
         self.under_way = Family("longtail_requests_under_way", "Requests not yet answered.", "gauge")
+        self.connections = Family("longtail_connections", "Open connections.", "gauge")
         self.texts = Family("longtail_texts_total", "Texts predicted.", "counter")
-        self.batches = Family("longtail_batch_texts", "Texts that went through a model together.", "histogram", TEXTS)
-        self.computing = Family("longtail_batch_seconds", "Time of a batch in the model.", "histogram", SECONDS)
+        self.batches = Family("longtail_batch_texts", "Texts of a batch.", "histogram", TEXTS)
+        self.computing = Family(
+            "longtail_batch_seconds", "Seconds that the model took for a batch.", "histogram", SECONDS
+        )
         self.waiting = Family("longtail_texts_waiting", "Texts in the queue.", "gauge")
         self.refused = Family("longtail_refused_total", "Requests refused, by reason.", "counter")
         self.labels = Family("longtail_labels", "Labels of a model.", "gauge")
         self.added = Family("longtail_labels_added_total", "Labels added since the start.", "counter")
-        self.ready = Family("longtail_ready", "1 when it answers.", "gauge")
+        self.ready = Family("longtail_ready", "1 when the service answers predictions.", "gauge")
         self.memory = Family("process_resident_memory_bytes", "Memory of the process.", "gauge")
-        self.start = Family("process_start_time_seconds", "When the process began, since 1970.", "gauge")
+        self.start = Family("process_start_time_seconds", "Start of the process, in seconds since 1970.", "gauge")
 
     def text(self) -> str:
+        """All metrics in the text format."""
         families = [family for family in vars(self).values() if isinstance(family, Family)]
         return "\n".join(line for family in families for line in family.lines()) + "\n"
 

@@ -1,4 +1,4 @@
-"""What every request passes before it is read, and every answer on its way out: host, origin, token, size, time."""
+"""Checks every request before the application sees it (host, origin, token, size, time); adds headers to answers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import hmac
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from longtail.serve.protocol import ASK_WITHIN
 from longtail.serve.refusal import Refused
 from longtail.serve.service import Service
+from longtail.serve.share import FairShare, client_of, forwarded, is_trusted
 
 FREE = frozenset({"/", "/health", "/ready", "/openapi.json", "/assets/page.css", "/assets/page.js"})  # need no token
-ALWAYS = FREE | {"/metrics"}  # answered while it starts and stops
+ALWAYS = FREE | {"/metrics"}  # answered while the service starts and stops, too
 KNOWN = ALWAYS | {"/predict", "/labels", "/models", "/examples"}
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -27,78 +28,116 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 POLICY = b"default-src 'none'; frame-ancestors 'none'"
-# Who hangs up on a client that is still sending takes the answer away from it: the rest is read and thrown away first.
+# A client that is still sending when the connection closes never sees its answer, so the rest is read and discarded.
 UNREAD = frozenset({"body", "bodies"})  # reasons to refuse a body that is still coming
-MOST_THROWN = 64 << 20  # bytes
-QUIET = 1.0  # seconds without a byte, after which nobody is sending any more
+MAX_DISCARDED = 64 << 20  # bytes
+QUIET = 1.0  # seconds without a byte, after which the client has stopped sending
 
 
 class Guard:
-    """Wraps the application."""
+    """An ASGI application around the paths."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
         self._settings, self._counters, self._log = service.settings, service.counters, service.log
-        self._held = 0  # bytes of bodies
+        self._requests = FairShare(self._settings.requests)  # under way, their body read
+        self._bodies = FairShare(self._settings.bodies)  # bytes in memory
+        self._behind: Counter[str] = Counter()  # requests of each client that come through a proxy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin = time.perf_counter()
+        started = time.perf_counter()
         facts = scope.setdefault("state", {})
         facts.update(id=f"{random.getrandbits(64):016x}", deadline=_clock() + self._settings.timeout)
+        facts["address"] = self._enter(scope)
         answer = _Answer(send, facts["id"])
         self._service.under_way += 1
         try:
             await self._serve(scope, receive, answer)
         except Refused as refusal:
             self._counters.refused.add(reason=refusal.reason)
-            await answer.refuse(refusal, receive if refusal.reason in UNREAD else None)
-        except Exception as error:
-            if not answer.status:  # else it was answered and logged further in
+            await answer.refuse(refusal, receive if refusal.reason in UNREAD else None, self._settings.head_timeout)
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):  # the server stops
+            raise
+        except BaseException as error:  # panics of Rust libraries, too
+            if not answer.status:  # otherwise the application has answered and logged it
                 self._log.failed(error, id=facts["id"])
-                await answer.refuse(Refused(500, "a mistake in the service; its log says where", "failed"))
+                await answer.refuse(Refused(500, "an error in the service; its log has the details", "failed"))
         finally:
             self._service.under_way -= 1
-            self._tell(scope, facts, answer.status, time.perf_counter() - begin)
+            self._leave(facts)
+            self._record(scope, facts, answer.status, time.perf_counter() - started)
 
     async def _serve(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        headers = dict(scope["headers"])  # names are in small letters; of several, the last counts
+        headers = dict(scope["headers"])  # names are in lower case; of several with one name, the last counts
         self._check_origin(scope, headers)
-        path = scope["path"]
+        path, address = scope["path"], scope["state"]["address"]
+        if self._behind[address] > self._settings.connections_per_address:
+            raise Refused(
+                429, "this address has too many requests under way; try again", "requests", {"Retry-After": "1"}
+            )
         if path not in FREE:
             self._check_token(headers)
         if path not in ALWAYS:
             if self._service.state != "ready":
                 raise Refused(
-                    503, f"the service is {self._service.state}; ask again", self._service.state, {"Retry-After": "1"}
+                    503, f"the service is {self._service.state}; try again", self._service.state, {"Retry-After": "1"}
                 )
-            if self._service.under_way > self._settings.requests:
-                raise Refused(429, "too many requests are under way; ask again", "requests", {"Retry-After": "1"})
+            if path == "/predict":
+                self._service.overloaded(address)
         body = await self._body(scope, headers, receive)
         try:
-            await self._app(scope, _replayed(body, receive), answer)
+            if path in ALWAYS:
+                await self._app(scope, _replayed(body, receive), answer)
+                return
+            if not self._requests.allows(address):
+                raise Refused(429, "too many requests are under way; try again", "requests", {"Retry-After": "1"})
+            self._requests.take(address, 1)
+            try:
+                await self._app(scope, _replayed(body, receive), answer)
+            finally:
+                self._requests.take(address, -1)
         finally:
-            self._held -= len(body)
+            self._bodies.take(address, -len(body))
+
+    def _enter(self, scope: Scope) -> str:
+        """The client of a request. One behind a proxy has no connection of its own, so its requests are counted."""
+        peer = scope["client"][0] if scope.get("client") else ""
+        trusted = self._service.connections.trusted
+        if not is_trusted(peer, trusted):
+            return client_of(peer)
+        names = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        address = forwarded(peer, names, trusted)
+        scope["state"]["behind"] = address
+        self._behind[address] += 1
+        return address
+
+    def _leave(self, facts: Mapping[str, Any]) -> None:
+        address = facts.get("behind")
+        if address is not None:
+            self._behind[address] -= 1
+            if not self._behind[address]:
+                del self._behind[address]
 
     def _check_origin(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Only pages of this service may use a browser to ask it, and only under a name it answers to."""
+        """Refuses requests that a browser sends for pages of other sites, and host names that are not ours."""
         host = headers.get(b"host", b"").decode("latin-1").lower()
         names = self._settings.answers_to
         if names is not None and _without_port(host) not in names:
             raise Refused(421, "the service does not answer to this host name; see --allow-host", "host")
         origin = headers.get(b"origin", b"").decode("latin-1").lower()
-        asking = origin.partition("://")[2]
-        # A proxy may call the service by another name than the browser does: --allow-host names that one.
-        if origin and asking != host and _without_port(asking) not in self._settings.allowed:
-            raise Refused(403, "pages of other origins may not ask this service; see --allow-host", "origin")
+        origin_host = origin.partition("://")[2]
+        # Behind a proxy the browser may use another name than the proxy does; --allow-host allows it.
+        if origin and origin_host != host and _without_port(origin_host) not in self._settings.allowed:
+            raise Refused(403, "pages of other origins may not use this service; see --allow-host", "origin")
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self._settings.token is None:
             return
-        kind, _, shown = headers.get(b"authorization", b"").partition(b" ")
-        same = hmac.compare_digest(shown.strip(), self._settings.token.encode())
+        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+        same = hmac.compare_digest(token.strip(), self._settings.token.encode())
         if kind.lower() != b"bearer" or not same:
             raise Refused(
                 401,
@@ -108,7 +147,7 @@ class Guard:
             )
 
     async def _body(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        """The whole body, if it is small enough, comes in time and there is room for it. Counted as held."""
+        """Reads the whole body, if it is small enough, comes in time and fits beside the others; counts it as held."""
         large = Refused(
             413, f"the body is larger than {self._settings.body} bytes; send fewer or shorter texts", "body",
             {"Connection": "close"},
@@ -117,7 +156,7 @@ class Guard:
         if not length.isdigit() or len(length) > 18 or int(length) > self._settings.body:
             raise large
         parts: list[bytes] = []
-        size, more = 0, True
+        size, more, address = 0, True, scope["state"]["address"]
         try:
             async with asyncio.timeout_at(scope["state"]["deadline"]):
                 while more:
@@ -126,38 +165,41 @@ class Guard:
                         raise Refused(400, "the client went away", "gone")
                     part, more = message.get("body", b""), message.get("more_body", False)
                     size += len(part)
-                    self._held += len(part)
+                    self._bodies.take(address, len(part))
                     parts.append(part)
                     if size > self._settings.body:
                         raise large
-                    if self._held > self._settings.bodies:
+                    if part and not self._bodies.allows(address):
                         raise Refused(
-                            429, "requests under way hold too much; ask again", "bodies",
+                            429, "the bodies of all requests take too much memory; try again", "bodies",
                             {"Retry-After": "1", "Connection": "close"},
                         )  # fmt: skip
         except TimeoutError:
-            self._held -= size
+            self._bodies.take(address, -size)
             raise Refused(
                 408,
                 f"the request did not come within {self._settings.timeout:g} seconds",
                 "slow",
                 {"Connection": "close"},
             ) from None
-        except Refused:
-            self._held -= size
+        except BaseException:
+            self._bodies.take(address, -size)
             raise
         return b"".join(parts)
 
-    def _tell(self, scope: Scope, facts: Mapping[str, Any], status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, facts: Mapping[str, Any], status: int, seconds: float) -> None:
+        """Counts and logs a request."""
         path = scope["path"] if scope["path"] in KNOWN else "other"
         self._counters.requests.add(path=path, status=str(status))
         self._counters.seconds.observe(seconds, path=path)
-        told = {name: facts[name] for name in ("id", "model", "texts", "k", "labels") if name in facts}
-        self._log.say("request", method=scope["method"], path=path, status=status, ms=round(1000 * seconds, 2), **told)
+        logged = {name: facts[name] for name in ("id", "model", "texts", "k", "labels") if name in facts}
+        self._log.write(
+            "request", method=scope["method"], path=path, status=status, ms=round(1000 * seconds, 2), **logged
+        )
 
 
 class _Answer:
-    """Sends, adds what every answer carries, and remembers the status."""
+    """Sends an answer with the headers that every answer has, and remembers its status."""
 
     def __init__(self, send: Send, name: str) -> None:
         self._send, self._name = send, name
@@ -175,8 +217,8 @@ class _Answer:
             ]
         await self._send(message)
 
-    async def refuse(self, refusal: Refused, rest: Receive | None = None) -> None:
-        """Says why; then listens to the rest of what the client sends, where there is one, before it hangs up."""
+    async def refuse(self, refusal: Refused, rest: Receive | None = None, seconds: float = 0.0) -> None:
+        """Sends the reason; where `rest` is given, first discards what the client still sends."""
         if self.status:
             return
         body = json.dumps({"error": refusal.error, "where": []}).encode()
@@ -185,23 +227,23 @@ class _Answer:
         await self({"type": "http.response.start", "status": refusal.status, "headers": headers})
         await self({"type": "http.response.body", "body": body, "more_body": rest is not None})
         if rest is not None:
-            await _throw_away(rest)
+            await _discard(rest, seconds)
             await self({"type": "http.response.body", "body": b""})
 
 
-async def _throw_away(receive: Receive) -> None:
-    thrown, more = 0, True
+async def _discard(receive: Receive, seconds: float) -> None:
+    discarded, more = 0, True
     with suppress(TimeoutError):
-        async with asyncio.timeout(ASK_WITHIN):
-            while more and thrown < MOST_THROWN:
+        async with asyncio.timeout(seconds):
+            while more and discarded < MAX_DISCARDED:
                 async with asyncio.timeout(QUIET):
                     message = await receive()
-                thrown += len(message.get("body", b""))
-                more = message.get("more_body", False)  # not there where the client went away
+                discarded += len(message.get("body", b""))
+                more = message.get("more_body", False)  # missing where the client has disconnected
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """What was read already, then whatever comes."""
+    """Hands out the body that was read already, then further messages."""
     given = False
 
     async def again() -> Message:

@@ -1,10 +1,12 @@
-"""Labels that joined a model while it served, on disk before anybody is told.
+"""Labels that were added to a model while it was served, on disk.
 
-    {"id": "sea glass", "text": "sea glass", "check": "5d0c1f2e"}     a label a line, in MODEL.added.jsonl
+    {"id": "sea glass", "text": "sea glass", "check": "5d0c1f2e"}     one label per line, in MODEL.added.jsonl
 
 A line is flushed to the disk before the label is acknowledged, so a power cut or kill -9 loses no acknowledged label.
-A last line without its end, or one that does not fit its checksum, was being written at that moment: nobody was told
-of it, and it is cut off at the next start. A damaged line in the middle is an error, since labels stood there.
+A last line that is incomplete or does not match its checksum was being written at that moment. It was never
+acknowledged, and the next start cuts it off. A damaged line in the middle is an error: acknowledged labels are lost.
+
+The journal lies beside the model folder, because the folder's checksums cover everything in it.
 """
 
 from __future__ import annotations
@@ -14,26 +16,43 @@ import json
 import os
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from longtail.errors import ModelError
+from longtail.errors import ModelError, WriteError
 
 
 class Entry(NamedTuple):
+    """An added label."""
+
     id: str
     text: str
 
 
 def journal_of(model: Path) -> Path:
-    """Where the labels that join a model folder are kept: beside it, since a model folder is never changed."""
+    """The journal of a model: a file beside its folder, because a model folder never changes.
+
+    Args:
+        model: the model folder.
+
+    Returns:
+        The path of the file.
+    """
     folder = model.resolve()
     return folder.parent / f"{folder.name}.added.jsonl"
 
 
 class Journal:
-    """The open file; one process at a time holds it."""
+    """The open file; only one process at a time can hold it.
+
+    Args:
+        path: the file; created where it is missing.
+
+    Raises:
+        ModelError: the file cannot be opened, another process holds it, or a line is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,37 +60,62 @@ class Journal:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise ModelError(f"{path}: labels that are added cannot be kept here ({error.strerror or error})") from None
+            raise ModelError(
+                f"{path}: added labels cannot be saved here ({error.strerror or error}); serve the model from a folder "
+                "that can be written"
+            ) from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._file)
-            raise ModelError(f"{path} is held by another service; stop it, or serve a copy of the model") from None
-        try:
             self.entries = self._replay()
-            _flush_folder(path.parent)  # the file's own name must survive too
+            _flush_folder(path.parent)  # the name of the file must survive a power cut, too
+        except BlockingIOError:
+            self.close()
+            raise ModelError(f"{path} is held by another service; stop it, or serve a copy of the model") from None
+        except OSError as error:
+            self.close()
+            raise ModelError(
+                f"{path}: the journal of added labels cannot be used ({error.strerror or error}); nothing in it was "
+                "changed; check the disk and the permissions"
+            ) from None
         except BaseException:
             self.close()
             raise
+        self._size = os.fstat(self._file).st_size  # bytes of acknowledged lines
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Append and flush; when this returns, the labels are on the disk. After an error, none of them is."""
+        """Appends labels and flushes them to the disk.
+
+        Args:
+            entries: the labels. When this returns, all are on the disk; after an error, none is.
+
+        Raises:
+            WriteError: the disk is full or the file cannot be written. The next call tries anew.
+        """
         raw = "".join(map(_line, entries)).encode()
-        begin = os.fstat(self._file).st_size
         try:
+            self._cut()
             written = 0
             while written < len(raw):
                 written += os.write(self._file, raw[written:])
             os.fsync(self._file)
-        except OSError:
-            os.ftruncate(self._file, begin)
-            raise
+        except OSError as error:
+            with suppress(OSError):  # else the next call, or the next start, cuts it off
+                self._cut()
+            raise WriteError(self.path, error) from None
+        self._size += len(raw)
         self.entries += entries
 
+    def _cut(self) -> None:
+        """Cuts off what a failed write left: appended to, it would become a damaged line among good ones."""
+        if os.fstat(self._file).st_size != self._size:
+            os.ftruncate(self._file, self._size)
+
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        """Closes the file, so that another process can hold it."""
+        handle, self._file = self._file, -1
+        if handle >= 0:
+            with suppress(OSError):  # every line that counts is on the disk already
+                os.close(handle)
 
     def __enter__(self) -> Self:
         return self
@@ -82,22 +126,22 @@ class Journal:
     def _replay(self) -> list[Entry]:
         raw = self.path.read_bytes()
         entries: list[Entry] = []
-        begin = 0
-        while begin < len(raw):
-            end = raw.find(b"\n", begin) + 1
-            entry = _read(raw[begin:end]) if end else None
+        start = 0
+        while start < len(raw):
+            end = raw.find(b"\n", start) + 1
+            entry = _read(raw[start:end]) if end else None
             if entry is None:
                 if end and end < len(raw):
                     raise ModelError(
-                        f"{self.path}:{len(entries) + 1}: a damaged line, and others stand behind it; restore the file "
-                        "from a copy, or remove that line if its label may go"
+                        f"{self.path}:{len(entries) + 1}: a damaged line, followed by others; restore the file from a "
+                        "copy, or remove that line if its label is not needed"
                     )
-                self.torn = len(raw) - begin
-                os.ftruncate(self._file, begin)
+                self.torn = len(raw) - start
+                os.ftruncate(self._file, start)
                 os.fsync(self._file)
                 break
             entries.append(entry)
-            begin = end
+            start = end
         return entries
 
 
@@ -107,7 +151,7 @@ def _line(entry: Entry) -> str:
 
 
 def _read(line: bytes) -> Entry | None:
-    """The entry of a line, or None where it is not one we wrote."""
+    """The entry of a line; None where the line is damaged."""
     try:
         row = json.loads(line)
         body = {"id": row["id"], "text": row["text"]}

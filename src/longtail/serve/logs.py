@@ -1,4 +1,4 @@
-"""What happened, a JSON object a line on standard error. Texts, labels, tokens and queries never stand in it."""
+"""The log: one JSON object per line on standard error. It never holds texts, labels, tokens or queries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from typing import Any, TextIO
 
 
 class Log:
-    """Writes to the stream, or to standard error as it is at that moment."""
+    """Writes to a stream; None means the standard error of the moment."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
 
-    def say(self, event: str, **facts: Any) -> None:
+    def write(self, event: str, **facts: Any) -> None:
+        """Writes one event.
+
+        Args:
+            event: its name.
+            facts: JSON values by name.
+        """
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         stream = self._stream or sys.stderr
         try:
@@ -26,22 +32,28 @@ class Log:
             pass
 
     def failed(self, error: BaseException, **facts: Any) -> None:
-        """A mistake of ours: where it happened and its kind; its message might quote a text."""
+        """Writes where an unexpected error happened and its class; not its message, which might quote a text.
+
+        Args:
+            error: the error.
+            facts: JSON values by name.
+        """
         places = [
             f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)
         ]
-        self.say("failed", level="error", error=type(error).__name__, at=places[-8:], **facts)
+        self.write("failed", level="error", error=type(error).__name__, at=places[-8:], **facts)
 
 
 class Forward(logging.Handler):
-    """The server library's own warnings, in the same form."""
+    """Writes the warnings of the server library in the same form."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler.emit`."""
         if record.exc_info and record.exc_info[1] is not None:
             self._log.failed(record.exc_info[1])
         else:
-            self._log.say("server", level=record.levelname.lower(), message=record.getMessage())
+            self._log.write("server", level=record.levelname.lower(), message=record.getMessage())

@@ -1,4 +1,8 @@
-"""A model under its name, with the labels that joined it while it served."""
+"""A loaded model under its name, with the labels that were added while it was served.
+
+A served model never changes; adding labels makes the next version. Requests under way keep the version they began
+with, so there is no lock between predicting and adding.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +26,27 @@ from longtail.store import load
 WARM = ("a first text to read", " ".join(["a longer one, of many words"] * 12))
 
 
-class Taken(LongtailError):
-    """A label id stands for another text already."""
+class IdTaken(LongtailError):
+    """A label with this id exists and has another text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """The model at one moment. Adding labels makes the next one; whoever reads this one is not disturbed."""
+    """The model at one moment. Adding labels makes a new version; predictions that use this one are not disturbed."""
 
     model: Model
     trained: int  # labels before this row are from training
     finder: Finder
 
     def label(self, row: int) -> dict[str, Any]:
+        """A label as the schema has it.
+
+        Args:
+            row: of the label.
+
+        Returns:
+            JSON values.
+        """
         labels = self.model.labels
         return {
             "id": labels.ids[row],
@@ -46,14 +58,22 @@ class Version:
 
 
 class Served:
-    """A loaded model that predicts from any thread and takes labels one request at a time."""
+    """A loaded model. Any thread may predict; labels are added by one request at a time.
+
+    Args:
+        name: the name that requests use.
+        path: its folder.
+
+    Raises:
+        ModelError: the model cannot be loaded, or the journal of its added labels cannot be used.
+    """
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path = name, path
         model = load(path)
         self._adding = threading.Lock()
         self.journal: Journal | None = None
-        self.renamed = 0  # labels that were added, and that the model has now under the same id with another text
+        self.renamed = 0  # added labels whose id the model, trained again, now has with another text
         self.why_not = _why_not(model)
         self._now = Version(model, len(model.labels), Finder(model.labels))
         if self.why_not is None:
@@ -62,15 +82,21 @@ class Served:
                 self._replay(self.journal)
         elif journal_of(path).exists() and journal_of(path).stat().st_size:
             raise ModelError(
-                f"{journal_of(path)} holds labels for {path}, but {self.why_not}; move it away to serve it"
+                f"{journal_of(path)} has labels that were added to {path}, but no labels can be added to this model: "
+                f"{self.why_not}; move the file away to serve the model without them"
             )
 
     @property
     def now(self) -> Version:
+        """The newest version."""
         return self._now
 
     def warm_up(self) -> None:
-        """Ask once for few texts and once for many, so that the first client does not wait for what is built late."""
+        """Predicts few texts, then many, so that the first client does not wait for what is built at first use.
+
+        Raises:
+            ModelError: the model cannot predict texts.
+        """
         model = self._now.model
         k = min(5, max(len(model.labels), 1))
         try:
@@ -81,11 +107,29 @@ class Served:
         self._now.finder.find("a", 1)
         self.facts()
 
-    def predict(self, texts: Sequence[str], k: int) -> list[list[dict[str, Any]]]:
-        """The labels of each text, best first, as the schema has them."""
+    def probe(self) -> None:
+        """Predicts one known text, to see whether the model still works.
+
+        Raises:
+            BaseException: what the model raises where it does not.
+        """
+        self._now.model.predict(Rows(texts=WARM[:1]), 1)
+
+    def predict(self, texts: Sequence[str], k: int, dial: float = 0.0) -> list[list[dict[str, Any]]]:
+        """Predicts the labels of texts.
+
+        Args:
+            texts: the texts.
+            k: the most labels of a text.
+            dial: see `Model.predict`.
+
+        Returns:
+            The labels of each text, best first, as the schema has them.
+        """
         version = self._now
-        found = version.model.predict(Rows(texts=tuple(texts)), min(k, max(len(version.model.labels), 1)))
-        # The shortest number that is this float32, as `longtail predict` writes it.
+        places = min(k, max(len(version.model.labels), 1))
+        found = version.model.predict(Rows(texts=tuple(texts)), places, dial=dial)
+        # The shortest decimal that is this float32, as `longtail predict` writes it.
         return [
             [
                 {**version.label(label), "score": float(str(np.float32(score)))}
@@ -96,8 +140,19 @@ class Served:
         ]
 
     def add(self, entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
-        """Ids of the labels that are new, and of those that were there with the same text. When this returns, the new
-        ones are on the disk and predicted; after an error, none of them is."""
+        """Adds labels. When this returns, they are on the disk and predicted; after an error, none of them is.
+
+        Args:
+            entries: the labels.
+
+        Returns:
+            Ids of the labels that are new, and of those that the model had with the same text.
+
+        Raises:
+            DataError: the model takes no new labels.
+            IdTaken: a label with this id has another text.
+            ModelError: the journal cannot be written.
+        """
         if self.why_not is not None or self.journal is None:
             raise DataError(f"{self.name} takes no new labels: {self.why_not}")
         with self._adding:
@@ -112,6 +167,7 @@ class Served:
             return [entry.id for entry in new], [entry.id for entry in known]
 
     def facts(self) -> dict[str, Any]:
+        """The model as `GET /models` describes it."""
         model, counted = self._now.model, np.bincount(self._now.finder.bands, minlength=len(BANDS))
         return {
             "name": self.name,
@@ -121,11 +177,13 @@ class Served:
             "train_rows": model.labels.train_rows,
             "text_field": model.text_field,
             "bands": dict(zip(BANDS, counted.tolist(), strict=True)),
+            "probabilities": model.probabilities,
             "takes_labels": self.why_not is None,
             "why_not": self.why_not,
         }
 
     def close(self) -> None:
+        """Closes the journal."""
         if self.journal is not None:
             self.journal.close()
 
@@ -134,18 +192,18 @@ class Served:
         try:
             return Journal(place)
         except ModelError as error:
-            if place.exists():  # labels stand there, or another service holds it
+            if place.exists():  # it has labels, or another service holds it
                 raise
             self.why_not = str(error)
             return None
 
     def _replay(self, journal: Journal) -> None:
-        # A model that was trained again may know some of them by now; its own texts stay.
+        # A model that was trained again may have some of the labels itself; its own texts win.
         labels = self._now.model.labels
-        there = labels.row_of
+        rows = labels.row_of
         added = {entry.id: entry.text for entry in journal.entries}
-        self.renamed = sum(labels.word(there[name]) != text for name, text in added.items() if name in there)
-        new = list({entry.id: entry for entry in journal.entries if entry.id not in there}.values())
+        self.renamed = sum(labels.word(rows[name]) != text for name, text in added.items() if name in rows)
+        new = list({entry.id: entry for entry in journal.entries if entry.id not in rows}.values())
         if new:
             self._now = self._grown(new)
 
@@ -157,7 +215,7 @@ class Served:
             row = labels.row_of.get(entry.id)
             text = labels.word(row) if row is not None else new[entry.id].text if entry.id in new else None
             if text is not None and text != entry.text:
-                raise Taken(f"the label id {entry.id!r} stands for {text!r} already; give the new label another id")
+                raise IdTaken(f"the label {entry.id!r} exists and has the text {text!r}; give the new label another id")
             if row is None:
                 new[entry.id] = entry
             else:
@@ -168,19 +226,29 @@ class Served:
         before = self._now
         model = before.model.with_labels([entry.text for entry in new], [entry.id for entry in new])
         grown = Version(model, before.trained, Finder(model.labels))
-        model.predict(Rows(texts=WARM[:1]), 1)  # what is built late is built here, not while a client waits
+        model.predict(Rows(texts=WARM[:1]), 1)  # builds what the first prediction needs, before a client waits for it
         grown.label(0)
         return grown
 
 
 def load_models(words: Sequence[str]) -> dict[str, Served]:
-    """Models by name from `FOLDER` or `NAME=FOLDER`; the folder's own name is the default."""
+    """Loads the models of the command line.
+
+    Args:
+        words: FOLDER, which is named as the folder is, or NAME=FOLDER.
+
+    Returns:
+        Models by name.
+
+    Raises:
+        ModelError: a model cannot be loaded, or two have the same name.
+    """
     served: dict[str, Served] = {}
     try:
         for word in words:
             name, path = _named(word)
             if name in served:
-                raise ModelError(f"two models are called {name}; name one of them: longtail serve other={path}")
+                raise ModelError(f"two models have the name {name}; rename one: longtail serve OTHER={path}")
             served[name] = Served(name, path)
     except BaseException:
         for one in served.values():
@@ -197,14 +265,14 @@ def _named(word: str) -> tuple[str, Path]:
         path = Path(word)
         name = path.resolve().name.removesuffix(".longtail")
     if not name or len(name) > 200 or not name.isprintable():
-        raise ModelError(f"{name!r} cannot be a model's name; name it: longtail serve NAME={path}")
+        raise ModelError(f"{name!r} cannot be the name of a model; give another: longtail serve NAME={path}")
     return name, path
 
 
 def _why_not(model: Model) -> str | None:
-    """Why labels cannot join, or None where they can."""
+    """Why labels cannot be added; None where they can."""
     if not isinstance(model.scorer, TakesLabels):
-        return "it does not know labels by their texts; dpr, ngame and other encoders do"
+        return "its learner cannot take new labels; dpr, ngame and other encoders can"
     if model.rerankers:
         return "its re-rankers know only the labels they were fitted on"
     return None

@@ -1,4 +1,4 @@
-"""An answer that needs no more of the request."""
+"""The error that refuses a request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 
 class Refused(Exception):
-    """`error` is for the client, `reason` one word for the figures."""
+    """A request is answered with an error.
+
+    Args:
+        status: of HTTP.
+        error: the message for the client.
+        reason: one word for the metrics.
+        headers: of the answer.
+    """
 
     def __init__(self, status: int, error: str, reason: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(error)

@@ -1,4 +1,4 @@
-"""From start to stop: bind, load, listen, warm up, answer; then drain and leave."""
+"""The service from start to stop: bind, load, listen, warm up, answer; then drain and exit."""
 
 from __future__ import annotations
 
@@ -14,25 +14,36 @@ import uvicorn
 
 from longtail.errors import DataError
 from longtail.serve.app import create_app
-from longtail.serve.examples import TrainingRows
+from longtail.serve.connections import Connections, most_connections
+from longtail.serve.examples import TrainingExamples
 from longtail.serve.logs import Forward, Log
 from longtail.serve.models import Served
-from longtail.serve.protocol import Prompt
+from longtail.serve.protocol import protocol_of
 from longtail.serve.service import Service
 from longtail.serve.settings import Settings
+from longtail.serve.strict import MAX_HEAD
 
-# The thread that computes and the one that answers share the interpreter's lock: with the usual 5 ms each would wait
-# for the other longer than it works.
+# The thread that computes and the one that answers share the interpreter's lock. At the usual switch interval of 5 ms
+# each would wait for the other longer than it works.
 SWITCH = 0.0005
-BACKLOG = 512  # connections that wait to be taken up
-KEEP_ALIVE = 30  # seconds that an idle connection stays
+BACKLOG = 512  # connections that wait to be accepted
 
 
 def bind(settings: Settings) -> socket.socket:
-    """The address, taken before the models are loaded; nobody can connect yet."""
+    """Takes the address before the models are loaded; clients cannot connect yet.
+
+    Args:
+        settings: host and port.
+
+    Returns:
+        A bound socket that does not listen yet.
+
+    Raises:
+        DataError: the address is taken or not allowed.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # The protocol is named, because the event loop looks for it: only then it sends the end of an answer at once, and
-    # does not wait for the client to confirm the beginning, for which a client takes its time (40 ms).
+    # The event loop sets TCP_NODELAY only where the protocol is named. Without it the end of an answer would wait until
+    # the client confirms its start, which takes up to 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -50,23 +61,34 @@ def serve(
     settings: Settings,
     listener: socket.socket,
     models: Mapping[str, Served],
-    rows: TrainingRows | None = None,
+    examples: TrainingExamples | None = None,
     log: Log | None = None,
     listening: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Answer until the process is told to stop, by SIGTERM or Ctrl-C; then finish what is under way. `listening` is
-    called with the address once clients can connect."""
+    """Answers requests until SIGTERM or Ctrl-C, then finishes those under way.
+
+    Args:
+        settings: of the service.
+        listener: the socket of `bind`.
+        models: by name.
+        examples: training examples that `/examples` shows; None shows none.
+        log: where events are logged; None means standard error.
+        listening: called with the address once clients can connect.
+
+    Raises:
+        Exception: what a model raised during the warm-up.
+    """
     log = log or Log()
-    service = Service(settings, models, rows, log)
+    service = Service(settings, models, examples, log)
     server = make_server(service)
     for model in models.values():
         if model.journal is not None and model.journal.torn:
-            log.say("journal", level="warning", model=model.name, cut_bytes=model.journal.torn)
-        if model.renamed:  # it was trained again, and its own texts stay
-            log.say("journal", level="warning", model=model.name, ids_with_another_text_now=model.renamed)
+            log.write("journal", level="warning", model=model.name, cut_bytes=model.journal.torn)
+        if model.renamed:  # it was trained again, and its own texts win
+            log.write("journal", level="warning", model=model.name, ids_with_another_text_now=model.renamed)
     address = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}"
     listener.listen(BACKLOG)
-    log.say(
+    log.write(
         "listening", address=address, models=list(models), labels=[len(one.now.model.labels) for one in models.values()]
     )
     listening(address)
@@ -80,13 +102,21 @@ def serve(
         listener.close()
         for model in models.values():
             model.close()
-    log.say("stopped")
+    log.write("stopped")
     if service.failure is not None:
         raise service.failure
 
 
 def make_server(service: Service) -> Server:
-    """Ready to `serve` on listening sockets; `leave` stops it."""
+    """Builds a server; its `serve` answers on listening sockets, and its `leave` stops it.
+
+    Args:
+        service: the models and the state of the service.
+
+    Returns:
+        The server.
+    """
+    service.connections = Connections(service.settings, most_connections(service.settings))
     server = Server(_config(service), service)
     service.on_failure = server.leave
     return server
@@ -100,27 +130,29 @@ def _config(service: Service) -> uvicorn.Config:
     logging.getLogger("uvicorn.error").handlers = [Forward(service.log)]
     return uvicorn.Config(
         create_app(service),
-        http=Prompt,
+        http=protocol_of(service.connections, service.counters),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=max(round(service.settings.idle_timeout), 1),
+        proxy_headers=False,  # uvicorn would believe every program of this machine; the guard reads them
         timeout_graceful_shutdown=max(int(service.settings.drain), 1),
-        h11_max_incomplete_event_size=32 << 10,  # of a request's head
+        h11_max_incomplete_event_size=MAX_HEAD,
         backlog=BACKLOG,
     )
 
 
 class Server(uvicorn.Server):
-    """Stops on the first signal, and at once on the second; the process then ends as if its work were done."""
+    """A uvicorn server that drains on the first signal and stops at once on the second, with exit status 0."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     def leave(self) -> None:
+        """Starts to drain; a second call stops at once."""
         if self.should_exit:
             self.force_exit = True
         self._service.state = "stopping"
@@ -128,12 +160,13 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Replaces uvicorn's, which raises the signal again at the end."""
         loop = asyncio.get_running_loop()
         caught = (signal.SIGINT, signal.SIGTERM)
         try:
             for one in caught:
                 loop.add_signal_handler(one, self.leave)
-        except (ValueError, RuntimeError):  # not the main thread: whoever started it stops it
+        except (ValueError, RuntimeError):  # not the main thread: the caller stops it
             yield
             return
         try:

@@ -1,162 +1,233 @@
-"""What a request may say and what an answer looks like. The bounds stand in the OpenAPI schema too."""
+"""The JSON of requests and answers. Its limits are in the OpenAPI schema too."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-MOST_TEXTS = 1024  # of a request
-LONGEST_TEXT = 100_000  # characters
-MOST_K = 1000
-MOST_LABELS = 256  # added at once
-LONGEST_LABEL = 2000
-MOST_FOUND = 200  # labels of a search
-MOST_ASKED = 100  # labels whose examples are asked for
+from longtail.dial import MAX_DIAL
 
-# Control characters that no text holds: those of ASCII but for tabs and the ends of lines and pages.
+MAX_TEXTS = 1024  # of a request
+MAX_TEXT_LENGTH = 100_000  # characters
+MAX_K = 1000
+# The most texts of a request by its k: an answer has at most 50,000 labels. In steps, so that the schema can tell them.
+TEXTS_BY_K = ((48, MAX_TEXTS), (200, 250), (MAX_K, 50))
+MAX_NEW_LABELS = 256  # of a request
+MAX_LABEL_LENGTH = 2000  # characters
+MAX_FOUND = 200  # labels of a search
+MAX_EXPLAINED = 100  # labels of a request for examples
+
+# Control characters that are refused: those of ASCII except tabs, line ends and page ends.
 CONTROL = r"\x00-\x08\x0e-\x1f\x7f"
 _CONTROL = re.compile(f"[{CONTROL}]")
+# Characters that nobody sees: white space, and marks for the direction and the joining of letters. Point by point,
+# because \s is not the same in every language that reads the schema.
+INVISIBLE = (
+    CONTROL + r"\x09-\x0d\x20\x80-\xa0\xad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
+    r"\ufff9-\ufffb"
+)
+_SEEN = re.compile(f"[^{INVISIBLE}]")
 
 
 def _plain(text: str) -> str:
     found = _CONTROL.search(text)
     if found is not None:
-        said = f"U+{ord(found[0]):04X} at {found.start()}"
-        raise PydanticCustomError("control", "String holds a control character, {said}; take it out", {"said": said})
+        which = f"U+{ord(found[0]):04X} at {found.start()}"
+        raise PydanticCustomError("control", "String has a control character, {which}; remove it", {"which": which})
     return text
 
 
-def _seen(text: str) -> str:
-    if not any(letter.isprintable() and not letter.isspace() for letter in text):
-        raise PydanticCustomError("unseen", "String should hold a character that can be seen")
+def _visible(text: str) -> str:
+    if not _SEEN.search(text):
+        raise PydanticCustomError("invisible", "String should have a visible character")
     return text
 
 
 _ALL_PLAIN = Field(json_schema_extra={"pattern": f"^[^{CONTROL}]*$"})
-_SOME_SEEN = Field(json_schema_extra={"pattern": rf"^[^{CONTROL}]*[^\s{CONTROL}][^{CONTROL}]*$"})
+_VISIBLE = Field(json_schema_extra={"pattern": rf"^[^{CONTROL}]*[^{INVISIBLE}][^{CONTROL}]*$"})
 
-Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT), AfterValidator(_plain), _ALL_PLAIN]
+
+def _whole(value: Any) -> Any:
+    """9.0 is a whole number in JSON; true is none."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_WHOLE = BeforeValidator(_whole)
+
+
+Text = Annotated[str, StringConstraints(max_length=MAX_TEXT_LENGTH), AfterValidator(_plain), _ALL_PLAIN]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-LabelId = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LABEL)]
+LabelId = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENGTH)]
 NewId = Annotated[LabelId, AfterValidator(_plain), _ALL_PLAIN]
-LabelText = Annotated[LabelId, AfterValidator(_plain), AfterValidator(_seen), _SOME_SEEN]
+LabelText = Annotated[LabelId, AfterValidator(_plain), AfterValidator(_visible), _VISIBLE]
 Band = Literal["head", "torso", "tail", "unseen"]
 
 
-class Request(BaseModel):
-    """Words as strings and numbers as numbers: a "5" is no 5."""
+class StrictRequest(BaseModel):
+    """The body of a request. Types are strict: the string "5" is not the number 5."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Ask(Request):
-    """One text or many."""
+def _either(given: str, kind: str, other: str) -> dict[str, Any]:
+    return {"required": [given], "properties": {given: {"type": kind}, other: {"type": "null"}}}
+
+
+# What no single field tells: one of the two, and not too many texts for k.
+_PREDICT_RULES: dict[str, Any] = {
+    "oneOf": [_either("text", "string", "texts"), _either("texts", "array", "text")],
+    "anyOf": [
+        {"properties": {"k": {"maximum": k}, "texts": {"anyOf": [{"maxItems": texts}, {"type": "null"}]}}}
+        for k, texts in TEXTS_BY_K
+    ],
+}
+
+
+class PredictRequest(StrictRequest):
+    """One text or many. Up to 1,024 texts for k up to 48, 250 for k up to 200, and 50 for k up to 1,000."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=_PREDICT_RULES)
 
     text: Text | None = Field(None, description="One text. Give text or texts, not both.")
-    texts: Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)] | None = None
-    k: Annotated[int, Field(ge=1, le=MOST_K, description="Labels for each text.")] = 5
+    texts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)] | None = None
+    k: Annotated[int, Field(ge=1, le=MAX_K, description="The most labels of a text."), _WHOLE] = 5
     model: ModelName | None = Field(None, description="Default: the first model.")
     threshold: Annotated[float, Field(ge=0, allow_inf_nan=False, description="Leave out labels that score less.")] = 0.0
+    dial: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=MAX_DIAL,
+            allow_inf_nan=False,
+            description="Ranks by score x (inverse propensity)^dial: more lifts rare labels, and scores stay as they "
+            "are. Above 0 only where the model's scores are probabilities.",
+        ),
+    ] = 0.0
 
 
-class Found(BaseModel):
+class PredictedLabel(BaseModel):
     """A predicted label."""
 
     id: str
     text: str
     score: float
-    count: int = Field(description="Training rows with the label.")
-    band: Band = Field(description="How frequent it was in training; tail: 1 to 5 rows, unseen: none.")
-    added: bool = Field(description="Whether it joined after training.")
+    count: int = Field(description="Training examples with the label.")
+    band: Band = Field(description="Its frequency in training; tail: 1 to 5 examples, unseen: none.")
+    added: bool = Field(description="Whether it was added after training.")
 
 
-class Answer(BaseModel):
-    labels: list[Found] = Field(description="Best first.")
+class TextAnswer(BaseModel):
+    """The labels of one text."""
+
+    labels: list[PredictedLabel] = Field(description="Best first.")
 
 
 class Answers(BaseModel):
-    """One answer a text, in their order."""
+    """One answer per text, in their order."""
 
     model: str
-    answers: list[Answer]
+    answers: list[TextAnswer]
 
 
-class NewLabel(Request):
+class NewLabel(StrictRequest):
+    """A label to add."""
+
     text: LabelText
     id: NewId | None = Field(None, description="Default: the text.")
 
 
-class NewLabels(Request):
-    labels: Annotated[list[NewLabel], Field(min_length=1, max_length=MOST_LABELS)]
+class NewLabels(StrictRequest):
+    """Labels to add to a model."""
+
+    labels: Annotated[list[NewLabel], Field(min_length=1, max_length=MAX_NEW_LABELS)]
     model: ModelName | None = Field(None, description="Default: the first model.")
 
 
-class Added(BaseModel):
-    """Written to disk before this answer is given."""
+class LabelsAdded(BaseModel):
+    """The labels were written to disk before this answer was sent."""
 
     model: str
     added: list[str] = Field(description="Ids of the labels that are new.")
-    known: list[str] = Field(description="Ids that were there already with the same text.")
-    labels: int = Field(description="Labels the model has now.")
+    known: list[str] = Field(description="Ids of labels that the model had with the same text.")
+    labels: int = Field(description="Labels that the model has now.")
 
 
-class Label(BaseModel):
+class LabelEntry(BaseModel):
+    """A label of a model."""
+
     id: str
     text: str
-    count: int
+    count: int = Field(description="Training examples with the label.")
     band: Band
     added: bool
 
 
-class Labels(BaseModel):
+class LabelPage(BaseModel):
+    """Labels that match a query."""
+
     model: str
     total: int = Field(description="Labels that match.")
-    labels: list[Label]
+    labels: list[LabelEntry]
 
 
-class AskExamples(Request):
+class ExamplesRequest(StrictRequest):
+    """A text and the labels to explain."""
+
     text: Text
-    labels: Annotated[list[LabelId], Field(min_length=1, max_length=MOST_ASKED)]
-    most: Annotated[int, Field(ge=1, le=10, description="Examples for each label.")] = 2
+    labels: Annotated[list[LabelId], Field(min_length=1, max_length=MAX_EXPLAINED, description="Ids of labels.")]
+    limit: Annotated[int, Field(ge=1, le=10, description="The most examples of a label."), _WHOLE] = 2
 
 
 class Example(BaseModel):
+    """A training example."""
+
     id: str
-    text: str = Field(description="The training text, cut where it is long.")
-    likeness: float = Field(description="Cosine of the words of the two texts, weighed by how rare they are.")
+    text: str = Field(description="The training text, shortened where it is long.")
+    similarity: float = Field(description="Cosine of the tf-idf word vectors of the two texts.")
 
 
 class Examples(BaseModel):
-    examples: dict[str, list[Example]] = Field(description="By label id; nearest first.")
+    """The most similar training examples of each label."""
+
+    examples: dict[str, list[Example]] = Field(description="By label id; the most similar first.")
 
 
 class ModelFacts(BaseModel):
+    """A model."""
+
     name: str
     recipe: str
     labels: int
-    added: int
-    train_rows: int
+    added: int = Field(description="Labels that were added after training.")
+    train_rows: int = Field(description="Training examples.")
     text_field: str
     bands: dict[str, int] = Field(description="Labels of each band.")
+    probabilities: bool = Field(description="Whether scores are probabilities, so that requests may have a dial.")
     takes_labels: bool
     why_not: str | None = Field(description="Why labels cannot be added, where they cannot.")
 
 
 class Models(BaseModel):
+    """The models, the default one first."""
+
     version: str
     models: list[ModelFacts]
-    examples: str | None = Field(description="Data set whose training rows /examples shows; none: not served with one.")
+    examples: str | None = Field(
+        description="Data set whose training examples /examples shows; null: started without --examples."
+    )
 
 
-class State(BaseModel):
+class Status(BaseModel):
+    """The state of the service."""
+
     status: str
 
 
-class Wrong(BaseModel):
-    """What a refusal says."""
+class ErrorAnswer(BaseModel):
+    """Why a request was refused."""
 
     error: str
     where: list[str] = Field(default_factory=list, description="Places in the request.")

@@ -1,4 +1,4 @@
-"""How the service listens, how long it waits and what it refuses."""
+"""Settings of the service: where it listens, how long it waits and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,46 +8,62 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from longtail.errors import DataError
+from longtail.serve.share import networks
 
 TOKEN_VARIABLE = "LONGTAIL_TOKEN"
-SHORTEST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds."""
+    """Settings; times are in seconds.
+
+    Raises:
+        DataError: a value is out of range, or other machines could connect without a token.
+    """
 
     host: str = "127.0.0.1"
-    port: int = 8000  # 0: any free one
-    token: str | None = None  # what a bearer must show; none: everybody who reaches the port may ask
-    hosts: tuple[str, ...] = ()  # names it answers to, besides those of its own address
-    open: bool = False  # may listen beyond this machine without a token
-    wait: float = 0.003  # longest wait for texts of other requests to join a batch
-    batch: int = 64  # texts that go through a model together
-    queue: int = 256  # texts that may wait; a request that finds no room is told to come again
-    requests: int = 256  # requests that may be under way
-    timeout: float = 10.0  # from a request's first byte to its answer
-    body: int = 4 << 20  # bytes of a request
-    bodies: int = 64 << 20  # bytes of all requests under way
-    drain: float = 15.0  # for requests under way when the service is told to stop
+    port: int = 8000  # 0: any free port
+    token: str | None = None  # the bearer token that clients must send; None: they need none
+    hosts: tuple[str, ...] = ()  # host names that it answers to, besides those of its own address
+    open: bool = False  # lets other machines connect without a token
+    wait: float = 0.003  # the most time that a batch waits for texts of other requests
+    batch_size: int = 64  # the most texts of a batch
+    queue: int = 256  # texts that wait; when they are that many, further requests get 429
+    requests: int = 256  # the most requests under way whose body has come
+    connections: int = 1024  # the most open connections
+    connections_per_address: int = 128  # the most of one client address
+    forwarded_allow_ips: tuple[str, ...] = ()  # proxies whose X-Forwarded-For is believed
+    head_timeout: float = 10.0  # for the head of a request, and for a new connection to send one
+    idle_timeout: float = 30.0  # for a connection between two requests
+    timeout: float = 10.0  # from the first byte of a request to its answer
+    body: int = 4 << 20  # the most bytes of a request
+    bodies: int = 64 << 20  # the most bytes of all requests under way
+    drain: float = 15.0  # the time that requests under way get when the service stops
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
-            raise DataError(f"--port lies between 0 (any free one) and 65535, got {self.port}")
-        for name in ("batch", "queue", "requests", "body"):
+            raise DataError(f"--port must be 0 (any free port) to 65535, got {self.port}")
+        for name in ("batch_size", "queue", "requests", "body", "connections", "connections_per_address"):
             if getattr(self, name) < 1:
-                raise DataError(f"--{name} is at least 1, got {getattr(self, name)}")
-        if self.queue < self.batch:
-            raise DataError(f"--queue {self.queue} holds less than one batch; make it at least --batch {self.batch}")
+                raise DataError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        if self.queue < self.batch_size:
+            raise DataError(
+                f"--queue {self.queue} is smaller than one batch; make it at least --batch-size {self.batch_size}"
+            )
         if not 0 <= self.wait <= 1:
-            raise DataError(f"--wait lies between 0 and 1 second, got {self.wait:g}")
-        if not 0 < self.timeout <= 3600 or self.drain < 0:
-            raise DataError(f"--timeout lies above 0 and is at most an hour, got {self.timeout:g} seconds")
+            raise DataError(f"--wait must be 0 to 1 second, got {self.wait:g}")
+        for name in ("timeout", "head_timeout", "idle_timeout"):
+            if not 0 < getattr(self, name) <= 3600:
+                raise DataError(
+                    f"--{name.replace('_', '-')} must be above 0 and at most 3600 seconds, got {getattr(self, name):g}"
+                )
+        networks(self.forwarded_allow_ips)
         if not self.local and self.token is None and not self.open:
             raise DataError(
-                f"--host {self.host} lets other machines in, and no token is set; put one into {TOKEN_VARIABLE} or "
-                "--token-file, or pass --open if everybody may ask"
+                f"--host {self.host} lets other machines connect, and no token is set; put one into {TOKEN_VARIABLE} "
+                "or --token-file, or pass --open if everybody may use the service"
             )
 
     @property
@@ -62,19 +78,33 @@ class Settings:
 
     @property
     def answers_to(self) -> frozenset[str] | None:
-        """Names it may be called by in a request's Host; none: any. Without the check, a page from elsewhere whose
-        name is made to lead to this machine could ask a service that listens only here."""
+        """Host names that requests may use; None: any.
+
+        Without this check, a page whose domain is made to resolve to this machine (DNS rebinding) could use a service
+        that listens on this machine only.
+        """
         if self.hosts or self.local:
             return frozenset((*LOOPBACK, self.host)) | self.allowed
         return None
 
     @property
     def allowed(self) -> frozenset[str]:
+        """The names of --allow-host, in lower case."""
         return frozenset(name.lower() for name in self.hosts)
 
 
 def read_token(path: Path | None) -> str | None:
-    """The bearer token: the first line of the file, else the environment's, else none."""
+    """Reads the bearer token.
+
+    Args:
+        path: a file whose first line is the token; None reads the environment variable.
+
+    Returns:
+        The token; None where there is none.
+
+    Raises:
+        DataError: the file cannot be read, or the token is too short.
+    """
     if path is None:
         token, where = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
         if token is None:
@@ -87,11 +117,11 @@ def read_token(path: Path | None) -> str | None:
                 f"the token file cannot be read ({error.strerror or error}); check the path", path
             ) from None
         except UnicodeDecodeError:
-            raise DataError("the token file is not text", path) from None
+            raise DataError("the token file is not UTF-8 text; write the token into its first line", path) from None
     token = token.strip()
-    if len(token) < SHORTEST_TOKEN or not (token.isascii() and token.isprintable() and " " not in token):
+    if len(token) < MIN_TOKEN_LENGTH or not (token.isascii() and token.isprintable() and " " not in token):
         raise DataError(
-            f"the token in {where} must have at least {SHORTEST_TOKEN} letters, digits or signs without spaces; "
+            f"the token in {where} must have at least {MIN_TOKEN_LENGTH} letters, digits or signs without spaces; "
             "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
         )
     return token

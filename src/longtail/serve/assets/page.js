@@ -1,9 +1,9 @@
 "use strict";
-// The page of `longtail serve`. Texts go to this service and nowhere else; everything shown is put in as text, never as markup.
+// The page of `longtail serve`. Texts go to this service only. Everything is shown as text, never as markup.
 
-const PIECE = 64; // lines of a request
-const LONGEST = 1_000_000; // characters of a request
-const SHOWN = 200; // lines in the table; the file has all
+const PIECE = 64; // the most lines of a request
+const MAX_LENGTH = 1_000_000; // the most characters of a request
+const SHOWN = 200; // the most lines in the table; the file has all
 const PAUSE = 140; // milliseconds without a key before a text is sent
 const EXAMPLES = 3;
 const BANDS = { head: "head", torso: "torso", tail: "tail", unseen: "unseen" };
@@ -14,7 +14,7 @@ function stored(place, name, value) {
   try {
     if (value === undefined) return place.getItem(name);
     place.setItem(name, value);
-  } catch { /* no storage: nothing is remembered */ }
+  } catch { /* without storage nothing is remembered */ }
   return null;
 }
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -38,13 +38,13 @@ function make(tag, properties = {}, ...children) {
 const bdi = (text) => make("bdi", {}, text);
 const sleep = (milliseconds) => new Promise((wake) => setTimeout(wake, milliseconds));
 
-// ---- asking the service
+// ---- requests to the service
 
 class Refused extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
-/** JSON from a path; waits and asks again while the service is busy. */
+/** JSON from a path; waits and tries again while the service is busy. */
 async function ask(path, body, signal) {
   const headers = {};
   const token = stored(sessionStorage, "longtail-token");
@@ -61,14 +61,14 @@ async function ask(path, body, signal) {
     if (reply.ok) { trouble(""); return reply.json(); }
     const wait = Number(reply.headers.get("Retry-After"));
     if ((reply.status === 429 || reply.status === 503) && wait && attempt < 5) {
-      trouble(`The service is busy; asking again in ${plural(wait, "second", "seconds")}.`);
+      trouble(`The service is busy; trying again in ${plural(wait, "second", "seconds")}.`);
       await sleep(1000 * wait);
       if (signal?.aborted) throw new DOMException("", "AbortError");
       continue;
     }
     if (reply.status === 401) find("door").hidden = false;
-    const said = await reply.json().catch(() => ({}));
-    throw new Refused(reply.status, said.error ?? `The service answered ${reply.status}.`);
+    const answer = await reply.json().catch(() => ({}));
+    throw new Refused(reply.status, answer.error ?? `The service answered ${reply.status}.`);
   }
 }
 
@@ -78,17 +78,17 @@ function trouble(message) {
 }
 const unlessAborted = (error) => { if (error.name !== "AbortError") trouble(error.message); };
 
-// ---- what is served
+// ---- the models
 
 let models = [];
 let examples = null;
 
-async function learn() {
-  const told = await ask("models");
-  models = told.models;
-  examples = told.examples;
+async function loadModels() {
+  const answer = await ask("models");
+  models = answer.models;
+  examples = answer.examples;
   const size = models.map((model) => `${model.name}: ${plural(model.labels, "label", "labels")}`).join(" · ");
-  find("served").textContent = size + (examples ? ` · reasons from ${examples}` : "");
+  find("served").textContent = size + (examples ? ` · training examples from ${examples}` : "");
   const before = [find("first").value, find("second").value];
   const options = () => models.map((model) => make("option", { value: model.name }, model.name));
   find("first").replaceChildren(...options());
@@ -97,53 +97,69 @@ async function learn() {
   if (models.some((model) => model.name === before[0])) find("first").value = before[0];
   if (before[0]) find("second").value = before[1];
   else if (models.length > 1) find("second").value = models[1].name;
-  sayWhetherLabelsCanJoin();
+  showWhetherLabelsCanBeAdded();
+  showWhetherTheDialTurns();
 }
 
-/** What stands in a field, without the control characters that pasted pages bring and the service refuses. */
+/** The content of a field, without the control characters that pasted pages may have and the service refuses. */
 const typed = (name) => find(name).value.replace(/[\x00-\x08\x0e-\x1f\x7f]/g, " ");
 const named = (name) => models.find((model) => model.name === name);
-/** The models that are looked at: one, or two side by side. */
-function looked() {
+/** The models that are selected: one, or two side by side. */
+function selected() {
   const names = [find("first").value, find("second").value];
   return [...new Set(names)].filter(Boolean);
 }
-const takers = () => looked().filter((name) => named(name).takes_labels);
+/** The dial of a request; 0 for a model whose scores are not probabilities. */
+const dial = (name) => (named(name).probabilities ? Number(find("dial").value) : 0);
 
-function sayWhetherLabelsCanJoin() {
+function showWhetherTheDialTurns() {
+  const names = selected();
+  const without = names.filter((name) => !named(name).probabilities);
+  const able = without.length < names.length;
+  find("dial").disabled = !able;
+  const why = without.length ? `No dial for ${without.join(" and ")}: its scores are not probabilities; + calibrate makes them so.` : "";
+  find("dial-why").textContent = why;
+  find("turning").title = why || "Ranks by probability × (inverse propensity)^dial: to the right, rare labels rise. Scores stay probabilities.";
+  const value = able ? find("dial").value : "0";
+  find("dial-value").textContent = value;
+  find("dial").setAttribute("aria-valuetext", value === "0" ? "0, by probability alone" : `${value}, ${value === "1" ? "rare labels most" : "towards rare labels"}`);
+}
+const takers = () => selected().filter((name) => named(name).takes_labels);
+
+function showWhetherLabelsCanBeAdded() {
   const able = takers().length > 0;
   find("new").disabled = !able;
   find("adding").querySelector("button").disabled = !able;
-  const reasons = looked().map((name) => `${name} takes no new labels: ${named(name).why_not}`);
+  const reasons = selected().map((name) => `${name} takes no new labels: ${named(name).why_not}`);
   find("added").textContent = able ? "" : reasons.join("; ") + ".";
 }
 
 // ---- one text
 
-let asking = null;
-const opened = new Set(); // labels whose reasons are unfolded
+let request = null;
+const opened = new Set(); // labels whose examples are unfolded
 let newest = new Set(); // labels that were just added
 
 async function predictText() {
-  asking?.abort();
-  asking = new AbortController();
-  const { signal } = asking;
+  request?.abort();
+  request = new AbortController();
+  const { signal } = request;
   const text = typed("text");
   if (!text.trim()) {
     find("columns").replaceChildren();
-    find("said").textContent = "";
+    find("summary").textContent = "";
     return [];
   }
   const k = Number(find("k").value);
-  const begin = performance.now();
-  const answers = await Promise.all(looked().map((model) => ask("predict", { text, k, model }, signal)));
-  const took = Math.round(performance.now() - begin);
+  const started = performance.now();
+  const answers = await Promise.all(selected().map((model) => ask("predict", { text, k, model, dial: dial(model) }, signal)));
+  const took = Math.round(performance.now() - started);
   show(answers, took);
   if (examples) {
     const labels = [...new Set(answers.flatMap((answer) => answer.answers[0].labels.map((label) => label.id)))];
     if (labels.length) {
-      const told = await ask("examples", { text, labels: labels.slice(0, 100), most: EXAMPLES }, signal);
-      explain(told.examples, text);
+      const answer = await ask("examples", { text, labels: labels.slice(0, 100), limit: EXAMPLES }, signal);
+      explain(answer.examples, text);
     }
   }
   return answers;
@@ -154,21 +170,22 @@ function show(answers, took) {
   find("columns").style.setProperty("--columns", answers.length);
   find("columns").replaceChildren(...answers.map((answer, place) => column(answer, sets.length > 1 ? sets[1 - place] : null)));
   const first = answers[0].answers[0].labels[0];
-  let said = first ? `${answers[0].model} says “${first.text}” first` : "No label scores above 0";
+  let summary = first ? `${answers[0].model} predicts “${first.text}” first` : "No label scores above 0";
   if (sets.length > 1) {
     const only = sets.map((set, place) => [...set].filter((id) => !sets[1 - place].has(id)).length);
-    said += `; ${only[0]} only by ${answers[0].model}, ${only[1]} only by ${answers[1].model}`;
+    summary += `; ${only[0]} only by ${answers[0].model}, ${only[1]} only by ${answers[1].model}`;
   }
-  find("said").textContent = `${said} · ${took} ms`;
+  find("summary").textContent = `${summary} · ${took} ms`;
 }
 
 function column(answer, others) {
   const model = named(answer.model);
   const labels = answer.answers[0].labels;
-  const most = Math.max(1e-30, ...labels.map((label) => label.score));
-  const full = most <= 1 && model.recipe.split("(")[0] !== "bm25" ? 1 : most; // chances are shown as part of 1
+  const highest = Math.max(1e-30, ...labels.map((label) => label.score));
+  const full = highest <= 1 && model.recipe.split("(")[0] !== "bm25" ? 1 : highest; // a full bar: probability 1
   const list = make("ol", { className: "found" }, ...labels.map((label) => row(label, label.score / full, others)));
-  const section = make("section", {}, make("h2", {}, bdi(model.name), make("small", {}, bdi(model.recipe))), list);
+  const fixed = Number(find("dial").value) && !model.probabilities ? " · not turned by the dial" : null;
+  const section = make("section", {}, make("h2", {}, bdi(model.name), make("small", {}, bdi(model.recipe), fixed)), list);
   section.setAttribute("aria-label", `Labels from ${model.name}`);
   return section;
 }
@@ -179,7 +196,7 @@ function row(label, share, others) {
     make("span", {}, make("span", { className: "word" }, bdi(label.text)),
       only ? make("span", { className: "tag only" }, "only here") : null,
       label.added ? make("span", { className: "tag fresh" }, "added") : null),
-    make("span", { className: "facts" }, band(label), ` ${rows(label)}`,
+    make("span", { className: "facts" }, band(label), ` ${count(label)}`,
       make("span", { className: "score" }, make("span", { className: "apart" }, "score "), score(label.score))));
   const item = make("li", { className: newest.has(label.id) ? "new" : "" }, line, meter(share));
   item.dataset.id = label.id;
@@ -187,9 +204,9 @@ function row(label, share, others) {
 }
 
 const band = (label) => make("b", { className: `tag ${BANDS[label.band]}` }, label.band);
-const rows = (label) => (label.count ? plural(label.count, "row", "rows") : "no row");
+const count = (label) => (label.count ? plural(label.count, "example", "examples") : "no example");
 
-/** A bar as SVG: its width is an attribute, which the page's policy allows where a style would not be. */
+/** A bar as SVG: its width is an attribute, because the page's policy forbids inline styles. */
 function meter(share) {
   const space = "http://www.w3.org/2000/svg";
   const picture = document.createElementNS(space, "svg");
@@ -202,20 +219,20 @@ function meter(share) {
   return picture;
 }
 
-/** Put the nearest training texts under each label. */
+/** Puts the most similar training texts under each label. */
 function explain(found, text) {
   const words = new Set(wordsOf(text));
   for (const item of find("columns").querySelectorAll("li[data-id]")) {
     item.querySelector(".why")?.remove();
     const near = found[item.dataset.id] ?? [];
     if (!near.length) {
-      item.append(make("p", { className: "why" }, "known by its text alone"));
+      item.append(make("p", { className: "why" }, "no training example; found by its text alone"));
       continue;
     }
     const why = make("details", { className: "why", open: opened.has(item.dataset.id) },
-      make("summary", {}, "because of ", make("span", { className: "glimpse" }, ...marked(near[0].text, words))),
+      make("summary", {}, "similar example: ", make("span", { className: "glimpse" }, ...marked(near[0].text, words))),
       make("ul", {}, ...near.map((one) => make("li", {}, ...marked(one.text, words),
-        make("small", {}, ` likeness ${one.likeness.toFixed(2)} · row `, bdi(one.id))))));
+        make("small", {}, ` similarity ${one.similarity.toFixed(2)} · document `, bdi(one.id))))));
     why.addEventListener("toggle", () => opened[why.open ? "add" : "delete"](item.dataset.id));
     item.append(why);
   }
@@ -223,7 +240,7 @@ function explain(found, text) {
 
 const wordsOf = (text) => (text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((word) => word.length > 3);
 
-/** A text with the words that the other one has too marked. */
+/** A text in which the words that both texts have are marked. */
 function marked(text, words) {
   return text.split(/([\p{L}\p{N}]+)/u).map((part) => (words.has(part.toLowerCase()) ? make("mark", {}, part) : part));
 }
@@ -234,8 +251,8 @@ async function addLabel(event) {
   const able = takers();
   if (!text || !able.length) return;
   try {
-    const told = await Promise.all(able.map((model) => ask("labels", { labels: [{ text }], model })));
-    await learn();
+    const added = await Promise.all(able.map((model) => ask("labels", { labels: [{ text }], model })));
+    await loadModels();
     newest = new Set([text]);
     if (!find("text").value.trim()) find("text").value = text;
     const answers = await predictText();
@@ -243,8 +260,8 @@ async function addLabel(event) {
       const place = answer.answers[0].labels.findIndex((label) => label.id === text);
       return place < 0 ? `not among the first ${find("k").value} of ${answer.model}` : `number ${place + 1} of ${answer.model}`;
     });
-    const known = told.every((one) => one.known.length);
-    find("added").textContent = `“${text}” ${known ? "was there already" : "is added and kept"}: ${places.join(", ")} for the text above.`;
+    const known = added.every((one) => one.known.length);
+    find("added").textContent = `“${text}” ${known ? "was there already" : "is added and saved"}: ${places.join(", ")} for the text above.`;
     find("new").value = "";
   } catch (error) { unlessAborted(error); }
 }
@@ -255,23 +272,24 @@ let table = []; // {line, text, model, labels}
 
 async function predictLines() {
   const texts = typed("lines").split(/\r?\n/).map((text) => text.trim()).filter(Boolean);
-  const names = looked();
+  const names = selected();
   const k = Number(find("k").value);
-  if (!texts.length) { find("done").textContent = "No line holds a text."; return; }
+  const turned = Object.fromEntries(names.map((name) => [name, dial(name)])); // as it stands now, for all lines
+  if (!texts.length) { find("done").textContent = "There is no text in any line."; return; }
   find("run").disabled = true;
   find("download").disabled = true;
   find("progress").hidden = false;
   table = [];
   try {
-    for (let begin = 0; begin < texts.length; begin = table.length) {
-      const piece = [texts[begin]];
-      for (let size = texts[begin].length; piece.length < PIECE && begin + piece.length < texts.length; ) {
-        size += texts[begin + piece.length].length;
-        if (size > LONGEST) break;
-        piece.push(texts[begin + piece.length]);
+    for (let start = 0; start < texts.length; start = table.length) {
+      const piece = [texts[start]];
+      for (let size = texts[start].length; piece.length < PIECE && start + piece.length < texts.length; ) {
+        size += texts[start + piece.length].length;
+        if (size > MAX_LENGTH) break;
+        piece.push(texts[start + piece.length]);
       }
-      const answers = await Promise.all(names.map((model) => ask("predict", { texts: piece, k, model })));
-      piece.forEach((text, place) => table.push({ line: begin + place + 1, text, found: answers.map((answer) => answer.answers[place].labels) }));
+      const answers = await Promise.all(names.map((model) => ask("predict", { texts: piece, k, model, dial: turned[model] })));
+      piece.forEach((text, place) => table.push({ line: start + place + 1, text, found: answers.map((answer) => answer.answers[place].labels) }));
       find("progress").value = table.length / texts.length;
       find("done").textContent = `${number.format(table.length)} of ${plural(texts.length, "line", "lines")}`;
     }
@@ -294,19 +312,19 @@ function showTable(names) {
   find("table").parentElement.hidden = false;
 }
 
-/** A cell in quotes; one that a spreadsheet would run as a formula begins with an apostrophe. */
+/** A cell in quotes; an apostrophe is put before text that a spreadsheet would run as a formula. */
 function cell(value) {
   const text = String(value);
   return `"${(typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
 }
 
 function save(names) {
-  const lines = [["line", "text", "model", "place", "id", "label", "score", "training rows", "band"]];
+  const lines = [["line", "text", "model", "place", "id", "label", "score", "training examples", "band"]];
   for (const one of table) {
     one.found.forEach((labels, which) => labels.forEach((label, place) =>
       lines.push([one.line, one.text, names[which], place + 1, label.id, label.text, label.score, label.count, label.band])));
   }
-  // The mark in front tells spreadsheets that it is UTF-8.
+  // By the byte order mark spreadsheets know that the file is UTF-8.
   const content = "\ufeff" + lines.map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
   const address = URL.createObjectURL(new Blob([content], { type: "text/csv" }));
   const link = make("a", { href: address, download: "longtail.csv" });
@@ -326,15 +344,15 @@ async function search(more = false) {
   const list = find("list");
   const offset = more ? list.children.length : 0;
   const query = new URLSearchParams({ query: find("query").value, model: find("first").value, limit: 50, offset });
-  const told = await ask(`labels?${query}`, null, searching.signal);
-  const items = told.labels.map((label) => make("li", {},
+  const page = await ask(`labels?${query}`, null, searching.signal);
+  const items = page.labels.map((label) => make("li", {},
     make("span", {}, bdi(label.text), label.id === label.text ? null : make("small", {}, bdi(label.id)),
       label.added ? make("span", { className: "tag fresh" }, "added") : null),
-    make("span", { className: "facts" }, band(label), ` ${rows(label)}`)));
+    make("span", { className: "facts" }, band(label), ` ${count(label)}`)));
   if (more) list.append(...items);
   else list.replaceChildren(...items);
-  find("matches").textContent = `${plural(told.total, "label", "labels")} of ${told.model}`;
-  find("more").hidden = list.children.length >= told.total;
+  find("matches").textContent = `${plural(page.total, "label", "labels")} of ${page.model}`;
+  find("more").hidden = list.children.length >= page.total;
 }
 
 // ---- putting it together
@@ -365,7 +383,7 @@ function nameTheme() {
   find("theme").setAttribute("aria-label", `Switch to the ${other} theme`);
 }
 
-/** Call after a pause, so that a word is not sent letter by letter. */
+/** Runs the work after a pause, so that a word is not sent letter by letter. */
 function later(work) {
   let timer = 0;
   return () => {
@@ -376,7 +394,7 @@ function later(work) {
 
 async function begin() {
   try {
-    await learn();
+    await loadModels();
     find("door").hidden = true;
     await predictText();
   } catch (error) { unlessAborted(error); }
@@ -405,11 +423,17 @@ document.addEventListener("DOMContentLoaded", () => {
   find("text").addEventListener("input", soon);
   for (const choice of ["first", "second", "k"]) {
     find(choice).addEventListener("change", () => {
-      sayWhetherLabelsCanJoin();
+      showWhetherLabelsCanBeAdded();
+      showWhetherTheDialTurns();
       if (!find("labels").hidden) search().catch(unlessAborted);
       else if (!find("one").hidden) predictText().catch(unlessAborted);
     });
   }
+  const redial = later(predictText);
+  find("dial").addEventListener("input", () => {
+    showWhetherTheDialTurns();
+    if (!find("one").hidden) redial();
+  });
   find("adding").addEventListener("submit", addLabel);
   find("run").addEventListener("click", predictLines);
   find("lines").addEventListener("keydown", (event) => {
