@@ -10,13 +10,13 @@ from longtail.data import Corpus
 from longtail.errors import RecipeError
 from longtail.learners.fastxml import FastXmlScorer
 from longtail.learners.pfastrexml import PfastreXmlScorer
-from longtail.linear.text import Features
+from longtail.linear.features.sparse_features import Features
 from longtail.metrics import inverse_propensity
 from longtail.recipe import Recipe
 
 
 def test_pfastrexml_by_formula(tiny: Corpus) -> None:
-    """trees^0.8 x (1 / (1 + exp(30 (|w|^2 + 1 - 2 w.x))))^0.2, w the mean row of the label."""
+    """trees^0.8 x (1 / (1 + exp(30 (|w|^2 + 1 - 2 w.x))))^0.2, w the mean of the label's examples."""
     model = Recipe.parse("pfastrexml(trees=5)").fit(tiny.train, tiny.valid)
     scorer = model.scorer
     assert isinstance(scorer, PfastreXmlScorer)
@@ -44,15 +44,15 @@ def test_pfastrexml_by_formula(tiny: Corpus) -> None:
 def test_leaves_of_pfastrexml_hold_inverse_propensities(tiny: Corpus) -> None:
     """One leaf for all rows: its label values are frequency x inverse propensity; fastxml's are the frequency."""
     frequency = np.asarray(tiny.train.targets.sum(axis=0)).ravel() / len(tiny.train)
-    plain = Recipe.parse("fastxml(trees=1, leaf=1000)").fit(tiny.train, tiny.valid).scorer
-    weighed = Recipe.parse("pfastrexml(trees=1, leaf=1000)").fit(tiny.train, tiny.valid).scorer
-    assert isinstance(plain, FastXmlScorer) and isinstance(weighed, PfastreXmlScorer)
+    plain = Recipe.parse("fastxml(trees=1, max_leaf_rows=1000)").fit(tiny.train, tiny.valid).scorer
+    weighted = Recipe.parse("pfastrexml(trees=1, max_leaf_rows=1000)").fit(tiny.train, tiny.valid).scorer
+    assert isinstance(plain, FastXmlScorer) and isinstance(weighted, PfastreXmlScorer)
     assert plain.forest.leaves.toarray()[0] == pytest.approx(frequency, rel=1e-4)
-    assert weighed.forest.leaves.toarray()[0] == pytest.approx(frequency * inverse_propensity(tiny.labels), rel=1e-4)
+    assert weighted.forest.leaves.toarray()[0] == pytest.approx(frequency * inverse_propensity(tiny.labels), rel=1e-4)
 
 
-def test_share_zero_leaves_the_trees_alone(tiny: Corpus) -> None:
-    model = Recipe.parse("pfastrexml(trees=5, share=0)").fit(tiny.train, tiny.valid)
+def test_centroid_weight_zero_leaves_the_trees_alone(tiny: Corpus) -> None:
+    model = Recipe.parse("pfastrexml(trees=5, centroid_weight=0)").fit(tiny.train, tiny.valid)
     scorer = model.scorer
     assert isinstance(scorer, PfastreXmlScorer)
     labels, scores = scorer.forest.top(scorer.features.of(tiny.test.rows), 5)
@@ -64,12 +64,12 @@ def test_share_zero_leaves_the_trees_alone(tiny: Corpus) -> None:
 def test_the_propensity_variant_ranks_rare_labels_higher(tiny: Corpus) -> None:
     """The last label is the rarest, the first the commonest; over all rows the rare one rises against it."""
 
-    def odds(recipe: str) -> float:
+    def ratio(recipe: str) -> float:
         found = Recipe.parse(recipe).fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=10)
         common, rare = (np.where(found.indices == label, found.scores, 0).sum() for label in (0, 9))
         return float(rare / common)
 
-    assert odds("pfastrexml(trees=10)") > 1.2 * odds("fastxml(trees=10)")
+    assert ratio("pfastrexml(trees=10)") > 1.2 * ratio("fastxml(trees=10)")
 
 
 def test_no_more_labels_than_the_tail_scorer_sees(tiny: Corpus) -> None:
@@ -94,10 +94,10 @@ def test_seeds_make_different_trees(tiny: Corpus) -> None:
     ("recipe", "message"),
     [
         ("fastxml(trees=0)", "trees=0"),
-        ("fastxml(leaf=0)", "leaf=0"),
+        ("fastxml(max_leaf_rows=0)", "max_leaf_rows=0"),
         ("fastxml(cost=0)", "cost=0"),
-        ("pfastrexml(leaf_labels=0)", "leaf_labels=0"),
-        ("pfastrexml(share=1.5)", "share=1.5"),
+        ("pfastrexml(labels_per_leaf=0)", "labels_per_leaf=0"),
+        ("pfastrexml(centroid_weight=1.5)", "centroid_weight=1.5"),
         ("pfastrexml(gamma=-1)", "gamma=-1"),
     ],
 )

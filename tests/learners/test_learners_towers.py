@@ -1,4 +1,4 @@
-"""The dual encoders: what they read, how new labels join, what they refuse, and that a killed one goes on."""
+"""The dual encoders: what they read, how new labels join, what they refuse, and that a killed training resumes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ from longtail.learners.ngame import Ngame
 from longtail.learners.siamesexml import SiameseXml
 from longtail.metrics.evaluate import evaluate
 from longtail.model import Model
-from longtail.nn.checkpoint import keeping
-from longtail.nn.fit import Towers
-from longtail.nn.history import History
-from longtail.nn.towers import TowerScorer, unit
+from longtail.nn.dual.dual_fit import DualEncoderFit
+from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.encoders.text_encoder import normalised
+from longtail.nn.training.checkpoint import checkpointing
+from longtail.nn.training.history import History
 from longtail.progress import listening
 from longtail.recipe import Recipe
+from longtail.seams import Misfit
 from longtail.store import load
+from stored import check
 
-SMALL: dict[str, Any] = {"encoder": "bag", "dimension": 64, "batch": 64, "epochs": 5}
+SMALL: dict[str, Any] = {"encoder": "bag", "dimension": 64, "batch_size": 64, "epochs": 5}
 NGAME = Ngame(**SMALL, classifier_epochs=3)
 
 
@@ -45,7 +48,7 @@ def precision(fitted: Model, corpus: Corpus, name: str = "P@1") -> float:
 
 
 def without(corpus: Corpus, label: int) -> Corpus:
-    """The corpus as it was before somebody thought of the last label: its rows are there, but nobody marked them."""
+    """The corpus before the last label was added: its rows are there, but not marked with it."""
     all_of_them = corpus.labels
     labels = replace(
         all_of_them, ids=all_of_them.ids[:label], texts=all_of_them.texts[:label], counts=all_of_them.counts[:label]
@@ -60,20 +63,20 @@ def without(corpus: Corpus, label: int) -> Corpus:
 @pytest.mark.parametrize(
     "learner",
     [
-        Dpr(**SMALL, rows="labels"),
+        Dpr(**SMALL, anchors="labels"),
         Dpr(**{**SMALL, "encoder": "tiny"}, precision="bf16"),
-        Dpr(**SMALL, chunk=10, accumulate=2),
-        Dpr(**SMALL, decay="cosine", both=False, frequency=0.5),
+        Dpr(**SMALL, mini_batch_size=10, accumulation_steps=2),
+        Dpr(**SMALL, schedule="cosine", symmetric=False, frequency_weight=0.5),
         Ance(**SMALL, negatives=2, shortlist=5),
         Ance(**SMALL, shortlist=50),  # more than there are wrong labels
         Ngame(**SMALL, loss="triplet", classifier_epochs=2),
         Ngame(**SMALL, loss="logistic", classifier_epochs=2),
-        Ngame(**{**SMALL, "batch": 5}, rows="labels", loss="logistic", classifiers=False),
-        Ngame(**SMALL, classifiers=False, start=0.0, smallest=2, largest=8, refresh=1),
-        Ngame(**{**SMALL, "batch": 5}, rows="labels", classifier_epochs=2),
-        SiameseXml(dimension=64, batch=5, epochs=20, classifiers=False),
+        Ngame(**{**SMALL, "batch_size": 5}, anchors="labels", loss="logistic", classifiers=False),
+        Ngame(**SMALL, classifiers=False, mining_start=0.0, min_cluster_size=2, max_cluster_size=8, refresh_every=1),
+        Ngame(**{**SMALL, "batch_size": 5}, anchors="labels", classifier_epochs=2),
+        SiameseXml(dimension=64, batch_size=5, epochs=20, classifiers=False),
     ],
-    ids=lambda learner: f"{learner.name}-{learner.rows}",
+    ids=lambda learner: f"{learner.name}-{learner.anchors}",
 )
 def test_every_way_to_train_finds_what_the_text_names(learner: Any, tiny: Corpus) -> None:
     assert precision(model(learner, tiny), tiny) > 90
@@ -88,22 +91,24 @@ def test_training_without_valid_rows_works(tiny: Corpus) -> None:
         assert 1 > scores[0] > 3 * scores[1] > 0
 
 
-def test_scores_are_chances(tiny: Corpus) -> None:
+def test_scores_are_probabilities(tiny: Corpus) -> None:
     for learner in (Dpr(**SMALL), NGAME):
         found = model(learner, tiny).predict(tiny.test.rows, k=5)
         assert evaluate(found, tiny.test)["ECE@5"] < 5
 
 
 def test_more_of_the_frequency_means_more_common_labels(tiny: Corpus) -> None:
-    text = ["words nobody has seen"]
-    common = [model(Ngame(**SMALL, classifier_epochs=3, frequency=part), tiny).scorer.bias for part in (0.0, 0.5, 1.0)]
+    text = ["words that are not in the data"]
+    common = [
+        model(Ngame(**SMALL, classifier_epochs=3, frequency_weight=part), tiny).scorer.bias for part in (0.0, 0.5, 1.0)
+    ]
     assert common[0] is None
     assert np.allclose(2 * common[1], common[2])
     assert (np.diff(common[2][np.argsort(tiny.labels.counts)]) >= 0).all()
-    assert model(Ngame(**SMALL, frequency=1.0), tiny).predict(text, 10).indices.shape == (1, 10)
+    assert model(Ngame(**SMALL, frequency_weight=1.0), tiny).predict(text, 10).indices.shape == (1, 10)
 
 
-def test_labels_without_text_are_told_and_can_be_read_by_their_ids(tiny: Corpus) -> None:
+def test_labels_without_text_are_refused_and_can_be_read_by_their_ids(tiny: Corpus) -> None:
     texts = list(tiny.labels.texts)
     texts[2], texts[7] = "", "  "
     bare = replace(tiny.labels, texts=tuple(texts))
@@ -121,7 +126,7 @@ def test_labels_without_text_are_told_and_can_be_read_by_their_ids(tiny: Corpus)
     assert read.predict(["apple"], 1).indices[0, 0] == 0
 
 
-@pytest.mark.parametrize("learner", [Dpr(**SMALL), NGAME, Ngame(**SMALL, classifier_epochs=3, frequency=0.0)])
+@pytest.mark.parametrize("learner", [Dpr(**SMALL), NGAME, Ngame(**SMALL, classifier_epochs=3, frequency_weight=0.0)])
 def test_a_new_label_is_predicted_from_its_text(learner: Any, tiny: Corpus, tmp_path: Path) -> None:
     less = without(tiny, 9)
     fitted = model(learner, less)
@@ -137,13 +142,13 @@ def test_a_new_label_is_predicted_from_its_text(learner: Any, tiny: Corpus, tmp_
     assert again.predict(["jungle of"], 1).answers(0)[0].id == "L9"
 
 
-def test_new_labels_that_cannot_be_taken_are_told(tiny: Corpus) -> None:
+def test_new_labels_that_cannot_be_taken_are_refused(tiny: Corpus) -> None:
     fitted = model(Dpr(**SMALL), tiny)
     with pytest.raises(DataError, match="none of them empty"):
         fitted.with_labels(["a kettle", " "])
     with pytest.raises(DataError, match=r"list of label texts"):
         fitted.with_labels("a kettle")
-    with pytest.raises(DataError, match="'L0' stands twice"):
+    with pytest.raises(DataError, match="'L0' occurs twice"):
         fitted.with_labels(["a kettle"], ids=["L0"])
     with pytest.raises(DataError, match=r"1 texts|do not match"):
         fitted.with_labels(["a kettle"], ids=["k", "l"])
@@ -165,8 +170,8 @@ class Aside(nn.Module):
     def vectors(self, label_rows: Tensor, encoded: Tensor) -> Tensor:
         return normalize(encoded + self.way, dim=1)
 
-    def groups(self, rate: float) -> list[dict[str, Any]]:
-        return [{"params": [self.way], "lr": rate, "weight_decay": 0.0}]
+    def groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        return [{"params": [self.way], "lr": learning_rate, "weight_decay": 0.0}]
 
     def begin_epoch(self, epoch: int, encode: Any) -> None: ...
 
@@ -181,10 +186,10 @@ def test_a_new_label_moves_as_its_neighbours_were_moved(tiny: Corpus) -> None:
     less = without(tiny, 9)
     fitted = model(Dpr(**SMALL), less, (Asides(),))
     scorer = fitted.with_labels(["a jungle"]).scorer
-    assert isinstance(scorer, TowerScorer)
-    plain = scorer.reader.vectors([*less.labels.texts, "a jungle"])
+    assert isinstance(scorer, DualEncoderScorer)
+    plain = scorer.encoder.vectors([*less.labels.texts, "a jungle"])
     moves = scorer.labels - plain
-    wanted = unit(plain[9:] + moves[:9][np.argsort(-plain[9] @ plain[:9].T)[:8]].mean(axis=0))
+    wanted = normalised(plain[9:] + moves[:9][np.argsort(-plain[9] @ plain[:9].T)[:8]].mean(axis=0))
     assert np.allclose(scorer.labels[9], wanted[0], atol=1e-5)
     assert float(moves[9] @ moves[:9].mean(axis=0)) > 0
 
@@ -212,50 +217,50 @@ class Killer:
 
 
 @pytest.mark.parametrize("where", ["training encoder", "training classifiers"])
-def test_a_killed_ngame_goes_on_where_it_was(tiny: Corpus, tmp_path: Path, where: str) -> None:
+def test_a_killed_ngame_resumes_where_it_was(tiny: Corpus, tmp_path: Path, where: str) -> None:
     learner = replace(NGAME, classifier_epochs=8, dropout=0.1)
     whole = model(learner, tiny).scorer.state()
-    with pytest.raises(Stop), keeping(tmp_path, every_seconds=0), listening(Killer(where, 7)):
+    with pytest.raises(Stop), checkpointing(tmp_path, every_seconds=0), listening(Killer(where, 7)):
         model(learner, tiny)
-    with keeping(tmp_path):
+    with checkpointing(tmp_path):
         again = model(learner, tiny).scorer.state()
     assert again.settings == whole.settings
     assert all(np.array_equal(again.tensors[name], whole.tensors[name]) for name in whole.tensors)
     lines = History.read(tmp_path / "00-encoder").lines
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4, 5]
     assert {"P@1", "PSP@1", "loss", "rows_per_second"} <= lines[-1].keys()
-    with keeping(tmp_path), pytest.raises(ModelError, match=r"margin 0.3 there, 0.2 here"):
+    with checkpointing(tmp_path), pytest.raises(ModelError, match=r"margin 0.3 there, 0.2 here"):
         model(replace(learner, margin=0.2), tiny)
     less = replace(tiny, train=tiny.train.take(np.arange(100)))
-    with keeping(tmp_path), pytest.raises(ModelError, match=r"belongs to another training: .*data"):
+    with checkpointing(tmp_path), pytest.raises(ModelError, match=r"belongs to another training: .*data"):
         model(learner, less)
 
 
 @pytest.mark.parametrize(
-    ("recipe", "told"),
+    ("recipe", "message"),
     [
-        ("dpr(batch=1)", "'batch' of dpr is at least 2"),
+        ("dpr(batch_size=1)", "'batch_size' of dpr is at least 2"),
         ("dpr(temperature=0.0)", "'temperature' of dpr is above 0"),
         ("dpr(warmup=1.0)", r"'warmup' of dpr lies in \[0, 1\)"),
-        ("dpr(frequency=2)", r"'frequency' of dpr lies in \[0, 1\]"),
-        ("dpr(rows='words')", "takes 'documents' or 'labels'|takes \"documents\" or \"labels\""),
+        ("dpr(frequency_weight=2)", r"'frequency_weight' of dpr lies in \[0, 1\]"),
+        ("dpr(anchors='words')", "takes 'documents' or 'labels'|takes \"documents\" or \"labels\""),
         ("dpr(seed=-1)", "'seed' of dpr is at least 0"),
-        ("ance(shortlist=0)", "at least 1 of negatives, shortlist and refresh"),
-        ("ngame(largest=2)", "smaller than the first"),
-        ("ngame(start=2)", r"start in \[0, 1\]"),
+        ("ance(shortlist=0)", "'shortlist' of ance is at least 1"),
+        ("ngame(max_cluster_size=2)", "'max_cluster_size' of ngame .2. is smaller than 'min_cluster_size'"),
+        ("ngame(mining_start=2)", r"'mining_start' of ngame lies in \[0, 1\]"),
         ("ngame(classifier_epochs=0)", "'classifier_epochs' of ngame is at least 1"),
         ("siamesexml(ceiling=1.0)", "'ceiling' of siamesexml lies between 0 and 1"),
         ("siamesexml(sharpness=0)", "'sharpness' of siamesexml is above 0"),
-        ("siamesexml(stand_in=1)", r"'stand_in' of siamesexml lies in \[0, 1\)"),
+        ("siamesexml(surrogate_weight=1)", r"'surrogate_weight' of siamesexml lies in \[0, 1\)"),
         ("siamesexml(negatives=0)", "'negatives' of siamesexml is at least 1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_before_data_is_read(recipe: str, told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
+def test_settings_that_cannot_be_are_refused_before_data_is_read(recipe: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
         Recipe.parse(recipe)
 
 
-def test_what_cannot_be_learned_from_is_told(tiny: Corpus) -> None:
+def test_what_cannot_be_learned_from_is_refused(tiny: Corpus) -> None:
     with pytest.raises(DataError, match=r"no encoder 'bog'; did you mean 'bag'"):
         Dpr(encoder="bog").fit(tiny.train, tiny.valid, ())
     empty = replace(tiny.train, targets=sparse.csr_array(tiny.train.targets.shape, dtype=np.float32))
@@ -281,17 +286,18 @@ def test_without_torch_recipes_are_read_and_training_says_what_to_install(
 
 def test_a_damaged_model_is_refused(tiny: Corpus) -> None:
     state = model(NGAME, tiny).scorer.state()
-    with pytest.raises(ValueError, match="one finite vector a label"):
-        TowerScorer.restore(replace(state, tensors=state.tensors | {"labels": np.full((10, 64), np.nan, np.float32)}))
-    with pytest.raises(ValueError, match="one finite number a label"):
-        TowerScorer.restore(replace(state, tensors=state.tensors | {"bias": np.zeros(3, np.float32)}))
-    with pytest.raises(ValueError, match="odds grow"):
-        TowerScorer.restore(replace(state, settings=state.settings | {"odds": [-1.0, 0.0]}))
+    wrong = np.full(state.tensors["labels"].shape, np.nan, np.float32)
+    with pytest.raises(Misfit, match="array 'labels' has numbers that are not finite"):
+        check(DualEncoderScorer, replace(state, tensors=state.tensors | {"labels": wrong}))
+    with pytest.raises(Misfit, match="array 'bias' is for 3 labels where there are 10"):
+        check(DualEncoderScorer, replace(state, tensors=state.tensors | {"bias": np.zeros(3, np.float32)}))
+    with pytest.raises(Misfit, match=r"setting 'calibration\[0\]' is a number, above 0"):
+        check(DualEncoderScorer, replace(state, settings=state.settings | {"calibration": [-1.0, 0.0]}))
 
 
-@pytest.mark.parametrize(("learner", "at_random"), [(SiameseXml, 1e-2), (Dpr, 2e-3)])
-def test_an_encoder_that_was_trained_before_learns_slower(learner: Any, at_random: float, tiny: Corpus) -> None:
-    begun = Towers.begin(learner(encoder="tiny"), tiny.train, tiny.valid, ())
-    assert begun.rate == at_random
-    assert replace(begun, settings=learner(encoder="a folder")).rate == 2e-4
-    assert replace(begun, settings=learner(encoder="a folder", rate=3e-5)).rate == 3e-5
+@pytest.mark.parametrize(("learner", "random_init"), [(SiameseXml, 1e-2), (Dpr, 2e-3)])
+def test_a_pretrained_encoder_has_a_lower_learning_rate(learner: Any, random_init: float, tiny: Corpus) -> None:
+    begun = DualEncoderFit.begin(learner(encoder="tiny"), tiny.train, tiny.valid, ())
+    assert begun.learning_rate == random_init
+    assert replace(begun, settings=learner(encoder="a folder")).learning_rate == 2e-4
+    assert replace(begun, settings=learner(encoder="a folder", learning_rate=3e-5)).learning_rate == 3e-5

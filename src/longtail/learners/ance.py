@@ -7,58 +7,60 @@ from typing import ClassVar
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
+from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
-from longtail.nn.settings import TowerSettings
-from longtail.nn.towers import TowerScorer
+from longtail.papers import ANCE, Paper
 from longtail.seams import Scorer, TailMethod
 
 
 @dataclass(frozen=True)
-class Ance(TowerSettings):
-    """As `dpr`, with labels beside those of the batch that the encoder itself confuses with the row's own.
+class Ance(DualEncoderSettings):
+    """`dpr` with hard negatives: beside the labels of the batch, wrong labels that the encoder finds near a document.
 
-    Each few epochs every row is searched against all labels; some of its nearest wrong ones join the pool of its
-    batch. The search is exact, with the encoder as it is then, and known positives are never negatives.
+    Every few epochs each document is searched against all labels, and some of its nearest wrong labels join the pool of
+    its batch. The search is exact, by the encoder as it is then. Known positives are never negatives.
 
-    Paper: Xiong et al., Approximate nearest neighbor negative contrastive learning (ICLR 2021).
-    Needs: texts of rows and labels. A soft target is drawn as often as its weight says.
-    Costs: as `dpr`, `negatives` more label texts a row, and encoding and searching everything at each refresh.
-    Prefer instead: `ngame`, whose clustered batches hold hard negatives without searching.
+    Needs: texts of documents and labels. Positives are drawn in proportion to their soft targets.
+    Costs: as `dpr`, `negatives` more label texts per document, and encoding and searching everything at each refresh.
+    Prefer instead: `ngame`, whose clustered batches hold hard negatives without a search.
     Example: longtail train wordnet "ance(encoder='bag', epochs=5)" --out model
     """
 
-    negatives: int = 1  # mined labels a row and batch
-    shortlist: int = 32  # nearest wrong labels of a row, from which they are drawn
-    start: float = 0.2  # share of the epochs before the first search
-    refresh: int = 5  # epochs between two searches
-    both: bool = True  # from labels to documents too
+    negatives: int = 1  # mined labels per document and batch
+    shortlist: int = 32  # nearest wrong labels of a document, from which they are drawn
+    mining_start: float = 0.2  # share of the epochs before the first search
+    refresh_every: int = 5  # epochs between two searches
+    symmetric: bool = True  # from labels to documents too
 
     summary: ClassVar[str] = "dual encoder with negatives mined by searching all labels"
-    scorer: ClassVar[type[Scorer]] = TowerScorer
+    papers: ClassVar[tuple[Paper, ...]] = (ANCE,)
+    scorer: ClassVar[type[Scorer]] = DualEncoderScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.negatives, self.shortlist, self.refresh) < 1 or not 0 <= self.start < 1:
-            raise RecipeError(
-                "ance takes at least 1 of negatives, shortlist and refresh, and start in [0, 1), got "
-                f"negatives={self.negatives}, shortlist={self.shortlist}, refresh={self.refresh}, start={self.start:g}"
-            )
+        for name in ("negatives", "shortlist", "refresh_every"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"setting '{name}' of ance is at least 1, got {getattr(self, name)}")
+        if not 0 <= self.mining_start < 1:
+            raise RecipeError(f"setting 'mining_start' of ance lies in [0, 1), got {self.mining_start:g}")
 
-    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> TowerScorer:
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> DualEncoderScorer:
+        """See `Learner.fit`."""
         require("ance")
         from functools import partial
 
         from longtail.arrays import Longs
-        from longtail.nn.fit import Towers
-        from longtail.nn.losses import softmax
+        from longtail.nn.dual.contrastive_losses import softmax
+        from longtail.nn.dual.dual_fit import DualEncoderFit
 
-        first = int(self.start * self.epochs)
+        first = int(self.mining_start * self.epochs)
 
         def miner(epoch: int) -> Longs | None:
-            due = epoch >= first and (epoch - first) % self.refresh == 0
+            due = epoch >= first and (epoch - first) % self.refresh_every == 0
             return towers.mine(self.shortlist) if due else None
 
-        towers = Towers.begin(self, train, valid, parts)
-        loss = partial(softmax, temperature=self.temperature, both=self.both)
+        towers = DualEncoderFit.begin(self, train, valid, parts)
+        loss = partial(softmax, temperature=self.temperature, both=self.symmetric)
         towers.learn(loss, miner=miner, negatives=self.negatives)
         return towers.scorer()

@@ -1,4 +1,4 @@
-"""Dual encoder over pools of some labels."""
+"""Dual encoder over pools of labels that the documents of a batch share."""
 
 from __future__ import annotations
 
@@ -7,65 +7,70 @@ from typing import ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
+from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
-from longtail.nn.pool.scorer import PoolScorer
-from longtail.nn.pool.settings import Picks, check_loss, check_pool, with_heads
-from longtail.nn.settings import TowerSettings
-from longtail.plan import Facts, Plan
+from longtail.nn.pool.pool_scorer import PoolScorer
+from longtail.nn.pool.pool_settings import PoolSettings, check_loss, check_pool, with_heads
+from longtail.papers import UNIDEC, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
 
 
 @dataclass(frozen=True)
-class Depsl(TowerSettings):
-    """A dual encoder that learns from many positives of a row at once: pick some labels.
+class Depsl(DualEncoderSettings):
+    """A dual encoder that learns from many positives of a document at once ("pick some labels").
 
-    Batches are clusters of like rows. Each row puts some of its labels and some labels that the encoder takes for its
-    own into the batch's pool, and every label of the pool that a row has is its positive, whoever brought it. Clusters
-    and mined labels are renewed each few epochs, first from the encoder as it was given. Documents look for labels and
-    labels for documents.
+    Batches are clusters of similar documents. Each document adds some of its labels and some hard negatives to the
+    batch's pool. Every label of the pool that a document has is its positive, whichever document added it. Clusters
+    and hard negatives are refreshed every few epochs, first by the untrained encoder. The loss goes both ways, from
+    documents to labels and back.
 
-    Paper: Kharbanda et al., UniDEC: unified dual encoder and classifier training for extreme multi-label
-    classification (WWW 2025).
-    Needs: texts of rows and labels. A soft target is drawn and counted as its weight says.
-    Costs: as `dpr`, with `positives` + `negatives` label texts a row less what rows share, and encoding and searching
-    everything at each refresh.
-    Prefer instead: `unidec`, which adds classifiers; `dpr` where rows have one label each and nothing should be mined.
+    Needs: texts of documents and labels. Soft targets weigh both the drawing and the loss.
+    Costs: as `dpr`, with up to `positives` + `negatives` label texts per document, less those that documents share; and
+    encoding and searching everything at each refresh.
+    Prefer instead: `unidec`, which adds classifiers; `dpr` where documents have one label each and need no mining.
     Example: longtail train wordnet "depsl(encoder='bag', epochs=5)" --out model
     """
 
-    decay: Literal["linear", "cosine", "none"] = "cosine"
+    schedule: Literal["linear", "cosine", "none"] = "cosine"
     loss: str = "decoupled"  # supcon, decoupled, infonce, bce, or a sum of them
-    positives: int = 3  # of a row in the pool, at most (beta)
-    negatives: int = 2  # mined ones of a row in the pool (eta)
-    refresh: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined
-    cluster: int | None = 64  # rows of a cluster, of which several make a batch; none: as many as a batch has
-    both: bool = True  # from labels to documents too
+    positives: int = 3  # labels that a document adds to the pool, at most (beta)
+    negatives: int = 2  # hard negatives that a document adds to the pool (eta)
+    refresh_every: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined
+    cluster_size: int | None = 64  # documents of a cluster; several clusters make a batch; none: one does
+    symmetric: bool = True  # from labels to documents too
     head_dimension: int | None = None  # of the vectors that are compared and searched; none: the encoder's
-    head_rate: float | None = None  # none: twice the encoder's
+    head_learning_rate: float | None = None  # none: twice the encoder's
     head_dropout: float = 0.1
 
-    summary: ClassVar[str] = "dual encoder, pools of some labels with many positives a row"
+    summary: ClassVar[str] = "dual encoder over pools of labels with many positives"
+    papers: ClassVar[tuple[Paper, ...]] = (UNIDEC,)
     scorer: ClassVar[type[Scorer]] = PoolScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_loss(self.name, "loss", self.loss)
-        check_pool(self, self.picks, self.head_dropout, self.head_dimension)
-        if self.head_rate is not None and self.head_rate <= 0:
-            raise RecipeError(f"setting 'head_rate' of depsl is above 0, got {self.head_rate:g}")
+        check_pool(self, self.pool, self.head_dropout, self.head_dimension)
+        if self.head_learning_rate is not None and self.head_learning_rate <= 0:
+            raise RecipeError(f"setting 'head_learning_rate' of depsl is above 0, got {self.head_learning_rate:g}")
 
     @property
-    def picks(self) -> Picks:
-        return Picks(self.positives, self.negatives, self.refresh, self.cluster, 0.5 if self.both else 1.0)
+    def pool(self) -> PoolSettings:
+        """How the pools of batches are made."""
+        return PoolSettings(
+            self.positives, self.negatives, self.refresh_every, self.cluster_size, 0.5 if self.symmetric else 1.0
+        )
 
-    def plan(self, facts: Facts) -> Plan:
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`."""
         return with_heads(super().plan(facts), self, self.head_dimension, facts)[0]
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> PoolScorer:
+        """See `Learner.fit`."""
         require("depsl")
-        from longtail.nn.pool.fit import PoolTowers
+        from longtail.nn.pool.pool_fit import PoolFit
 
-        towers = PoolTowers.begin(self, train, valid, parts)
-        towers.add_heads(self.head_dropout, classifiers=False, by="encoder", numbers=self.head_dimension)
-        towers.learn_pools(self.loss, self.picks, self.head_rate)
+        towers = PoolFit.begin(self, train, valid, parts)
+        towers.add_heads(self.head_dropout, classifiers=False, predict_by="encoder", head_dimension=self.head_dimension)
+        towers.learn_pools(self.loss, self.pool, self.head_learning_rate)
         return towers.pool_scorer()

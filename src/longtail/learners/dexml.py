@@ -7,47 +7,50 @@ from typing import ClassVar
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
+from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
-from longtail.nn.pool.settings import Picks, check_loss
-from longtail.nn.settings import TowerSettings
-from longtail.nn.towers import TowerScorer
-from longtail.plan import Facts, Plan
+from longtail.nn.pool.pool_settings import PoolSettings, check_loss
+from longtail.papers import DEXML, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
 
 
 @dataclass(frozen=True)
-class Dexml(TowerSettings):
-    """A dual encoder whose every step looks at all labels: no negative is missed, and each is encoded anew.
+class Dexml(DualEncoderSettings):
+    """A dual encoder that encodes and scores all labels in every step: no negative is missed.
 
-    A row's positives each stand against all wrong labels and not against each other (decoupled softmax). Label texts
-    are encoded in chunks without a graph, then once more chunk by chunk to take the gradient back, so memory is one
-    chunk, a vector a label, and the scores of a batch.
+    A document's positives compete with all negatives and not with each other (decoupled softmax). Gradient caching:
+    label texts are encoded in mini-batches without a graph, then once more to backpropagate, so memory is one
+    mini-batch, one vector per label, and the scores of a batch.
 
-    Paper: Gupta et al., Dual-encoders for extreme multi-label classification (ICLR 2024).
-    Needs: texts of rows and labels; few enough labels that encoding all of them three times a step is bearable.
-    Costs: steps x all label texts, so hardly ever more than some ten thousand labels on one GPU.
-    Prefer instead: `depsl`, which encodes a few labels a row and comes near.
+    Needs: texts of documents and labels; few enough labels to encode all of them three times per step.
+    Costs: all label texts in every step, so some ten thousand labels at most on one GPU.
+    Prefer instead: `depsl`, which encodes a few labels per document and is nearly as accurate.
     Example: longtail train wordnet "dexml(encoder='bag', epochs=2)" --out model
     """
 
-    chunk: int | None = 4096  # texts whose activations are in memory at once
+    mini_batch_size: int | None = 4096  # texts whose activations are in memory at once
     loss: str = "decoupled"  # supcon, decoupled, infonce, bce, or a sum of them
-    both: bool = False  # from labels to documents too
+    symmetric: bool = False  # from labels to documents too
 
-    summary: ClassVar[str] = "dual encoder over all labels in every step, by gradient caching"
-    scorer: ClassVar[type[Scorer]] = TowerScorer
+    summary: ClassVar[str] = "dual encoder over all labels in every step"
+    papers: ClassVar[tuple[Paper, ...]] = (DEXML,)
+    scorer: ClassVar[type[Scorer]] = DualEncoderScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_loss(self.name, "loss", self.loss)
-        if self.rows != "documents":
-            raise RecipeError("dexml takes its loss over documents, each against all labels; for rows='labels' use dpr")
+        if self.anchors != "documents":
+            raise RecipeError(
+                "dexml takes its loss over documents, each against all labels; for anchors='labels' use dpr"
+            )
 
-    def plan(self, facts: Facts) -> Plan:
-        """All label texts go through the encoder in every step: twice forward and once back."""
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`. All label texts go through the encoder in every step: twice forward and once back."""
         plan = super().plan(facts)
-        steps = -(-facts.rows // self.batch)
-        scores = 16 * min(self.batch, facts.rows) * facts.labels
+        steps = -(-facts.rows // self.batch_size)
+        scores = 16 * min(self.batch_size, facts.rows) * facts.labels
         more = steps * facts.labels / max(facts.rows, 1)
         return replace(
             plan,
@@ -56,11 +59,12 @@ class Dexml(TowerSettings):
             steps=(*plan.steps, ("scores of a batch", scores)),
         )
 
-    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> TowerScorer:
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> DualEncoderScorer:
+        """See `Learner.fit`."""
         require("dexml")
-        from longtail.nn.pool.fit import PoolTowers
+        from longtail.nn.pool.pool_fit import PoolFit
 
-        towers = PoolTowers.begin(self, train, valid, parts)
-        everything = Picks(None, 0, 0, None, 0.5 if self.both else 1.0, everything=True)
-        towers.learn_pools(self.loss, everything)
+        towers = PoolFit.begin(self, train, valid, parts)
+        all_labels = PoolSettings(None, 0, 0, None, 0.5 if self.symmetric else 1.0, all_labels=True)
+        towers.learn_pools(self.loss, all_labels)
         return towers.scorer()

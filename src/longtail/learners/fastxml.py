@@ -1,4 +1,4 @@
-"""Trees over rows, split by nDCG."""
+"""Trees over examples, split by nDCG."""
 
 from __future__ import annotations
 
@@ -11,91 +11,97 @@ import numpy as np
 from longtail.arrays import Floats, Ints
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
-from longtail.linear.instance_forest import Forest, grow_forest
-from longtail.linear.instance_tree import Growth, ideal_gains
-from longtail.linear.reading import Reading
-from longtail.linear.text import Features
-from longtail.plan import Facts, Plan
+from longtail.linear.features.sparse_features import FEATURES, Features
+from longtail.linear.features.tfidf_settings import TfidfSettings
+from longtail.linear.trees.instance_forest import INSTANCE_FOREST, InstanceForest, grow_forest
+from longtail.linear.trees.instance_tree import Growth, ideal_gains
+from longtail.papers import FASTXML, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.progress import stage
-from longtail.seams import Scorer, State, TailMethod
+from longtail.seams import Declaration, Scorer, State, TailMethod
 from longtail.threads import thread_count
 
 
 @dataclass(frozen=True, eq=False)
 class FastXmlScorer:
-    """The trees. Scores lie in (0, 1]: the mean share of a label among the rows of the leaves that are reached."""
+    """The trees. A score in (0, 1] is the mean share of a label among the training examples of the reached leaves."""
 
     features: Features
-    forest: Forest
-    kind: ClassVar[str] = "fastxml.v1"
+    forest: InstanceForest
+    kind: ClassVar[str] = "fastxml.v2"
+    declared: ClassVar[Declaration] = FEATURES + INSTANCE_FOREST
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        """See `Scorer.top`."""
         labels, scores = self.forest.top(self.features.of(rows), k)
-        return labels, np.minimum(scores, np.float32(1))  # sums of shares may pass 1 by a rounding
+        return labels, np.minimum(scores, np.float32(1))  # rounding may bring sums of shares above 1
 
     def state(self) -> State:
+        """See `Scorer.state`."""
         words = self.features.state()
         return State(words.settings, {**words.tensors, **self.forest.state()})
 
     @classmethod
     def restore(cls, state: State) -> FastXmlScorer:
-        features, forest = Features.restore(state), Forest.restore(state.tensors)
-        if forest.weights.shape[1] != features.columns:
-            raise ValueError(f"trees over {forest.weights.shape[1]} features for {features.columns} columns")
-        return cls(features, forest)
+        """See `Scorer.restore`."""
+        return cls(Features.restore(state), InstanceForest.restore(state.tensors))
 
 
 @dataclass(frozen=True)
-class FastXml(Reading):
-    """Trees that sort training rows by their labels; a row gets the labels of the rows that fall into the same leaves.
+class FastXml(TfidfSettings):
+    """Trees over training examples; an example gets the labels of the training examples in the leaves that it reaches.
 
-    A node sends its rows to two sides so that ranking each side's favourite labels first serves them best (nDCG), then
-    learns a sparse separator between the sides from the rows' words; rows follow the separator.
+    A node divides its examples into two sides so that a ranking of labels for each side has the best nDCG. Then it
+    learns a sparse separator of the two sides from the examples' words; examples follow the separator.
 
-    Paper: Prabhu and Varma, FastXML (KDD 2014).
     Needs: texts or features. A soft target t is a gain of t in the splits and a share of t in the leaves.
-    Costs: trees x depth passes over the rows' words; a prediction walks one path a tree, whatever the number of labels.
+    Costs: trees x depth passes over the examples' words; a prediction follows one path in each tree, whatever the
+    number of labels.
     Prefer instead: a tree over labels for precision; `pfastrexml` where rare labels matter.
     Example: longtail train wordnet "fastxml(trees=20)" --out model
     """
 
     trees: int = 50
-    leaf: int = 10  # rows a leaf may hold
-    leaf_labels: int = 100  # labels a leaf keeps
-    cost: float = 1.0  # C: weight of the separators' loss against the length of their weights
+    max_leaf_rows: int = 10  # training examples of a leaf at most
+    labels_per_leaf: int = 100  # labels that a leaf keeps
+    cost: float = 1.0  # C: weight of the separators' loss against the norm of their weights
     seed: int = 0
 
-    summary: ClassVar[str] = "trees over rows, split so that each side's label ranking serves its rows (nDCG)"
+    summary: ClassVar[str] = "trees over documents, split for the best nDCG"
+    papers: ClassVar[tuple[Paper, ...]] = (FASTXML,)
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets"})
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = FastXmlScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.trees, self.leaf, self.leaf_labels) < 1 or self.cost <= 0:
+        if min(self.trees, self.max_leaf_rows, self.labels_per_leaf) < 1 or self.cost <= 0:
             raise RecipeError(
-                "fastxml takes trees, leaf and leaf_labels of at least 1 and cost above 0, "
-                f"got trees={self.trees}, leaf={self.leaf}, leaf_labels={self.leaf_labels}, cost={self.cost:g}"
+                "fastxml takes trees, max_leaf_rows and labels_per_leaf of at least 1 and cost above 0, got "
+                f"trees={self.trees}, max_leaf_rows={self.max_leaf_rows}, labels_per_leaf={self.labels_per_leaf}, "
+                f"cost={self.cost:g}"
             )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> FastXmlScorer:
+        """See `Learner.fit`."""
         features, vectors = self.read(train)
-        growth = Growth(leaf_rows=self.leaf, leaf_labels=self.leaf_labels, cost=self.cost)
+        growth = Growth(leaf_rows=self.max_leaf_rows, leaf_labels=self.labels_per_leaf, cost=self.cost)
         with stage("growing trees", total=self.trees) as advance:
             gains = ideal_gains(train.targets)
             forest = grow_forest(vectors, train.targets, gains, growth, self.trees, self.seed, advance)
         return FastXmlScorer(features, forest)
 
-    def plan(self, facts: Facts) -> Plan:
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`."""
         facts = self.seen(facts)
-        # Rows of one leaf share labels, the more so the more rows a label has: this many of the positives are left.
+        # Examples of a leaf share labels, the more examples a label has the more: so many different ones remain.
         distinct = min(1.45 * max(facts.positives / max(facts.labels, 1), 1.0) ** -0.39, 1.0) * facts.positives
-        tree = 8 * distinct + 120 * 0.8 * facts.rows / self.leaf  # labels of leaves; weights of nodes
+        tree = 8 * distinct + 120 * 0.8 * facts.rows / self.max_leaf_rows  # labels of leaves; weights of nodes
         trees = int(tree * self.trees)
-        copies = int(8 * thread_count() * facts.row_terms)  # of a node's rows, all of them in the root
-        depth = max(math.log2(max(facts.rows / self.leaf, 1.0)), 1.0)
+        copies = int(8 * thread_count() * facts.row_terms)  # of a node's examples, all of them in the root
+        depth = max(math.log2(max(facts.rows / self.max_leaf_rows, 1.0)), 1.0)
         return Plan(
-            # At last the trees are put side by side: they, the rows of their leaves, and what is made of them.
+            # At the end the trees are joined: the single trees, the examples of their leaves, and the joined arrays.
             train_bytes=max(facts.reading_bytes, facts.read_bytes + max(copies + trees, int(3.5 * trees))),
             model_bytes=20 * facts.terms + 60 * facts.labels + trees,
             train_seconds=facts.reading_seconds

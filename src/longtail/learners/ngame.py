@@ -7,90 +7,101 @@ from typing import ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
+from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
-from longtail.nn.settings import TowerSettings
-from longtail.nn.towers import TowerScorer
+from longtail.papers import NGAME, Paper
 from longtail.seams import Scorer, TailMethod
 
 
 @dataclass(frozen=True)
-class Ngame(TowerSettings):
-    """A dual encoder whose batches are clusters of like rows, so that the others' labels are hard negatives; then
-    classifiers on its frozen vectors.
+class Ngame(DualEncoderSettings):
+    """A dual encoder whose batches are clusters of similar documents, so that their labels are hard negatives of each
+    other; then classifiers on its frozen vectors.
 
-    Module I: batches begin at random; then rows are clustered by the vectors that training itself has left, and the
-    clusters grow. Module II: a classifier a label, begun at the label's vector, over the labels of each batch. At the
-    end a label's text, its classifier and its frequency are weighed on valid, and fold into one vector a label.
-    `classifiers=false` leaves the encoder alone.
+    Module I: the first batches are random; then documents are clustered by the vectors of their last training step, and
+    the clusters grow. Module II: one classifier per label, initialised with the label's vector, trained over the labels
+    of each batch. Finally text, classifier and frequency get weights that are fitted on valid, and fold into one vector
+    per label. `classifiers=false` trains the encoder alone.
 
-    The softmax finds most; `triplet` is the paper's. With `rows="labels"` and `loss="logistic"`, which is calibrated,
-    the encoder is the teacher that `lever` asks for.
+    Of the losses the softmax finds most; `triplet` is the paper's. With `anchors="labels"` and `loss="logistic"`,
+    which is calibrated, the encoder is the teacher that `lever` needs.
 
-    Paper: Dahiya et al., NGAME: negative mining-aware mini-batching for extreme classification (WSDM 2023).
-    Needs: texts of rows and labels. A soft target is drawn as often as its weight says.
-    Costs: as `dpr`, a clustering each few epochs, and classifiers: four vectors a label while they are trained.
-    Prefer instead: `dpr` where labels come and go, since only the encoder knows new ones.
+    Needs: texts of documents and labels. Positives are drawn in proportion to their soft targets.
+    Costs: as `dpr`, a clustering every few epochs, and classifiers: four vectors per label while they are trained.
+    Prefer instead: `dpr` where labels come and go, since new labels have no classifiers.
     Example: longtail train wordnet "ngame(encoder='bag', epochs=5)" --out model
     """
 
-    loss: Literal["softmax", "triplet", "logistic"] = "softmax"
-    frequency: float = 0.0  # more of it: P@1 for PSP@1
+    loss: Literal["softmax", "triplet", "logistic"] = "softmax"  # of the encoder
+    frequency_weight: float = 0.0  # of a label's frequency in its score; raises P@1, lowers PSP@1
     margin: float = 0.3  # γ of triplet, Δ of logistic
-    negatives: int = 10  # hardest ones of a row that triplet and logistic look at
-    both: bool = True  # softmax from labels to documents too
-    start: float = 0.2  # share of the epochs with random batches
-    smallest: int = 4  # rows of a cluster at first
-    largest: int = 256  # and at the end
-    refresh: int = 5  # epochs between two clusterings
+    negatives: int = 10  # hardest ones of a document that count in triplet and logistic
+    symmetric: bool = True  # softmax from labels to documents too
+    mining_start: float = 0.2  # share of the epochs with random batches
+    min_cluster_size: int = 4  # documents of the first clusters
+    max_cluster_size: int = 256  # documents of the last clusters
+    refresh_every: int = 5  # epochs between two clusterings
     classifiers: bool = True  # Module II
-    classifier_epochs: int = 20
-    classifier_rate: float = 3e-3
-    classifier_dropout: float = 0.1  # on the rows' vectors
-    classifier_batch: int = 1024
+    classifier_epochs: int = 20  # of Module II
+    classifier_learning_rate: float = 3e-3
+    classifier_dropout: float = 0.1  # on the documents' vectors
+    classifier_batch_size: int = 1024  # of Module II
 
-    summary: ClassVar[str] = "dual encoder, clustered batches, then classifiers fused with it"
-    scorer: ClassVar[type[Scorer]] = TowerScorer
+    summary: ClassVar[str] = "dual encoder, clustered batches, then classifiers"
+    papers: ClassVar[tuple[Paper, ...]] = (NGAME,)
+    scorer: ClassVar[type[Scorer]] = DualEncoderScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        counts = ("negatives", "smallest", "largest", "refresh", "classifier_epochs", "classifier_batch")
+        counts = (
+            "negatives", "min_cluster_size", "max_cluster_size", "refresh_every", "classifier_epochs",
+            "classifier_batch_size",
+        )  # fmt: skip
         for name in counts:
             if getattr(self, name) < 1:
                 raise RecipeError(f"setting '{name}' of ngame is at least 1, got {getattr(self, name)}")
-        if not 0 <= self.start <= 1 or not 0 <= self.classifier_dropout < 1 or self.classifier_rate <= 0:
+        if not 0 <= self.mining_start <= 1:
+            raise RecipeError(f"setting 'mining_start' of ngame lies in [0, 1], got {self.mining_start:g}")
+        if not 0 <= self.classifier_dropout < 1:
+            raise RecipeError(f"setting 'classifier_dropout' of ngame lies in [0, 1), got {self.classifier_dropout:g}")
+        if self.classifier_learning_rate <= 0:
             raise RecipeError(
-                "ngame takes start in [0, 1], classifier_dropout in [0, 1) and classifier_rate above 0, got "
-                f"{self.start:g}, {self.classifier_dropout:g} and {self.classifier_rate:g}"
+                f"setting 'classifier_learning_rate' of ngame is above 0, got {self.classifier_learning_rate:g}"
             )
-        if self.largest < self.smallest:
+        if self.max_cluster_size < self.min_cluster_size:
             raise RecipeError(
-                f"the largest cluster of ngame ({self.largest}) is smaller than the first ({self.smallest})"
+                f"setting 'max_cluster_size' of ngame ({self.max_cluster_size}) is smaller than 'min_cluster_size' "
+                f"({self.min_cluster_size}): raise it, or lower the other"
             )
 
-    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> TowerScorer:
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> DualEncoderScorer:
+        """See `Learner.fit`."""
         require("ngame")
         from functools import partial
 
-        from longtail.nn.batches import Curriculum
-        from longtail.nn.fit import Towers
-        from longtail.nn.losses import logistic, softmax, triplet
+        from longtail.nn.dual.contrastive_losses import logistic, softmax, triplet
+        from longtail.nn.dual.dual_fit import DualEncoderFit
+        from longtail.nn.dual.pair_batches import Curriculum
 
-        towers = Towers.begin(self, train, valid, parts)
-        curriculum = Curriculum(self.start, self.smallest, self.largest, refresh=self.refresh)
+        towers = DualEncoderFit.begin(self, train, valid, parts)
+        curriculum = Curriculum(
+            self.mining_start, self.min_cluster_size, self.max_cluster_size, refresh_every=self.refresh_every
+        )
         losses = {
             "softmax": partial(softmax, temperature=self.temperature),
             "triplet": partial(triplet, margin=self.margin, negatives=self.negatives),
             "logistic": partial(logistic, margin=self.margin, negatives=self.negatives, scale=1 / self.temperature),
         }
         loss = losses[self.loss]
-        towers.learn(partial(loss, both=self.both) if self.loss == "softmax" else loss, curriculum=curriculum)
+        towers.learn(partial(loss, both=self.symmetric) if self.loss == "softmax" else loss, curriculum=curriculum)
         if not self.classifiers:
             return towers.scorer()
         learned = towers.learn_classifiers(
             loss,
-            batch=self.classifier_batch,
+            batch_size=self.classifier_batch_size,
             epochs=self.classifier_epochs,
-            rate=self.classifier_rate,
+            learning_rate=self.classifier_learning_rate,
             dropout=self.classifier_dropout,
         )
         return towers.scorer(learned)

@@ -1,4 +1,8 @@
-"""One-vs-all classifiers over all labels, trained end to end with an encoder."""
+"""One-vs-all classifiers over all labels, trained end to end with an encoder.
+
+The model of `init_from` is trained on the rows as given, without those that tail methods add, so that recipes that
+differ in what they add start alike.
+"""
 
 from __future__ import annotations
 
@@ -9,78 +13,95 @@ import numpy as np
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
+from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.encoders.encoder_names import RANDOM_INIT
+from longtail.nn.encoders.text_encoder import TextEncoder
 from longtail.nn.extra import real_name, require
-from longtail.nn.heads.scorer import OneVsAllScorer
-from longtail.nn.heads.settings import OvaSettings
-from longtail.nn.settings import AT_RANDOM
-from longtail.nn.towers import Reader, TowerScorer
-from longtail.plan import Facts, Plan
+from longtail.nn.onevsall.onevsall_scorer import OneVsAllScorer
+from longtail.nn.onevsall.onevsall_settings import OneVsAllSettings
+from longtail.papers import ELMO, RENEE, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.seams import Learner, Scorer, TailMethod, Teacher
 
 
 @dataclass(frozen=True)
-class Renee(OvaSettings):
+class Renee(OneVsAllSettings):
     """An encoder and a classifier for every label, trained together over all labels in every step.
 
-    No negative is sampled and no label is left out: scores of a chunk of labels become slopes in place, move that
-    chunk's classifiers at once and are forgotten, so memory is the classifiers and one chunk. The encoder learns by
-    AdamW, the classifiers by SGD on the sum over a batch, each at a rate of its own; much dropout on the vector. Rows
-    without a label are trained on: everything is wrong for them.
+    No negative is sampled and no label is left out. The labels are processed in chunks: a chunk's scores become
+    gradients in place and update its classifiers at once, so memory is the classifiers and one chunk. AdamW trains the
+    encoder, SGD on the sum over a batch the classifiers, each with its own learning rate, and with much dropout on the
+    vector. Rows without a label count too: every label is a negative for them.
 
-    `warm` begins with an encoder that was trained before: a recipe, trained first on the same rows, or the folder of a
-    saved model. It pays most where texts are short.
+    `init_from` starts from a trained encoder: that of a recipe, which is trained first on the same rows, or that of a
+    saved model's folder. It helps most where texts are short.
 
-    Paper: Jain et al., Renée: end-to-end training of extreme classification models (MLSys 2023); Zhang et al., ELMO:
-    efficiency via low-precision and peak memory optimization in large output spaces (ICML 2025).
-    Needs: texts of rows. Soft targets are exact: half a target is half the pull.
+    Needs: texts of rows. Soft targets are exact: half a target gives half the positive gradient.
     Costs: 6 x rows x labels x dimension operations an epoch; one vector a label (bf16 on a GPU), two with momentum.
     Prefer instead: `ngame` where labels come and go or most have hardly any rows; `bonsai` without a GPU.
     Example: longtail train wordnet "renee(encoder='bag', epochs=5)" --out model
     """
 
-    warm: str | None = None  # recipe or folder of a model whose encoder it begins with; none: as `encoder` says
+    init_from: str | None = None  # recipe or model folder whose encoder it starts from; none: the setting `encoder`
 
-    summary: ClassVar[str] = "encoder and a classifier a label, trained together over all labels"
+    summary: ClassVar[str] = "encoder and one classifier a label, over all labels at once"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        RENEE,
+        ELMO,
+    )
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows", "row_penalties"})
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts"})
     scorer: ClassVar[type[Scorer]] = OneVsAllScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.begin == "texts":
+        if self.head_init == "texts":
             object.__setattr__(self, "data_needs", frozenset({"texts", "label_texts"}))
 
-    def begun_from(self, teacher: Teacher) -> Learner:
-        return Warm(self, teacher)
+    def initialised_from(self, teacher: Teacher) -> Learner:
+        """See `WarmStarts.initialised_from`."""
+        return WarmStart(self, teacher)
 
-    def reads_like(self, scorer: Scorer) -> bool:
-        """Encoders that begin at random are made for the data, each for its own."""
+    def same_architecture(self, scorer: Scorer) -> bool:
+        """See `WarmStarts.same_architecture`. Never true of randomly initialised encoders: their vocabulary
+        comes from the data."""
         require("renee")
-        from longtail.nn.encoders import same_make
+        from longtail.nn.encoders.build import same_architecture
 
         name = real_name(self.encoder)
-        if name in AT_RANDOM or not isinstance(scorer, TowerScorer | OneVsAllScorer):
+        if name in RANDOM_INIT or not isinstance(scorer, DualEncoderScorer | OneVsAllScorer):
             return False
-        return same_make(name, self.dimension, scorer.reader.settings, scorer.reader.definition.tobytes())
+        return same_architecture(name, self.dimension, scorer.encoder.settings, scorer.encoder.definition.tobytes())
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> OneVsAllScorer:
+        """See `Learner.fit`."""
         return self.fit_from(None, train, valid, parts)
 
     def fit_from(
-        self, reader: Reader | None, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]
+        self, encoder: TextEncoder | None, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]
     ) -> OneVsAllScorer:
-        """Begin with an encoder that was trained before, or with that of the settings."""
-        require("renee")
-        from longtail.nn.heads.fit import OneVsAllFit
+        """Train, starting from a trained encoder.
 
-        fit = OneVsAllFit.begin(self, train, valid, parts, reader)
+        Args:
+            encoder: to start from; None is the encoder of the settings.
+            train: rows to train on.
+            valid: rows to validate and calibrate on.
+            parts: tail methods of the recipe.
+
+        Returns:
+            The trained model.
+        """
+        require("renee")
+        from longtail.nn.onevsall.onevsall_fit import OneVsAllFit
+
+        fit = OneVsAllFit.begin(self, train, valid, parts, encoder)
         fit.learn()
         return fit.scorer()
 
 
 @dataclass(frozen=True)
-class Warm:
-    """`renee` with the model it begins from."""
+class WarmStart:
+    """`renee` with the model whose encoder it starts from."""
 
     settings: Renee
     teacher: Teacher
@@ -91,29 +112,31 @@ class Warm:
     scorer: ClassVar[type[Scorer]] = OneVsAllScorer
 
     def __post_init__(self) -> None:
-        if not issubclass(self.teacher.leaves, TowerScorer | OneVsAllScorer):
+        if not issubclass(self.teacher.scorer_class, DualEncoderScorer | OneVsAllScorer):
             raise RecipeError(
-                f"renee begins with the encoder of another model, and {self.settings.warm!r} has none: name a dual "
-                "encoder such as 'ngame' or 'dpr', or leave warm out"
+                f"init_from of renee starts from the encoder of another model, and {self.settings.init_from!r} has "
+                "none: name a dual encoder such as 'ngame' or 'dpr', or leave init_from out"
             )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> OneVsAllScorer:
+        """See `Learner.fit`."""
         require("renee")
-        from longtail.nn.heads.ranks import Ranks
+        from longtail.nn.onevsall.process_group import ProcessGroup
 
         assert train.origins is not None
-        given = np.flatnonzero(train.origins == 0)  # what tail methods added is for the classifiers
-        # Where a tail method left none of the given rows, what it made of them is all there is to begin on.
-        begun = train if len(given) in (0, len(train)) else train.take(given)
+        original = np.flatnonzero(train.origins == 0)  # rows that tail methods added are for the classifiers only
+        # Where a tail method replaced all original rows, the first model trains on the replacements.
+        first_rows = train if len(original) in (0, len(train)) else train.take(original)
 
-        def reader() -> Reader:
-            scorer = self.teacher.fit(begun, valid).scorer
-            assert isinstance(scorer, TowerScorer | OneVsAllScorer)
-            return scorer.reader
+        def trained_encoder() -> TextEncoder:
+            scorer = self.teacher.fit(first_rows, valid).scorer
+            assert isinstance(scorer, DualEncoderScorer | OneVsAllScorer)
+            return scorer.encoder
 
-        return self.settings.fit_from(Ranks.here().made_by_first(reader), train, valid, parts)
+        return self.settings.fit_from(ProcessGroup.here().made_by_first(trained_encoder), train, valid, parts)
 
-    def plan(self, facts: Facts) -> Plan:
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`: the model it starts from and its own training."""
         before, after = self.teacher.plan(facts), self.settings.plan(facts)
         return replace(
             after,

@@ -1,4 +1,4 @@
-"""Dual encoder and classifiers in one training over pools of some labels."""
+"""Dual encoder and classifiers in one training over pools of labels."""
 
 from __future__ import annotations
 
@@ -7,106 +7,123 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
+from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
-from longtail.nn.pool.scorer import PoolScorer
-from longtail.nn.pool.settings import Picks, TableSettings, check_loss, check_pool, with_heads
-from longtail.nn.settings import TowerSettings
-from longtail.plan import Facts, Plan
+from longtail.nn.pool.pool_scorer import PoolScorer
+from longtail.nn.pool.pool_settings import PoolSettings, TableSettings, check_loss, check_pool, with_heads
+from longtail.papers import UNIDEC, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
 
 if TYPE_CHECKING:
-    from longtail.nn.pool.fit import PoolTowers
+    from longtail.nn.pool.pool_fit import PoolFit
 
 
 @dataclass(frozen=True)
-class Unidec(TowerSettings):
-    """`depsl` with a classifier a label, trained in the same step over the same pool.
+class Unidec(DualEncoderSettings):
+    """`depsl` with one classifier per label, trained in the same step over the same pool.
 
-    One encoder ends in two heads: one is compared with the labels' texts, one with their classifiers. A step moves the
-    classifiers of its pool and no others, so it costs the same for any number of labels. A label is found by both
-    cosines, weighed by `share`, as one vector of twice the length; `by` takes one of them alone. A frequent label's
-    classifier grows long, and its cosine counts so much more; `lengths` below 1 takes that back, for the tail.
+    One encoder ends in two heads: one is compared with the labels' texts, one with their classifiers. A step updates
+    only the classifiers of its pool, so it costs the same for any number of labels. A label is found by the mean of
+    both cosines, weighted by `classifier_share`, as one vector of twice the dimension; `predict_by` takes one of them
+    alone. The classifier of a frequent label grows a large norm, which raises its score; `norm_power` below 1 takes
+    part of that back, in favour of the tail.
 
-    Paper: Kharbanda et al., UniDEC: unified dual encoder and classifier training for extreme multi-label
-    classification (WWW 2025).
-    Needs: texts of rows and labels. A soft target is drawn and counted as its weight says.
-    Costs: as `depsl`, and three vectors a label while training, in the host's memory where `classifiers_on_host`.
+    Needs: texts of documents and labels. Soft targets weigh both the drawing and the loss.
+    Costs: as `depsl`, and three vectors per label while training, in the host's memory with `classifiers_on_host`.
     Prefer instead: `depsl` where labels come and go; `renee` where the GPU has little memory, up to a million labels.
     Example: longtail train wordnet "unidec(encoder='bag', epochs=5)" --out model
     """
 
-    decay: Literal["linear", "cosine", "none"] = "cosine"
+    schedule: Literal["linear", "cosine", "none"] = "cosine"
     loss: str = "decoupled"  # of the dual encoder: supcon, decoupled, infonce, bce, or a sum of them
-    classifier_loss: str = "decoupled"  # likewise; the paper adds bce
-    by: Literal["both", "encoder", "classifiers"] = "both"  # what labels are found by
-    lengths: float = 1.0  # of classifiers when searched: 1 all, for the head; 0 none, as in the paper, for the tail
-    share: float = 0.7  # of the score, by both, that is the classifiers'; 0.5 in the paper
-    weight: float = 0.5  # of the dual encoder's loss (lambda); the rest is the classifiers'
-    positives: int = 3  # of a row in the pool, at most (beta)
-    negatives: int = 2  # mined ones of a row in the pool (eta)
-    refresh: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined
-    cluster: int | None = 64  # rows of a cluster, of which several make a batch; none: as many as a batch has
-    both: bool = True  # from labels to documents too
-    head_dimension: int | None = None  # of each head and classifier; none: the encoder's, both together twice that
-    head_rate: float | None = None  # none: twice the encoder's
+    classifier_loss: str = "decoupled"  # of the classifiers, likewise; the paper adds bce
+    predict_by: Literal["both", "encoder", "classifiers"] = "both"  # what labels are found by
+    norm_power: float = 1.0  # of classifiers' norms in scores: 1 favours the head; 0, as in the paper, the tail
+    classifier_share: float = 0.7  # weight of the classifiers in the score, by both; 0.5 in the paper
+    encoder_loss_weight: float = 0.5  # of the dual encoder's loss (lambda); the classifiers' has the rest of 1
+    positives: int = 3  # labels that a document adds to the pool, at most (beta)
+    negatives: int = 2  # hard negatives that a document adds to the pool (eta)
+    refresh_every: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined
+    cluster_size: int | None = 64  # documents of a cluster; several clusters make a batch; none: one does
+    symmetric: bool = True  # from labels to documents too
+    head_dimension: int | None = None  # of each head and classifier; none: the encoder's
+    head_learning_rate: float | None = None  # none: twice the encoder's
     head_dropout: float = 0.1
-    classifier_rate: float = 3e-3
-    classifier_scale: float = 20.0  # of their scores, which are no cosines: it says how they begin
-    classifier_lengths: bool = True  # their scores are products while they are trained; else cosines x scale
-    classifier_precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is rounded by chance
+    classifier_learning_rate: float = 3e-3
+    classifier_scale: float = 20.0  # of the classifiers' scores in training
+    classifier_norms: bool = True  # classifiers' scores are products in training; false: cosines
+    classifier_precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is rounded stochastically
     classifiers_on_host: bool = False  # in the host's memory, where the GPU's is too small
-    unseen: Literal["mapped", "zero"] = "mapped"  # what stands for the classifier of a label that joins later
+    unseen: Literal["mapped", "zero"] = "mapped"  # classifier of a label that joins later: from its text, or none
 
-    summary: ClassVar[str] = "dual encoder and classifiers in one training over pools of some labels"
+    summary: ClassVar[str] = "dual encoder and classifiers trained together over pools"
+    papers: ClassVar[tuple[Paper, ...]] = (UNIDEC,)
     scorer: ClassVar[type[Scorer]] = PoolScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_loss(self.name, "loss", self.loss)
         check_loss(self.name, "classifier_loss", self.classifier_loss)
-        check_pool(self, self.picks, self.head_dropout, self.head_dimension)
-        for name in ("head_rate", "classifier_rate", "classifier_scale"):
+        check_pool(self, self.pool, self.head_dropout, self.head_dimension)
+        for name in ("head_learning_rate", "classifier_learning_rate", "classifier_scale"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise RecipeError(f"setting '{name}' of unidec is above 0, got {value:g}")
-        if not 0 <= self.lengths <= 1:
-            raise RecipeError(f"setting 'lengths' of unidec lies in [0, 1], got {self.lengths:g}")
-        for name in ("weight", "share"):
+        if not 0 <= self.norm_power <= 1:
+            raise RecipeError(f"setting 'norm_power' of unidec lies in [0, 1], got {self.norm_power:g}")
+        for name in ("encoder_loss_weight", "classifier_share"):
             if not 0 < getattr(self, name) < 1:
                 raise RecipeError(f"setting '{name}' of unidec lies between 0 and 1, got {getattr(self, name):g}")
 
     @property
-    def picks(self) -> Picks:
-        return Picks(self.positives, self.negatives, self.refresh, self.cluster, 0.5 if self.both else 1.0)
+    def pool(self) -> PoolSettings:
+        """How the pools of batches are made."""
+        return PoolSettings(
+            self.positives, self.negatives, self.refresh_every, self.cluster_size, 0.5 if self.symmetric else 1.0
+        )
 
-    def plan(self, facts: Facts) -> Plan:
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`."""
         plan, vector = with_heads(super().plan(facts), self, self.head_dimension, facts)
-        table = 3 * vector * (2 if self.classifier_precision == "bf16" else 4) + 4 * vector  # and the best so far
+        table = 3 * vector * (2 if self.classifier_precision == "bf16" else 4) + 4 * vector  # and a copy of the best
         return replace(
             plan,
             train_bytes=plan.train_bytes + table,
-            model_bytes=plan.model_bytes + (4 * vector if self.by == "both" else 0),
-            steps=(*plan.steps, ("classifiers and their means", table)),
+            model_bytes=plan.model_bytes + (4 * vector if self.predict_by == "both" else 0),
+            steps=(*plan.steps, ("classifiers and their moments", table)),
         )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> PoolScorer:
+        """See `Learner.fit`."""
         return self.learned(train, valid, parts).pool_scorer(self.unseen)
 
-    def learned(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...] = ()) -> PoolTowers:
-        """The trained encoder with its heads and classifiers."""
-        require("unidec")
-        from longtail.nn.pool.fit import PoolTowers
+    def learned(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...] = ()) -> PoolFit:
+        """Train the encoder with its heads and classifiers.
 
-        towers = PoolTowers.begin(self, train, valid, parts)
-        towers.add_heads(self.head_dropout, True, self.by, self.lengths, self.head_dimension, self.share)
+        Args:
+            train: rows to train on.
+            valid: rows to validate on.
+            parts: tail methods of the recipe.
+
+        Returns:
+            The trained fit, whose `pool_scorer` is the model.
+        """
+        require("unidec")
+        from longtail.nn.pool.pool_fit import PoolFit
+
+        towers = PoolFit.begin(self, train, valid, parts)
+        towers.add_heads(
+            self.head_dropout, True, self.predict_by, self.norm_power, self.head_dimension, self.classifier_share
+        )
         table = TableSettings(
             self.classifier_loss,
             self.classifier_scale,
-            self.classifier_rate,
-            self.weight,
+            self.classifier_learning_rate,
+            self.encoder_loss_weight,
             self.classifier_precision,
             self.classifiers_on_host,
-            self.classifier_lengths,
+            self.classifier_norms,
         )
-        towers.learn_pools(self.loss, self.picks, self.head_rate, table)
+        towers.learn_pools(self.loss, self.pool, self.head_learning_rate, table)
         return towers

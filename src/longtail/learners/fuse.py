@@ -1,0 +1,203 @@
+"""A learned combination of other recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from longtail.arrays import Longs
+from longtail.data.corpus import hashed
+from longtail.data.dataset import Dataset
+from longtail.errors import DataError, RecipeError
+from longtail.linear.fusion.boosted_trees import Growing, require_lightgbm
+from longtail.linear.fusion.candidates import Answers
+from longtail.linear.fusion.combiner import KEPT, LabelFacts, Lesson, learn
+from longtail.linear.fusion.fuse_scorer import FuseScorer
+from longtail.papers import LIGHTGBM, STACKING, Paper
+from longtail.plan import DataFacts, Plan
+from longtail.progress import note, stage
+from longtail.seams import FittedMember, Learner, MemberRecipe, Scorer, TailMethod, sharing_fits
+
+DEFAULT = ("parabel", "knn", "bm25", "centroid(probabilities=false)")
+FOLDS = 2  # of train, where there is no valid row
+MOST = 32  # members
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """Ask several recipes, and learn how likely each of their candidates is right: head and tail in one model.
+
+    The members' best labels of an example are its candidates. Boosted trees learn the probability that a candidate is
+    right from every member's score and place, the label's frequency, how reliable it was before, and what the text
+    says of it. They learn on examples that the members did not train on: valid, or, with `folds`, out-of-fold answers
+    over train, which costs as many more trainings of every member.
+
+    Members are recipes, folders of saved models or `predictions(...)` of other tools; equal ones are trained once.
+
+    Needs: LightGBM to train, not to predict; valid examples, else two folds of train.
+    Costs: the members' training and predicting, and seconds for the trees.
+    Prefer instead: one of its members, where a model must be small or answer at once.
+    Example: longtail compare wordnet "parabel" 'fuse("parabel", "knn", "bm25", "centroid")'
+    """
+
+    members: tuple[str, ...] = DEFAULT  # recipes or model folders, first in the parentheses and without a name
+    candidates: int = 40  # best labels of each member
+    folds: int = 0  # 0: learn on valid; n: on out-of-fold answers over train
+    trees: int = 300  # at most; a held-out fifth of the examples decides
+    leaves: int = 31  # of a tree, which is at most 6 levels deep
+    learning_rate: float = 0.05
+    min_leaf: int = 100  # candidates of a leaf; fewer where there are few candidates
+    seed: int = 0
+
+    summary: ClassVar[str] = "learns from its members' answers which are right"
+    papers: ClassVar[tuple[Paper, ...]] = (STACKING, LIGHTGBM)
+    offers: ClassVar[frozenset[str]] = frozenset()
+    data_needs: ClassVar[frozenset[str]] = frozenset()
+    scorer: ClassVar[type[Scorer]] = FuseScorer
+    member: ClassVar[type[FittedMember]] = FittedMember
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.members) <= MOST:
+            raise RecipeError(f"fuse takes 1 to {MOST} members, got {len(self.members)}")
+        for name in ("candidates", "trees", "min_leaf"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"setting '{name}' of fuse is at least 1, got {getattr(self, name)}")
+        if self.folds != 0 and not 2 <= self.folds <= 100:
+            raise RecipeError(f"setting 'folds' of fuse is 0 (the valid examples) or 2 to 100, got {self.folds}")
+        if not 2 <= self.leaves <= 4096:
+            raise RecipeError(f"setting 'leaves' of fuse is between 2 and 4096, got {self.leaves}")
+        if not 0 < self.learning_rate <= 1:
+            raise RecipeError(f"setting 'learning_rate' of fuse lies in (0, 1], got {self.learning_rate:g}")
+
+    def made_of(self, members: tuple[MemberRecipe, ...]) -> Learner:
+        """See `HasMembers.made_of`."""
+        saved = [text for text, member in zip(self.members, members, strict=True) if member.is_fitted]
+        if saved and self.folds:
+            raise RecipeError(
+                f"fuse with folds={self.folds} trains every member anew, and {saved[0]!r} is a saved model, which has "
+                "seen the training examples; use folds=0, or name its recipe"
+            )
+        return FuseLearner(self, members)
+
+    def check(self, data: Dataset) -> None:
+        """See `ChecksData.check`: LightGBM is there."""
+        require_lightgbm()
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Scorer:
+        """See `Learner.fit`; a recipe fits what `made_of` returns."""
+        raise RecipeError("fuse is fitted by a recipe, which knows its members: Recipe.of(fuse).fit(train, valid)")
+
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`; a recipe plans what `made_of` returns."""
+        raise RecipeError("fuse is planned by a recipe, which knows its members: Recipe.of(fuse).plan(facts)")
+
+
+@dataclass(frozen=True)
+class FuseLearner:
+    """Fuse with its members."""
+
+    settings: Fuse
+    members: tuple[MemberRecipe, ...]
+
+    summary: ClassVar[str] = Fuse.summary
+    offers: ClassVar[frozenset[str]] = Fuse.offers
+    data_needs: ClassVar[frozenset[str]] = Fuse.data_needs
+    scorer: ClassVar[type[Scorer]] = FuseScorer
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> FuseScorer:
+        """See `Learner.fit`."""
+        require_lightgbm()
+        own, company = self.settings, "company" in KEPT
+        folds = own.folds or (0 if len(valid) and valid.targets.nnz else FOLDS)
+        if folds and not own.folds:
+            self._check_folds(train)
+            note(f"fuse: there is no valid example with a label, so it learns on {folds} folds of train")
+        lessons = list(self._folds(train, valid, folds, company)) if folds else []
+        members: list[FittedMember] = []
+        answers: Answers = []
+        places = min(own.candidates, len(train.labels))
+        with sharing_fits(train, valid, self._fits()):
+            for member, text in zip(self.members, own.members, strict=True):
+                with stage(f"member {text}"):
+                    members.append(FittedMember.of(member.fit(train, valid), train.labels))
+                    if not folds:
+                        answers = [*answers, members[-1].top(valid.rows, places, train.labels)]
+        facts = LabelFacts.of(train, company)
+        self._check_answers(answers)
+        lessons = lessons or [Lesson(answers, valid, facts)]
+        growing = Growing(
+            trees=own.trees,
+            leaves=own.leaves,
+            learning_rate=own.learning_rate,
+            min_leaf=own.min_leaf,
+            seed=own.seed,
+        )
+        combiner = learn(lessons, len(members), own.candidates, facts, growing)
+        return FuseScorer(tuple(members), combiner, train.labels)
+
+    def _fits(self) -> list[str]:
+        return [one for member in self.members for one in member.fits]
+
+    def _check_folds(self, train: Dataset) -> None:
+        if any(member.is_fitted for member in self.members):
+            raise DataError(
+                "fuse with a saved model as a member learns on valid examples, and there are none; add some"
+            )
+
+    def _check_answers(self, answers: Answers) -> None:
+        for text, (labels, _) in zip(self.settings.members, answers, strict=False):
+            if len(labels) and not (labels >= 0).any():
+                note(f"fuse: the member {text} names no label for any valid example")
+
+    def _folds(self, train: Dataset, valid: Dataset, number: int, company: bool) -> Iterator[Lesson]:
+        """Answers over train, each row's by members that were fitted on the other folds."""
+        assert train.origins is not None
+        given = np.flatnonzero(train.origins == 0)
+        if not 2 <= number <= len(given):
+            raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
+        shuffled = given[np.argsort(hashed([train.ids[row] for row in given], self.settings.seed), kind="stable")]
+        places = min(self.settings.candidates, len(train.labels))
+        with stage("out-of-fold answers", total=number) as advance:
+            for fold in range(number):
+                unseen: Longs = shuffled[fold::number]
+                seen, held_out = train.take(np.setdiff1d(np.arange(len(train)), unseen)), train.take(unseen)
+                yield Lesson(self._fold_answers(seen, valid, held_out, places), held_out, LabelFacts.of(seen, company))
+                advance(1)
+
+    def _fold_answers(self, seen: Dataset, valid: Dataset, held_out: Dataset, places: int) -> Answers:
+        answers: Answers = []
+        with sharing_fits(seen, valid, self._fits()):
+            for member in self.members:
+                fitted = FittedMember.of(member.fit(seen, valid), seen.labels)
+                answers = [*answers, fitted.top(held_out.rows, places, seen.labels)]
+        return answers
+
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`: the members one after the other, each once, then the trees."""
+        plans = list(
+            {member.fits or (number,): member.plan(facts) for number, member in enumerate(self.members)}.values()
+        )
+        own, folds = self.settings, self.settings.folds
+        rows = facts.rows if folds else facts.rows // 20
+        number = rows * min(own.candidates * len(self.members), facts.labels) * 0.6
+        learning = int(number * (8 * len(self.members) + 4 * (3 * len(self.members) + 13) + 24))
+        held, peak = 0, 0
+        for plan in plans:
+            peak = max(peak, held + plan.train_bytes)
+            held += plan.model_bytes
+        seconds = sum(plan.train_seconds for plan in plans)
+        asking = sum(plan.predict_seconds for plan in plans)
+        name = f"candidates of {folds} folds of train" if folds else "candidates of valid"
+        return Plan(
+            train_bytes=max(peak, held + learning),
+            model_bytes=held + 40 * facts.labels + 12 * facts.positives,
+            train_seconds=seconds * (1 + max(folds - 1, 0)) + asking * rows / 1000 + TREES * number + 1.0,
+            predict_seconds=asking * 1.15,
+            steps=(*(step for plan in plans for step in plan.steps), (name, learning)),
+        )
+
+
+TREES = 1.5e-5  # seconds to learn from a candidate
