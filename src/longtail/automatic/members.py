@@ -1,0 +1,154 @@
+"""What is looked at in the data, and which members are tried, in which order."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from longtail.data.dataset import Dataset
+from longtail.drawing import words
+from longtail.errors import LongtailError
+from longtail.linear.features.languages import main_language
+from longtail.linear.fusion.boosted_trees import require_lightgbm
+from longtail.memory import available_bytes, readable
+from longtail.plan import DataFacts, Plan
+from longtail.recipe import Recipe
+
+SAMPLE = 2000  # texts whose language is guessed
+SAMPLE_CHARACTERS = 500  # of each of them
+FEW_LABELS = 10_000  # above, a classifier a label over all examples takes too long for what it adds
+DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # one of them is there where Linux has a GPU for torch
+NO_GPU = "a net, and this machine has no GPU that torch can use"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What decides which members are worth a try."""
+
+    facts: DataFacts
+    valid_rows: int
+    texts: bool
+    label_texts: bool
+    text_language: str  # ISO 639-1; "" without texts
+    label_language: str
+    gpu: bool
+    cannot_fuse: str  # why members cannot be combined; "" where they can
+
+    @classmethod
+    def at(cls, train: Dataset, valid: Dataset) -> Look:
+        """Look at data and machine.
+
+        Args:
+            train: training rows.
+            valid: the rows that judge.
+
+        Returns:
+            What was seen.
+        """
+        cannot = ""
+        try:
+            require_lightgbm()
+        except LongtailError as error:
+            cannot = str(error)
+        if not cannot and not (len(valid) and valid.targets.nnz):
+            cannot = "there is no valid example with a label to learn the combination on"
+        labels = train.labels
+        return cls(
+            facts=DataFacts.of(train),
+            valid_rows=len(valid),
+            texts=train.texts is not None,
+            label_texts=labels.has_texts,
+            text_language=_language(train.texts or ()),
+            label_language=_language(labels.texts if labels.has_texts else ()),
+            gpu=gpu_is_there(),
+            cannot_fuse=cannot,
+        )
+
+    def __str__(self) -> str:
+        facts = self.facts
+        examples = f"texts ({self.text_language})" if self.texts else "features without texts"
+        names = f"label texts ({self.label_language})" if self.label_texts else "no label texts"
+        return (
+            f"{words.count(facts.rows)} training and {words.count(self.valid_rows)} valid examples, "
+            f"{words.count(facts.labels)} labels, {facts.terms_per_row:.0f} words an example, {examples}, {names}, "
+            f"{'a GPU' if self.gpu else 'no GPU'}"
+        )
+
+
+def members_in_order(look: Look) -> tuple[str, ...]:
+    """Name the members, those with the most expected gain first.
+
+    The best cheap learner comes first, as it is the model if time ends early. Then come those that differ most from it:
+    a combination gains from members that are wrong elsewhere.
+
+    Args:
+        look: what was seen of the data.
+
+    Returns:
+        Recipes.
+    """
+    by_names = ["bm25", "lexical"] if look.text_language == look.label_language else ["lexical", "bm25"]
+    order = ["parabel", "knn"]
+    if look.text_language == look.label_language:
+        order.append(by_names.pop(0))  # finds labels that no example has
+    order += ["centroid(probabilities=false)", "bonsai"]
+    if look.gpu:
+        order += ["ngame", 'memory("ngame")', "unidec"]
+    order += [*by_names, "parabel + rows"]
+    if look.facts.labels <= FEW_LABELS:
+        order.append("dismec")
+    return tuple(order) if look.gpu else (*order, "ngame", "unidec")
+
+
+def plans_of(look: Look, train: Dataset) -> tuple[dict[str, Plan], dict[str, str]]:
+    """Plan every member that the data and the machine allow.
+
+    Args:
+        look: what was seen of the data.
+        train: training rows.
+
+    Returns:
+        Plans by recipe, in order of expected gain; and why the others are left out, by recipe.
+    """
+    plans: dict[str, Plan] = {}
+    left_out: dict[str, str] = {}
+    for text in members_in_order(look):
+        recipe = Recipe.parse(text)
+        if not look.gpu and text in ("ngame", "unidec"):
+            left_out[text] = NO_GPU
+            continue
+        try:
+            recipe.check(train)
+            if text == "lexical":
+                require_lightgbm()
+        except LongtailError as error:
+            left_out[text] = str(error)
+            continue
+        planned, free = recipe.plan(look.facts), available_bytes()
+        if planned.train_bytes > free:
+            left_out[text] = f"needs about {readable(planned.train_bytes)} of memory, and {readable(free)} are free"
+            continue
+        plans[text] = planned
+    return plans, left_out
+
+
+def gpu_is_there() -> bool:
+    """Tell whether torch can use a GPU. Without a sign of one torch is not imported, which takes seconds.
+
+    Returns:
+        Whether it can.
+    """
+    if find_spec("torch") is None:
+        return False
+    if sys.platform == "linux" and not any(Path(device).exists() for device in DEVICES):
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def _language(texts: tuple[str, ...]) -> str:
+    some = texts[:: max(len(texts) // SAMPLE, 1)]
+    return main_language(text[:SAMPLE_CHARACTERS] for text in some) if some else ""

@@ -1,0 +1,344 @@
+"""`auto`: looks at the data, trains members while there is time, combines them, and returns the best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from longtail.arrays import Floats, Ints
+from longtail.automatic.fusing import (
+    FULL,
+    PLACES,
+    QUICK,
+    KeptModels,
+    cross_fitted,
+    tree_rate,
+)
+from longtail.automatic.members import Look, plans_of
+from longtail.automatic.result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried
+from longtail.automatic.schedule import (
+    CLOSING,
+    MARGIN,
+    TREE_RATE,
+    PlannedMember,
+    candidates_of,
+    check_within,
+    combining_seconds,
+    first_that_fits,
+    pace_of,
+    tree_work,
+)
+from longtail.data.corpus import Corpus, held_out
+from longtail.errors import DataError, LongtailError
+from longtail.grammar import literal
+from longtail.linear.fusion.boosted_trees import Growing
+from longtail.memory import available_bytes
+from longtail.metrics import evaluate
+from longtail.metrics.measures import Measures
+from longtail.model import Model
+from longtail.plan import Plan, readable_seconds
+from longtail.predictions import Predictions
+from longtail.progress import checking, note, stage
+from longtail.recipe import Recipe
+from longtail.reuse import reusing
+from longtail.seams import FittedMember
+from longtail.warmup import warm_up
+
+VALID = 0.05  # share of train that judges, where there is no valid example
+FOLDS = (4, 3, 2)  # of a combination that learns on out-of-fold answers, best first
+LEAST_JUDGING = 0.7  # of the seconds of a combination: judging it does not ask the members again
+WRITING = 1.5e8  # bytes of a model that are written in a second
+FULL_SHARE = 0.3  # of the time left: a combination that takes more grows fewer trees, in favour of more members
+
+
+class OutOfTime(LongtailError):
+    """A training was stopped, because its time is over."""
+
+
+def auto(corpus: Corpus, within: float) -> AutoResult:
+    """Train the best model that fits in a time, without a recipe.
+
+    Members are trained one after the other, the most promising first, as long as their plans fit; then they are
+    combined by `fuse`. Everything is judged on valid; test is never read.
+
+    Args:
+        corpus: the data.
+        within: seconds from now.
+
+    Returns:
+        The model, the recipe that repeats it, and what was tried.
+
+    Raises:
+        DataError: the time is no number above 0, or nothing can be trained on the data.
+    """
+    return _TimedSearch(check_within(within), _with_valid(corpus)).result()
+
+
+def _with_valid(corpus: Corpus) -> Corpus:
+    """The corpus with valid examples, held out of train where it has none."""
+    if len(corpus.valid) or len(corpus.train) < 2:
+        return corpus
+    out = held_out(corpus.train.ids, VALID, "valid:0")  # as reading the data would hold them out
+    text = f"there is no valid split: {int(out.sum())} examples ({VALID:.0%}) of train were held out as valid"
+    note(f"note: {text}")
+    notes = (*corpus.notes, text)
+    return replace(corpus, train=corpus.train.take(~out), valid=corpus.train.take(out), notes=notes)
+
+
+@dataclass(eq=False)
+class _TimedSearch:
+    """One search: what is fitted so far and how much time is left."""
+
+    within: float
+    corpus: Corpus
+    began: float = field(default_factory=time.perf_counter)
+    tried: list[Tried] = field(default_factory=list)
+    answers: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)  # about valid, by recipe
+    members: list[PlannedMember] = field(default_factory=list)  # that were trained
+    paces: list[tuple[float, float]] = field(default_factory=list)  # planned and real seconds
+    plans: dict[str, Plan] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    tree_rate: float | None = None  # see `combining_seconds`; measured once there are two members
+
+    def result(self) -> AutoResult:
+        train, valid = self.corpus.train, self.corpus.valid
+        with stage("looking at the data"):
+            look = Look.at(train, valid)
+            self.plans, left_out = plans_of(look, train)
+        note(f"auto: {look}")
+        if not self.plans:
+            why = "; ".join(f"{recipe}: {reason}" for recipe, reason in left_out.items())
+            raise DataError(f"nothing can be trained on {self.corpus.name}: {why}")
+        self.kept = KeptModels(train, valid)
+        with reusing(self.kept):
+            waiting = self._waiting()
+            self._train_members(waiting, look)
+            if look.cannot_fuse:
+                self.notes.append(f"Nothing was combined: {look.cannot_fuse}.")
+                note(f"note: {self.notes[-1]}")
+            else:
+                self._combine_in_time(waiting, look)
+            self._skip(waiting, look)
+            trained = [one for one in self.tried if one.state == TRAINED]
+            if not trained:
+                why = "; ".join(f"{one.recipe}: {one.why}" for one in self.tried if one.why)
+                raise DataError(f"nothing could be trained on {self.corpus.name}: {why}")
+            unjudged = [one for one in trained if one.why]  # a combination for whose judging no time was left
+            best = unjudged[-1] if unjudged else max(trained, key=lambda one: one.worth)
+            model = self._model(best)
+        self.tried.sort(key=lambda one: one.state != TRAINED)
+        self.tried += [Tried(recipe, LEFT_OUT, why=why) for recipe, why in left_out.items()]
+        return AutoResult(
+            model=replace(model, text_field=self.corpus.text_field, id_field=self.corpus.id_field),
+            chosen=best,
+            tried=tuple(self.tried),
+            looked_at=str(look),
+            within=self.within,
+            seconds=time.perf_counter() - self.began,
+            train_rows=len(train),
+            valid_rows=len(valid),
+            notes=tuple(self.notes),
+        )
+
+    def _left(self) -> float:
+        """Seconds until the model must be chosen."""
+        size = sum(self.plans[one.recipe].model_bytes for one in self.members)
+        return self.within * (1 - CLOSING) - size / WRITING - (time.perf_counter() - self.began)
+
+    def _waiting(self) -> list[PlannedMember]:
+        asking = len(self.corpus.valid) / 1000
+        return [
+            PlannedMember(text, one.train_seconds + one.predict_seconds * asking, one.predict_seconds * asking)
+            for text, one in self.plans.items()
+        ]
+
+    def _reserve(self, look: Look) -> Callable[[PlannedMember], float]:
+        return lambda one: 0.0 if look.cannot_fuse else self._combining([*self.members, one])
+
+    def _train_members(self, waiting: list[PlannedMember], look: Look) -> None:
+        """Train those that fit, and take them out of the list."""
+        while waiting:
+            place = first_that_fits(waiting, self._left(), pace_of(self.paces), self._reserve(look))
+            if place is None and not self.members:
+                cheapest = min(waiting, key=lambda one: one.seconds)
+                place = waiting.index(cheapest)
+                self.notes.append(
+                    f"No member fits in {readable_seconds(self.within)}; `{cheapest.recipe}`, the quickest, was "
+                    "trained all the same."
+                )
+                note(f"note: {self.notes[-1]}")
+            if place is None:
+                return
+            self._train(waiting.pop(place))
+            if len(self.members) == 2 and self.tree_rate is None and not look.cannot_fuse:
+                self._measure_trees()
+
+    def _skip(self, waiting: list[PlannedMember], look: Look) -> None:
+        """Name the members for which no time was left."""
+        pace, left = pace_of(self.paces), max(self._left(), 0.0)
+        for one in waiting:
+            need, kept = readable_seconds(one.on(pace)), readable_seconds(self._reserve(look)(one))
+            why = f"needs about {need} and {kept} to combine, and {readable_seconds(left)} were left"
+            self.tried.append(Tried(one.recipe, SKIPPED, one.seconds, why=why))
+
+    def _growing(self, share: float = FULL_SHARE) -> Growing:
+        """Fewer trees, where all of them would take more than a share of the time that is left."""
+        return FULL if self._combining(self.members, FULL) <= share * self._left() else QUICK
+
+    def _tree_seconds(self, members: int, growing: Growing) -> float:
+        pace = pace_of(self.paces)
+        rate = TREE_RATE * pace if self.tree_rate is None else self.tree_rate
+        sizes = len(self.corpus.valid), len(self.corpus.labels)
+        return combining_seconds(members, *sizes, PLACES, growing.trees, rate, pace)
+
+    def _combining(self, members: list[PlannedMember], growing: Growing = QUICK) -> float:
+        """Seconds to ask members about valid again, to combine them, and to judge the combination."""
+        if len(members) < 2:
+            return 0.0
+        asking = sum(one.answer_seconds for one in members) * pace_of(self.paces)
+        return (asking + 2 * self._tree_seconds(len(members), growing)) * MARGIN
+
+    def _measure_trees(self) -> None:
+        """Learn how fast trees grow here: on a busy machine they slow down more than training does."""
+        names = [one.recipe for one in self.members]
+        warm_up([Recipe.parse(_fuse(names, FULL)[:-1] + ", trees=1)")], self.corpus.train)
+        with stage("auto: measuring the combiner"), checking(_never, quiet=True):
+            answers = [self.answers[name] for name in names]
+            self.tree_rate = tree_rate(answers, self.corpus.train, self.corpus.valid) or TREE_RATE
+
+    def _train(self, one: PlannedMember) -> None:
+        """Train a member and judge it on valid. The first is never stopped: without it there is no model."""
+        recipe, train, valid = Recipe.parse(one.recipe), self.corpus.train, self.corpus.valid
+        reserve = self._combining([*self.members, one])
+        check = self._stop_at(reserve) if self.members else _never
+        warm_up([recipe], train)  # kernels are compiled once a machine; that says nothing about its pace
+        start = time.perf_counter()
+        try:
+            with stage(f"auto: {one.recipe}"), checking(check):
+                model = recipe.fit(train, valid)
+                found = FittedMember.of(model, train.labels).top(
+                    valid.rows, min(PLACES, len(train.labels)), train.labels
+                )
+        except OutOfTime:
+            self._stopped(one.recipe, start, one.seconds)
+            return
+        except LongtailError as error:
+            note(f"auto: {one.recipe} failed: {error}")
+            self.tried.append(Tried(one.recipe, FAILED, one.seconds, time.perf_counter() - start, why=str(error)))
+            return
+        taken = time.perf_counter() - start
+        self.members.append(one)
+        self.paces.append((one.seconds, taken))
+        self.answers[one.recipe] = found
+        self._judged(one.recipe, Predictions(train.labels, *found).without(valid.excluded), taken, one.seconds)
+
+    def _judged(self, recipe: str, predictions: Predictions, seconds: float, planned: float | None = None) -> None:
+        valid = self.corpus.valid
+        measures: Measures | None = None
+        if len(valid) and valid.targets.nnz:
+            measures = evaluate(predictions.top(5), valid)
+        figures = "" if measures is None else f"P@1 {measures['P@1']:.1f}, PSP@5 {measures['PSP@5']:.1f} on valid, "
+        note(f"auto: {recipe}: {figures}{readable_seconds(seconds)}")
+        self.tried.append(Tried(recipe, TRAINED, planned, seconds, measures))
+
+    def _combine_in_time(self, waiting: list[PlannedMember], look: Look) -> None:
+        """Combine the members. The first combination shows what one takes here; there may be time for more members."""
+        combined, growing = 1, FULL
+        while len(self.members) > combined:
+            combined, growing = len(self.members), self._growing()
+            if not self._combine(growing):
+                return
+            self._train_members(waiting, look)
+        if growing != FULL and self._growing(1.0) == FULL:
+            growing = FULL
+            if not self._combine(growing):
+                return
+        names = [one.recipe for one in self.members]
+        folds = self._affordable_folds(names, growing) if combined > 1 else None
+        if folds:
+            self._with_folds(f"{_fuse(names, growing)[:-1]}, folds={folds})")
+
+    def _combine(self, growing: Growing) -> bool:
+        """Combine the members and judge that; False where no time is left to judge it."""
+        names, train, valid = [one.recipe for one in self.members], self.corpus.train, self.corpus.valid
+        start = time.perf_counter()
+        recipe, answers = _fuse(names, growing), [self.answers[name] for name in names]
+        try:
+            with stage("auto: combining"), checking(self._stop_at(0.0)):
+                Recipe.parse(recipe).fit(train, valid)  # kept: the best so far
+        except OutOfTime:
+            self._stopped(recipe, start)
+            return False
+        seconds = time.perf_counter() - start
+        start = time.perf_counter()
+        try:
+            if seconds * LEAST_JUDGING > self._left():
+                raise OutOfTime("no time to judge it")
+            with stage("auto: judging the combination"), checking(self._stop_at(0.0), quiet=True):
+                predictions = cross_fitted(answers, train, valid, 5, growing)
+        except OutOfTime:
+            self.notes.append(
+                "No time was left to judge the combination. It was chosen all the same, since a combination is nearly "
+                "always better than its members."
+            )
+            self.tried.append(Tried(recipe, TRAINED, None, seconds, why="not judged, no time left"))
+            note(f"auto: {recipe}: not judged, no time left, {readable_seconds(seconds)}")
+            return False
+        candidates = candidates_of(len(names), len(valid), len(train.labels), PLACES)
+        self.tree_rate = (time.perf_counter() - start) / tree_work(len(names), candidates, growing.trees)
+        self._judged(recipe, predictions, seconds)
+        return True
+
+    def _affordable_folds(self, names: list[str], growing: Growing) -> int | None:
+        """The most folds that fit in time and memory. Members are trained once more a fold, on less."""
+        assert self.tree_rate is not None
+        rows, labels, pace = len(self.corpus.train), len(self.corpus.labels), pace_of(self.paces)
+        members = sum(real for _, real in self.paces)
+        asking = sum(self.plans[name].predict_seconds for name in names) * rows / 1000 * pace
+        trees = combining_seconds(len(names), rows, labels, PLACES, growing.trees, self.tree_rate, pace)
+        room = candidates_of(len(names), rows, labels, PLACES) * (20 * len(names) + 76) < available_bytes()
+        for folds in FOLDS if room and rows >= max(FOLDS) else ():
+            if (members * folds + asking + trees) * MARGIN <= self._left():
+                return folds
+        return None
+
+    def _with_folds(self, recipe: str) -> None:
+        """The combination that learns on out-of-fold answers over train: valid judges it as it stands."""
+        start, valid = time.perf_counter(), self.corpus.valid
+        try:
+            with stage(f"auto: {recipe}"), checking(self._stop_at(0.0)):
+                model = Recipe.parse(recipe).fit(self.corpus.train, valid)
+                predictions = model.predict(valid.rows, 5, valid.excluded)
+        except OutOfTime:
+            self._stopped(recipe, start)
+            return
+        self._judged(recipe, predictions, time.perf_counter() - start)
+
+    def _stopped(self, recipe: str, start: float, planned: float | None = None) -> None:
+        taken = time.perf_counter() - start
+        note(f"auto: {recipe} was stopped after {readable_seconds(taken)}, as time was over")
+        self.tried.append(Tried(recipe, STOPPED, planned, taken, why="its time was over"))
+
+    def _stop_at(self, reserve: float) -> Callable[[], None]:
+        """A check that stops a training once only the reserve is left."""
+
+        def check() -> None:
+            if self._left() < reserve:
+                raise OutOfTime("the time is over")
+
+        return check
+
+    def _model(self, best: Tried) -> Model:
+        """The model of a recipe that was trained; nothing is trained here."""
+        return Recipe.parse(best.recipe).fit(self.corpus.train, self.corpus.valid)
+
+
+def _fuse(members: list[str], growing: Growing) -> str:
+    """The recipe of a combination."""
+    settings = "" if growing == FULL else f", trees={growing.trees}, learning_rate={growing.learning_rate:g}"
+    return f"fuse({', '.join(map(literal, members))}{settings})"
+
+
+def _never() -> None:
+    """Stops nothing."""

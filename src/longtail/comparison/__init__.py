@@ -1,0 +1,42 @@
+"""Comparisons: recipes on the same data, the same split, the same measures.
+
+Start reading at `runs.py`: `compare` trains and measures, `each` yields results as they are there.
+
+- `entries.py`: what a line is, a recipe with a seed or a saved model
+- `stages.py`: fitted stages on disk, trained once for all recipes that share them
+- `finished.py`: results on disk, so that a comparison that was stopped goes on
+- `judge.py`: intervals, differences to the first recipe, measures on clean documents
+- `summary.py`: `Comparison`, the self-describing JSON, and `read_comparison`
+
+May import everything but serve, export and cli.
+"""
+
+from longtail.comparison.entries import SavedModel, parse_entry, read_seeds
+from longtail.comparison.judge import judged
+from longtail.comparison.runs import (
+    checkpoint_dir_of,
+    checkpointing_for,
+    compare,
+    each,
+    run,
+    seconds_spent_before,
+    seeds_of,
+)
+from longtail.comparison.summary import Comparison, read_comparison, summarise
+
+__all__ = [
+    "Comparison",
+    "SavedModel",
+    "checkpoint_dir_of",
+    "checkpointing_for",
+    "compare",
+    "each",
+    "judged",
+    "parse_entry",
+    "read_comparison",
+    "read_seeds",
+    "run",
+    "seconds_spent_before",
+    "seeds_of",
+    "summarise",
+]

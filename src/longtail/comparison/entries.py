@@ -1,0 +1,181 @@
+"""What a line of a comparison is: a recipe to train, with a seed, or the folder of a saved model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longtail.data.corpus import Corpus
+from longtail.data.dataset import Dataset
+from longtail.errors import DataError, RecipeError
+from longtail.grammar import Member, Part, Setting
+from longtail.model import MAX_SHARED_EXCLUSIONS, Model
+from longtail.predictions import Predictions
+from longtail.recipe import Recipe
+from longtail.store import MANIFEST, load
+
+INNER_RECIPES = ("teacher", "init_from", "members")  # settings that name other recipes
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """The folder of a model, as a line of a comparison. Nothing is trained."""
+
+    folder: Path
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @cached_property
+    def model(self) -> Model:
+        """The model in the folder."""
+        return load(self.folder)
+
+    def predict(self, data: Dataset, places: int) -> Predictions:
+        """Predict over the labels of the data, matched by id; labels that only the model has are dropped.
+
+        Args:
+            data: the documents.
+            places: labels a document.
+
+        Returns:
+            Predictions over the labels of the data.
+
+        Raises:
+            DataError: model and data have no label in common.
+        """
+        model = self.model
+        if model.labels.ids == data.labels.ids:
+            found = model.predict(data.rows, places, data.excluded)
+            return Predictions(data.labels, found.indices, found.scores)
+        row_of = np.array([data.labels.row_of.get(label, -1) for label in model.labels.ids], dtype=np.int32)
+        if not (row_of >= 0).any():
+            raise DataError(
+                f"none of the {len(model.labels):,} labels of the model {self.folder} is a label of the data; compare "
+                "it on data with the same label ids"
+            )
+        found = model.predict(data.rows, places + MAX_SHARED_EXCLUSIONS)  # more, because some are dropped
+        indices = np.where(found.indices < 0, np.int32(-1), row_of[found.indices])
+        order = np.argsort(indices < 0, axis=1, kind="stable")
+        kept = Predictions(
+            data.labels, np.take_along_axis(indices, order, axis=1), np.take_along_axis(found.scores, order, axis=1)
+        )
+        return kept.without(data.excluded).top(places)
+
+    def notes(self, corpus: Corpus) -> tuple[str, ...]:
+        """What a reader of its figures should know.
+
+        Args:
+            corpus: the data that it is compared on.
+
+        Returns:
+            Sentences.
+        """
+        model, labels = self.model, corpus.labels
+        found = [f"a saved model, not trained here: {model.recipe}"]
+        if model.text_field != corpus.text_field:
+            found.append(f"it was trained on {model.text_field}, the data was read as {corpus.text_field}")
+        counts = dict(zip(labels.ids, labels.counts.tolist(), strict=True))
+        if [counts.get(label, 0) for label in model.labels.ids] != model.labels.counts.tolist():
+            found.append(
+                f"it was trained on {model.labels.train_rows:,} other examples; those measured on may be among them"
+            )
+        unknown = sum(label not in labels.row_of for label in model.labels.ids)
+        if unknown:
+            found.append(f"{unknown:,} of its labels are not in the data and were dropped")
+        return tuple(found)
+
+
+Entry = Recipe | SavedModel
+
+
+def parse_entry(text: str | Recipe | SavedModel) -> Entry:
+    """Read a line of a comparison.
+
+    Args:
+        text: a recipe, or the folder of a saved model.
+
+    Returns:
+        The recipe or the model.
+
+    Raises:
+        RecipeError: the text is neither.
+    """
+    if not isinstance(text, str):
+        return text
+    if "\0" not in text and len(text) < 4096 and (Path(text).expanduser() / MANIFEST).is_file():
+        return SavedModel(Path(text))
+    return Recipe.parse(text)
+
+
+def reseeded(recipe: Recipe, seed: int) -> Recipe:
+    """Add to the seed of each part, and of the recipes that parts name.
+
+    Args:
+        recipe: the recipe as written.
+        seed: 0 leaves it as it is.
+
+    Returns:
+        The recipe; equal to the one given where none of its parts draws random numbers.
+    """
+    if seed == 0:
+        return recipe
+    objects = (recipe.learner, *recipe.tail)
+    return Recipe(tuple(_reseeded(part, one, seed) for part, one in zip(recipe.parts, objects, strict=True)))
+
+
+def _reseeded(part: Part, built: Any, seed: int) -> Part:
+    names = {field.name for field in fields(built)}
+    changed = {"seed": built.seed + seed} if "seed" in names else {}
+    for name in INNER_RECIPES:
+        if name in names:
+            value = getattr(built, name)
+            several = isinstance(value, tuple | list)
+            texts = [_reseeded_text(text, seed) for text in (value if several else [value])]
+            if texts != list(value if several else [value]):
+                changed[name] = tuple(texts) if several else texts[0]
+    members = tuple(map(Member, changed.pop("members"))) if "members" in changed else part.members
+    kept = tuple(one for one in part.settings if one.name not in changed)
+    settings = (*kept, *(Setting(name, value) for name, value in changed.items()))
+    return replace(part, members=members, settings=settings)
+
+
+def _reseeded_text(text: Any, seed: int) -> Any:
+    """An inner recipe with another seed; a folder, a file and other values stay as they are."""
+    if not isinstance(text, str) or Path(text).expanduser().exists():
+        return text
+    try:
+        recipe = Recipe.parse(text)
+    except RecipeError:
+        return text
+    other = reseeded(recipe, seed)
+    return text if other == recipe else str(other)
+
+
+def read_seeds(given: int | str | tuple[int, ...] | list[int]) -> tuple[int, ...]:
+    """Read how many seeds, or which.
+
+    Args:
+        given: 5 for the seeds 0 to 4, or a list; as text "5" or "3,7,11".
+
+    Returns:
+        The seeds, in their order.
+
+    Raises:
+        DataError: no number, a number below 0, or a seed twice.
+    """
+    try:
+        if isinstance(given, str):
+            words = [int(word) for word in given.split(",") if word.strip()]
+            seeds = tuple(words) if "," in given else tuple(range(*words))
+        else:
+            seeds = tuple(range(given)) if isinstance(given, int) else tuple(map(int, given))
+    except (TypeError, ValueError):
+        seeds = ()
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds) or len(seeds) > 1000:
+        raise DataError(f"seeds are a number such as 5, or a list of different ones such as 3,7,11, got {given!r}")
+    return seeds

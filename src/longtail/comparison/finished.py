@@ -1,0 +1,129 @@
+"""Finished trainings on disk: the predictions and costs of one recipe with one seed. Measures are computed again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from longtail.comparison.entries import Entry, SavedModel
+from longtail.comparison.stages import folder_name, teaching_from, write_tensors
+from longtail.data.corpus import Corpus
+from longtail.data.fingerprint import fingerprint
+from longtail.dial import DialPoint
+from longtail.errors import ModelError
+from longtail.metrics import evaluate
+from longtail.metrics.generalised import evaluate_split
+from longtail.predictions import Predictions
+from longtail.report.result import Result, SharedStage
+from longtail.version import __version__
+
+RESULTS = "results"
+
+
+def result_file(folder: Path, entry: Entry, seed: int, corpus: Corpus) -> Path:
+    """Name the file of one finished training.
+
+    Args:
+        folder: the checkpoint directory.
+        entry: a recipe as written, or a saved model.
+        seed: that is added to its seeds.
+        corpus: the data.
+
+    Returns:
+        The file, whether it is there or not.
+    """
+    name = str(entry)
+    if isinstance(entry, SavedModel):  # another model may be saved there later
+        name += (entry.folder / "manifest.json").read_text(encoding="utf-8")
+    data = "\n".join(fingerprint(one) for one in (corpus.train, corpus.valid, corpus.test))
+    key = f"{__version__}\n{name}\n{seed}\n{data}"
+    return folder / RESULTS / f"{folder_name(f'{entry}-seed-{seed}', key)}.safetensors"
+
+
+def write_result(file: Path, result: Result) -> None:
+    """Write a finished training.
+
+    Args:
+        file: from `result_file`.
+        result: of one seed.
+
+    Raises:
+        ModelError: the file cannot be written.
+    """
+    arrays: dict[str, Any] = {"indices": result.predictions.indices, "scores": result.predictions.scores}
+    if result.row_norms is not None:
+        arrays["row_norms"] = result.row_norms
+    if result.uncalibrated_predictions is not None:
+        before = result.uncalibrated_predictions
+        arrays |= {"uncalibrated_indices": before.indices, "uncalibrated_scores": before.scores}
+    facts = {
+        "recipe": result.recipe,
+        "seed": result.seeds[0],
+        "train_seconds": result.train_seconds,
+        "predict_seconds": result.predict_seconds,
+        "peak_bytes": result.peak_bytes,
+        "model_bytes": result.model_bytes,
+        "teaching": None if result.teaching is None else asdict(result.teaching),
+        "dial": [asdict(point) for point in result.dial],
+        "shared": [asdict(one) for one in result.shared],
+        "notes": result.notes,
+    }
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    try:
+        write_tensors(file, arrays, {"longtail": json.dumps(facts)})
+    except OSError as error:
+        raise ModelError(
+            f"{file}: cannot be written ({error.strerror or error}); free some disk space and run the same again"
+        ) from None
+
+
+def read_result(file: Path, corpus: Corpus, ks: tuple[int, ...]) -> Result | None:
+    """Read a finished training.
+
+    Args:
+        file: from `result_file`.
+        corpus: the data.
+        ks: the k of the measures.
+
+    Returns:
+        The result; None where there is no such file, or where it has fewer predictions than the largest k needs.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    if not file.exists():
+        return None
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            facts = json.loads(opened.metadata()["longtail"])
+            arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{file}: cannot be read ({error}); remove it to train again") from None
+    predictions = Predictions(corpus.labels, arrays["indices"], arrays["scores"])
+    if predictions.places < min(max(*ks, 5), len(corpus.labels)):
+        return None
+    before = None
+    if "uncalibrated_indices" in arrays:
+        before = Predictions(corpus.labels, arrays["uncalibrated_indices"], arrays["uncalibrated_scores"])
+    return Result(
+        recipe=facts["recipe"],
+        measures=evaluate_split(predictions, corpus.test, ks, corpus.held_out_labels),
+        predictions=predictions,
+        train_seconds=facts["train_seconds"],
+        predict_seconds=facts["predict_seconds"],
+        peak_bytes=facts["peak_bytes"],
+        model_bytes=facts["model_bytes"],
+        row_norms=arrays.get("row_norms"),
+        teaching=None if facts["teaching"] is None else teaching_from(facts["teaching"]),
+        uncalibrated=None if before is None else evaluate(before, corpus.test, ks=ks),
+        uncalibrated_predictions=before,
+        dial=tuple(DialPoint(**point) for point in facts["dial"]),
+        seeds=(facts["seed"],),
+        shared=tuple(SharedStage(**one) for one in facts["shared"]),
+        notes=tuple(facts["notes"]),
+    )

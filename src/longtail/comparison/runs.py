@@ -1,0 +1,299 @@
+"""Recipes on the same data, the same split, the same measures."""
+
+from __future__ import annotations
+
+import gc
+import math
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from longtail.comparison.entries import Entry, SavedModel, parse_entry, read_seeds, reseeded
+from longtail.comparison.finished import read_result, result_file, write_result
+from longtail.comparison.judge import judged
+from longtail.comparison.stages import DiskStages, folder_name, seconds_in
+from longtail.data.corpus import Corpus
+from longtail.dial import dial_curve
+from longtail.drawing import words
+from longtail.errors import DataError
+from longtail.memory import measure_peak, release
+from longtail.metrics import evaluate
+from longtail.metrics.calibration import Teaching
+from longtail.metrics.generalised import evaluate_split
+from longtail.nn.training.checkpoint import checkpointing
+from longtail.predictions import CANDIDATES, Predictions
+from longtail.progress import collecting, note, stage
+from longtail.recipe import Recipe
+from longtail.report.result import Result, joined
+from longtail.reuse import reusing
+from longtail.store import size_on_disk
+from longtail.warmup import warm_up
+
+ONCE = "trained once: none of its parts draws random numbers"
+
+
+def compare(
+    corpus: Corpus,
+    recipes: Sequence[Recipe | SavedModel | str],
+    ks: Sequence[int] = (1, 3, 5),
+    checkpoint_dir: str | Path | None = None,
+    seeds: int | Sequence[int] = 1,
+) -> list[Result]:
+    """Train each recipe on train (and valid, where it chooses or calibrates), and measure it on test.
+
+    Recipes that share a stage, such as `parabel` and `parabel + rerank`, train it once.
+
+    Args:
+        corpus: the data; it needs test rows.
+        recipes: recipes, parsed or as text, or folders of saved models.
+        ks: the k of P@k and the other measures.
+        checkpoint_dir: a folder for everything that is finished: the same call goes on from there after it was
+            stopped, and with more recipes it trains only those.
+        seeds: how often each recipe is trained, or with which seeds; they are added to the seeds of the recipe.
+
+    Returns:
+        One result a recipe, in their order, with intervals and the difference to the first recipe.
+
+    Raises:
+        DataError: there is no recipe or no test row, or the data lacks what a recipe needs.
+    """
+    return judged(list(each(corpus, recipes, ks, checkpoint_dir, seeds)), corpus, ks)
+
+
+def each(
+    corpus: Corpus,
+    recipes: Sequence[Recipe | SavedModel | str],
+    ks: Sequence[int] = (1, 3, 5),
+    checkpoint_dir: str | Path | None = None,
+    seeds: int | Sequence[int] = 1,
+) -> Iterator[Result]:
+    """Do what `compare` does, and yield each result as soon as it is there, without intervals and differences.
+
+    Args:
+        corpus: the data; it needs test rows.
+        recipes: recipes, parsed or as text, or folders of saved models.
+        ks: the k of P@k and the other measures.
+        checkpoint_dir: a folder for everything that is finished, see `compare`.
+        seeds: how often each recipe is trained, or with which seeds.
+
+    Yields:
+        One result a recipe, in their order.
+
+    Raises:
+        DataError: there is no recipe or no test row, or the data lacks what a recipe needs.
+    """
+    if isinstance(recipes, str):
+        raise DataError(f"compare takes a list of recipes; put the one in brackets: [{recipes!r}]")
+    entries = [parse_entry(recipe) for recipe in recipes]
+    if not entries:
+        raise DataError("compare needs at least one recipe")
+    if len(corpus.test) == 0:
+        raise DataError(f"{corpus.name} has no test rows to compare on; add a test split, or hold one out of train")
+    chosen = read_seeds(seeds if isinstance(seeds, int) else list(seeds))
+    wanted = [(entry, seed) for entry in entries for seed in seeds_of(entry, chosen)]
+    for entry, seed in wanted:  # all of them before the first is trained
+        if isinstance(entry, Recipe):
+            reseeded(entry, seed).check(corpus.train)
+    folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+    to_train = [entry for entry, seed in wanted if isinstance(entry, Recipe)]
+    if folder is not None:
+        to_train = [one for one, seed in wanted if isinstance(one, Recipe) and not _is_there(folder, one, seed, corpus)]
+    warm_up(to_train, corpus.train)  # compiled once a machine; the first recipe's time must not include it
+    with _stages(folder) as stages:
+        pending = Counter(name for entry, seed in wanted for name in _stage_names(entry, seed))
+        stages.needed = lambda name: pending[name] > 0
+        for entry in entries:
+            runs = []
+            for seed in seeds_of(entry, chosen):
+                pending.subtract(_stage_names(entry, seed))
+                runs.append(_one(entry, seed, corpus, tuple(ks), folder, stages))
+            result = joined(runs)
+            if len(chosen) > 1 and len(runs) == 1:
+                result = replace(result, notes=(*result.notes, ONCE))
+            note(f"done: {_line(result)}")
+            yield result
+
+
+def seeds_of(entry: Entry, seeds: Sequence[int]) -> tuple[int, ...]:
+    """Tell with which seeds a line is trained.
+
+    Args:
+        entry: a recipe or a saved model.
+        seeds: of the comparison.
+
+    Returns:
+        The seeds; only the first for a saved model and for a recipe that draws no random numbers.
+    """
+    random = isinstance(entry, Recipe) and reseeded(entry, 1) != entry
+    return tuple(seeds) if random else tuple(seeds[:1])
+
+
+def run(
+    recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), checkpoint_dir: str | Path | None = None
+) -> Result:
+    """Train one recipe and measure it on test.
+
+    Args:
+        recipe: the recipe.
+        corpus: the data; it needs test rows.
+        ks: the k of P@k and the other measures.
+        checkpoint_dir: a folder for checkpoints, see `compare`.
+
+    Returns:
+        Measures, predictions, times, memory, and the size that the saved model would have.
+    """
+    folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+    with _stages(folder) as stages:
+        return _one(recipe, 0, corpus, tuple(ks), folder, stages)
+
+
+def _one(
+    entry: Entry, seed: int, corpus: Corpus, ks: tuple[int, ...], folder: Path | None, stages: DiskStages
+) -> Result:
+    """One line with one seed: read from the folder, or trained and left there."""
+    file = None if folder is None else result_file(folder, entry, seed, corpus)
+    found = None if file is None else read_result(file, corpus, ks)
+    if found is not None:
+        return found
+    gc.collect()
+    release()
+    if isinstance(entry, SavedModel):
+        result = _measured(entry, corpus, ks)
+    else:
+        result = _trained(entry, seed, corpus, ks, stages)
+    if file is not None:
+        write_result(file, result)
+    return result
+
+
+def _trained(entry: Recipe, seed: int, corpus: Corpus, ks: tuple[int, ...], stages: DiskStages) -> Result:
+    test, recipe, places = corpus.test, reseeded(entry, seed), max(*ks, 5)
+    stages.begin(str(entry))
+    with measure_peak() as peak, stage(str(recipe)):
+        start = time.perf_counter()
+        with reusing(stages), collecting() as events:
+            model = recipe.fit(corpus.train, corpus.valid)
+        trained = time.perf_counter()
+        # The dial moves the best CANDIDATES labels, and its curve takes no second prediction.
+        wanted = max(places, CANDIDATES) if model.probabilities else places
+        candidates = model.predict(test.rows, wanted, test.excluded)
+        predicted = time.perf_counter()
+    predictions = candidates.top(places)
+    before: Predictions | None = None
+    if model.rerankers and model.probabilities:
+        before = replace(model, rerankers=model.rerankers[:-1]).predict(test.rows, places, test.excluded)
+    return Result(
+        recipe=str(entry),
+        measures=evaluate_split(predictions, test, ks, corpus.held_out_labels),
+        predictions=predictions,
+        train_seconds=max(trained - start - stages.overhead_seconds, 0.0) + stages.reused_seconds,
+        predict_seconds=predicted - trained,
+        peak_bytes=max(peak.bytes, stages.peak),
+        model_bytes=model.saved_bytes(),
+        row_norms=model.row_norms(),
+        uncalibrated=None if before is None else evaluate(before, test, ks=ks),
+        uncalibrated_predictions=before,
+        dial=dial_curve(candidates, test) if model.probabilities else (),
+        # The first: re-rankers may train the teacher again, out of fold.
+        teaching=next((event for event in events if isinstance(event, Teaching)), None),
+        seeds=(seed,),
+        shared=tuple(stages.shared),
+    )
+
+
+def _measured(entry: SavedModel, corpus: Corpus, ks: tuple[int, ...]) -> Result:
+    model = entry.model
+    with measure_peak() as peak, stage(str(entry)):
+        start = time.perf_counter()
+        places = max(*ks, 5)
+        candidates = entry.predict(corpus.test, max(places, CANDIDATES) if model.probabilities else places)
+        seconds = time.perf_counter() - start
+    predictions = candidates.top(places)
+    return Result(
+        recipe=str(entry),
+        measures=evaluate_split(predictions, corpus.test, ks, corpus.held_out_labels),
+        predictions=predictions,
+        train_seconds=math.nan,
+        predict_seconds=seconds,
+        peak_bytes=peak.bytes,
+        model_bytes=size_on_disk(entry.folder),
+        row_norms=model.row_norms() if model.labels.ids == corpus.labels.ids else None,
+        dial=dial_curve(candidates, corpus.test) if model.probabilities else (),
+        notes=entry.notes(corpus),
+    )
+
+
+@contextmanager
+def _stages(folder: Path | None) -> Iterator[DiskStages]:
+    """The stages of a comparison: in the checkpoint directory, or in a folder that is removed at the end."""
+    if folder is not None:
+        yield DiskStages(folder, keep_all=True)
+        return
+    with tempfile.TemporaryDirectory(prefix="longtail-", ignore_cleanup_errors=True) as temporary:
+        yield DiskStages(Path(temporary), keep_all=False)
+
+
+def _is_there(folder: Path, entry: Entry, seed: int, corpus: Corpus) -> bool:
+    return result_file(folder, entry, seed, corpus).exists()
+
+
+def _stage_names(entry: Entry, seed: int) -> tuple[str, ...]:
+    return reseeded(entry, seed).stages if isinstance(entry, Recipe) else ()
+
+
+def _line(result: Result) -> str:
+    """What is printed as soon as a recipe is done."""
+    figures = [
+        f"{name} {words.percent(result.measures.values[name])}"
+        + (f" ± {words.percent(result.deviation(name))}" if result.runs else "")
+        for name in ("P@1", "PSP@5", "C@5")
+        if name in result.measures.values
+    ]
+    trained = "" if math.isnan(result.train_seconds) else f", trained in {words.seconds(result.train_seconds)}"
+    shared = sum(one.seconds for one in result.shared)
+    return f"{words.clean(result.recipe)}: {', '.join(figures)}{trained}" + (
+        f", of which {words.seconds(shared)} by another recipe" if result.shared else ""
+    )
+
+
+def checkpointing_for(recipe: Recipe, checkpoint_dir: str | Path | None) -> AbstractContextManager[None]:
+    """Write checkpoints of trainings inside the block.
+
+    Args:
+        recipe: the recipe that is trained.
+        checkpoint_dir: the folder that holds a folder for each recipe; none: no checkpoints.
+
+    Returns:
+        A context manager.
+    """
+    return nullcontext() if checkpoint_dir is None else checkpointing(checkpoint_dir_of(recipe, checkpoint_dir))
+
+
+def seconds_spent_before(recipe: Recipe, checkpoint_dir: str | Path | None) -> float:
+    """Add up the time of the epochs that an earlier run has finished and this one goes on from.
+
+    Args:
+        recipe: the recipe.
+        checkpoint_dir: the folder that holds a folder for each recipe; none: no checkpoints.
+
+    Returns:
+        Seconds.
+    """
+    return 0.0 if checkpoint_dir is None else seconds_in(checkpoint_dir_of(recipe, checkpoint_dir))
+
+
+def checkpoint_dir_of(recipe: Recipe, checkpoint_dir: str | Path) -> Path:
+    """Name the folder of a recipe's checkpoints in `longtail train`.
+
+    Args:
+        recipe: the recipe.
+        checkpoint_dir: the folder that holds a folder for each recipe.
+
+    Returns:
+        A folder inside it: a person recognises it, and no other recipe has it.
+    """
+    return Path(checkpoint_dir) / folder_name(str(recipe), str(recipe), digest_size=4)

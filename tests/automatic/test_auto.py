@@ -1,0 +1,176 @@
+"""`longtail.auto`: real members, real combinations, on the tiny corpus."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import longtail
+from longtail.automatic import AutoResult
+from longtail.automatic import run as running
+from longtail.automatic.members import Look, members_in_order
+from longtail.automatic.result import LEFT_OUT, SKIPPED, STOPPED, TRAINED
+from longtail.automatic.run import OutOfTime
+from longtail.data import Corpus
+from longtail.errors import DataError
+from longtail.progress import checking, stage
+from longtail.recipe import Recipe
+
+WITHIN = 20.0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Threads that wait for cores which other tests have would make times random."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LONGTAIL_THREADS", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def found(tiny: Corpus, one_thread: None) -> AutoResult:
+    pytest.importorskip("lightgbm")
+    longtail.auto(tiny, within=WITHIN)  # kernels are compiled
+    return longtail.auto(tiny, within=WITHIN)
+
+
+def test_it_ends_in_time_with_a_combination(found: AutoResult) -> None:
+    assert found.seconds <= 1.1 * WITHIN
+    trained = [one.recipe for one in found.tried if one.state == TRAINED]
+    assert trained[:2] == ["parabel", "knn"] and "bm25" in trained
+    assert any(recipe.startswith('fuse("parabel", "knn"') for recipe in trained)
+    assert {one.recipe for one in found.tried if one.state == LEFT_OUT} == {"ngame", "unidec"}
+    assert all(one.why for one in found.tried if one.state != TRAINED)
+
+
+def test_the_best_on_valid_is_the_model(found: AutoResult) -> None:
+    worths = {one.recipe: one.worth for one in found.tried if one.state == TRAINED}
+    assert found.chosen.worth == max(worths.values()) > 100
+    assert found.recipe == found.model.recipe == found.chosen.recipe
+
+
+def test_the_recipe_repeats_the_model(found: AutoResult, tiny: Corpus) -> None:
+    again = Recipe.parse(found.recipe).fit(tiny.train, tiny.valid)
+    first, second = (one.predict(tiny.test.rows, 5) for one in (found.model, again))
+    assert np.array_equal(first.indices, second.indices) and np.array_equal(first.scores, second.scores)
+
+
+def test_nothing_is_trained_twice(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lightgbm")
+    fits: list[tuple[str, int]] = []
+    original = Recipe._fit_learner
+
+    def counted(self: Recipe, train: longtail.Dataset, valid: longtail.Dataset) -> longtail.Model:
+        if train is tiny.train:
+            fits.append((str(self), len(train)))
+        return original(self, train, valid)
+
+    monkeypatch.setattr(Recipe, "_fit_learner", counted)
+    longtail.auto(tiny, within=WITHIN)
+    assert len(fits) == len(set(fits)) > 3
+
+
+def test_test_plays_no_part(tiny: Corpus, found: AutoResult) -> None:
+    blind = replace(tiny, test=tiny.test.take([]))
+    other = longtail.auto(blind, within=WITHIN)
+    figures = {one.recipe: one.measures for one in found.tried if one.measures}
+    shared = [one for one in other.tried if one.recipe in figures]
+    assert len(shared) > 3 and all(one.measures == figures[one.recipe] for one in shared)
+
+
+def test_too_little_time_gives_the_quickest_member(tiny: Corpus) -> None:
+    found = longtail.auto(tiny, within=0.001)
+    trained = [one.recipe for one in found.tried if one.state == TRAINED]
+    assert trained == [found.recipe]
+    assert any(one.state == SKIPPED and "were left" in one.why for one in found.tried)
+    assert "No member fits" in found.notes[0] and found.recipe in found.notes[0]
+
+
+def test_without_lightgbm_the_best_single_one(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    found = longtail.auto(tiny, within=WITHIN)
+    assert "fuse" not in found.recipe
+    assert "pip install 'longtail[fuse]'" in found.notes[0]
+    assert next(one for one in found.tried if one.recipe == "lexical").state == LEFT_OUT
+    assert found.chosen.worth == max(one.worth for one in found.tried)
+
+
+def test_valid_is_held_out_where_there_is_none(tiny: Corpus) -> None:
+    found = longtail.auto(replace(tiny, valid=tiny.train.take([])), within=3)
+    assert found.valid_rows == round(0.05 * len(tiny.train), -1) or 5 < found.valid_rows < 50
+    assert found.train_rows + found.valid_rows == len(tiny.train)
+    assert found.measures is not None and found.measures.rows == found.valid_rows
+
+
+def test_features_without_texts(numbers: Corpus) -> None:
+    found = longtail.auto(numbers, within=WITHIN)
+    left_out = {one.recipe for one in found.tried if one.state == LEFT_OUT}
+    assert "lexical" in left_out
+    assert found.chosen.worth > 100
+
+
+def test_a_member_that_runs_too_long_is_stopped(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plan is wrong: `knn` takes a minute, in steps that report progress."""
+    original = Recipe._fit_learner
+
+    def slow(self: Recipe, train: longtail.Dataset, valid: longtail.Dataset) -> longtail.Model:
+        if str(self) == "knn" and train is tiny.train:
+            with stage("slow", total=600) as advance:
+                for _ in range(600):
+                    time.sleep(0.1)
+                    advance(1)
+        return original(self, train, valid)
+
+    monkeypatch.setattr(Recipe, "_fit_learner", slow)
+    began = time.perf_counter()
+    found = longtail.auto(tiny, within=6)
+    assert time.perf_counter() - began <= 6.6
+    assert next(one for one in found.tried if one.recipe == "knn").state == STOPPED
+    assert "knn" not in found.recipe
+
+
+def test_names_in_another_language_come_after_learned_ones(tiny: Corpus) -> None:
+    look = Look.at(tiny.train, tiny.valid)
+    same = members_in_order(replace(look, text_language="en", label_language="en", gpu=False))
+    other = members_in_order(replace(look, text_language="de", label_language="en", gpu=False))
+    assert same.index("bm25") < same.index("lexical") and other.index("lexical") < other.index("bm25")
+    assert same[0] == other[0] == "parabel"
+    nets = members_in_order(replace(look, gpu=True))
+    assert 'memory("ngame")' in nets and nets.index("ngame") < nets.index("lexical")
+
+
+def test_wrong_times(tiny: Corpus) -> None:
+    for wrong in (0, -5, "10m"):
+        with pytest.raises(DataError, match="within"):
+            longtail.auto(tiny, within=wrong)  # type: ignore[arg-type]
+
+
+def test_a_check_ends_work_and_passes_notes_on() -> None:
+    lines: list[str] = []
+
+    class Lines:
+        start = staticmethod(lambda name, total: 0)
+        advance = finish = staticmethod(lambda *given: None)
+        note = staticmethod(lines.append)
+
+    def over() -> None:
+        raise OutOfTime("over")
+
+    from longtail.progress import listening, note
+
+    with listening(Lines()):
+        with checking(running._never):
+            note("kept")
+        with checking(running._never, quiet=True):
+            note("dropped")
+        with pytest.raises(OutOfTime), checking(over), stage("work"):
+            raise AssertionError("the stage must not start")
+    assert lines == ["kept"]
+    check: Callable[[], None] = over
+    with pytest.raises(OutOfTime), checking(check), stage("without a listener"):
+        pass
