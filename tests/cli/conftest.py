@@ -49,4 +49,5 @@ def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`compare` writes report.html where it is called."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LONGTAIL_DEBUG", raising=False)
+    monkeypatch.delenv("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", raising=False)  # a command called here has set it
     monkeypatch.setenv("COLUMNS", "100")

@@ -20,11 +20,11 @@ INSTEAD = (
     (r"\bwordnet(?=\s+\")|(?<=model )wordnet\b", "my-data"),
     (r"/usr/share/wordnet", "some-wordnet"),
     (r"\bDATA\b", "my-data"),
-    (r"my-data(?= \"parabel\" \"parabel\(vectors)", "my-vectors"),
+    (r"my-data(?= \"parabel\" \"parabel\(feature_weight)", "my-vectors"),
     (r"epochs=\d+", "epochs=1"),
-    (r"\bngame\(", r'ngame(encoder=\\"tiny\\", batch=64, '),
-    (r"\"renee\"", "\"renee(encoder='tiny', epochs=1, batch=64)\""),
-    (r"renee\(warm", "renee(batch=64, warm"),
+    (r"\bngame\(", r'ngame(encoder=\\"tiny\\", batch_size=64, '),
+    (r"\"renee\"", "\"renee(encoder='tiny', epochs=1, batch_size=64)\""),
+    (r"renee\(warm", "renee(batch_size=64, warm"),
 )
 
 
@@ -42,7 +42,7 @@ class Line:
         return words[0]
 
     @cached_property
-    def said(self) -> str:
+    def stdin(self) -> str:
         """What is put in."""
         found = re.match(r'echo "(.*)" \| ', self.text)
         return found.group(1) if found else ""

@@ -77,7 +77,7 @@ def test_built_checked_and_compared(source: object) -> None:
     assert call("check", "built").code == 0
     compared = call("compare", "built", "centroid", "bm25", "--json")
     assert compared.code == 0
-    assert all(0 < result["P@5"] <= 60 for result in compared.json)
+    assert all(0 < result["P@5"] <= 60 for result in compared.json["results"])
     assert Path("report.html").exists()
 
 
@@ -108,11 +108,11 @@ def test_data_sets_are_replaced_only_when_asked() -> None:
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("years of work")
     assert (
-        "mine: is no data set that longtail wrote"
+        "mine: is not a data set that longtail wrote"
         in call("build", "hierarchy", *source, "-o", "mine", "--overwrite").error
     )
-    nowhere = ["edges", "nowhere.tsv"]  # said before anything is read
-    assert "mine: is no data" in call("build", "hierarchy", *nowhere, "-o", "mine", "--overwrite").error
+    nowhere = ["edges", "nowhere.tsv"]  # raised before anything is read
+    assert "mine: is not a data" in call("build", "hierarchy", *nowhere, "-o", "mine", "--overwrite").error
     assert Path("mine/thesis.txt").read_text() == "years of work"
 
 
@@ -121,12 +121,12 @@ def test_data_sets_are_replaced_only_when_asked() -> None:
     [
         (["edges", "nothing.tsv"], "nothing.tsv: no such file; check the path"),
         (["edges", "edges.tsv", "--names", "nothing.tsv"], "nothing.tsv: no such file"),
-        (["edges", "empty.tsv"], "empty.tsv: holds no edges; each line is child<TAB>parent"),
+        (["edges", "empty.tsv"], "empty.tsv: has no edges; each line must be child<TAB>parent"),
         (["edges", "comma.csv"], "comma.csv:1: expected child<TAB>parent, got 'a,b'"),
-        (["edges", "edges.tsv", "--test-share", "1.5"], "--test-share lies between 0 and 1, got 1.5"),
-        (["edges", "edges.tsv", "--test-share", "0"], "--test-share lies between 0 and 1, got 0"),
+        (["edges", "edges.tsv", "--test-share", "1.5"], "--test-share must be between 0 and 1, got 1.5"),
+        (["edges", "edges.tsv", "--test-share", "0"], "--test-share must be between 0 and 1, got 0"),
         (["edges", "edges.tsv", "--propensity", "x"], "--propensity takes two numbers"),
-        (["wordnet", "."], "no data.noun and data.verb there"),
+        (["wordnet", "."], "has no data.noun and data.verb"),
         (["wordnet", "nothing"], "nothing: "),
         (["wikipedia", "."], "no dump of category (category.sql.gz) in ."),
         (["wikipedia", "nothing"], "nothing: no such folder"),

@@ -26,11 +26,16 @@ from longtail.data import Corpus
 RUN = ("longtail", "torchrun")  # here, page by page
 # Not run: they install, measure for minutes to hours, or run all of this. What they name is looked up instead.
 LOOKED_UP = ("make", "pip", "python", ".ci/run")
-# Pages whose lines have a test of their own: a service that is started and asked, a database, an export.
-APART = {"docs/serving.md": "test_cli_serving.py", "docs/handing-on.md": "test_cli_handing_on.py"}
+# Pages whose lines have a test of their own: a service that is started and asked, a database, an export, raw dumps.
+APART = {
+    "docs/serving.md": "test_cli_serving.py",
+    "docs/handing-on.md": "test_cli_handing_on.py",
+    "docs/data-sets.md": "test_cli_builders.py",
+    "docs/proxy.md": "../serve/test_serve_proxy.py",
+}
 CODE = ("from", "train", "model.predict(Rows(texts=texts,")  # Python of docs/data.md, run below
 # Blocks that are no code: a picture in letters, files and what they hold, a formula.
-WORDS = {"docs/architecture.md": 18, "docs/data.md": 6, "docs/measures.md": 1}
+WORDS = {"docs/architecture.md": 23, "docs/data.md": 6, "docs/measures.md": 1}
 
 
 def test_every_line_of_code_is_run_or_looked_up() -> None:
@@ -84,7 +89,7 @@ def test_the_commands_of_a_page_run(page: str, desk: None) -> None:
         if line.program == "torchrun":
             in_processes(line)
             continue
-        done = call(*line.words, stdin=line.said)
+        done = call(*line.words, stdin=line.stdin)
         assert done.code == 0, (line, done.err)
 
 
@@ -132,11 +137,11 @@ def test_what_is_not_run_is_real() -> None:
 
 def test_the_python_of_the_page_about_data_runs(tiny: Corpus) -> None:
     code = [line.text for line in lines("docs/data.md") if line.program in CODE]
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
 
     class Encoder:
         def encode(self, texts: Any) -> Any:
-            return chance.random((len(texts), 4), dtype=np.float32)
+            return rng.random((len(texts), 4), dtype=np.float32)
 
     names: dict[str, Any] = {"dataclasses": dataclasses, "corpus": tiny, "encoder": Encoder(), "texts": ["an apple"]}
     asked = [line for line in code if line.startswith("model.")]
@@ -144,5 +149,5 @@ def test_the_python_of_the_page_about_data_runs(tiny: Corpus) -> None:
         exec("\n".join(line for line in code if line not in asked), names)
         assert names["train"].features.shape == (len(tiny.train), 4) and callable(names["write_folder"])
         valid = dataclasses.replace(tiny.valid, features=Encoder().encode(tiny.valid.texts))
-        names["model"] = longtail.Recipe.parse("parabel(vectors=0.3)").fit(names["train"], valid)
+        names["model"] = longtail.Recipe.parse("parabel(feature_weight=0.3)").fit(names["train"], valid)
         assert len(eval(asked[0], names)) == 1

@@ -30,7 +30,7 @@ def desk(data: Path) -> None:
         pytest.importorskip(package, reason=f"{package} is not installed")
     Path("texts.txt").write_text("an apple\nthe dragon castle\n")
     shutil.copytree(data, "my-data")
-    recipe = 'dpr(encoder="tiny", batch=64, epochs=2)'
+    recipe = 'dpr(encoder="tiny", batch_size=64, epochs=2)'
     assert call("train", "my-data", recipe, "--out", "model").code == 0
 
 
@@ -43,7 +43,8 @@ def test_the_page_does_what_it_says(desk: None) -> None:
         done = call(*words)
         assert done.code == 0, (line, done.err)
         commands.append(words[0])
-    assert commands == ["compare", "evaluate", "predict", "train", "evaluate", "export", "export", "export"]
+    dialled = ["predict", "evaluate"]
+    assert commands == ["compare", "evaluate", "predict", *dialled, "train", "evaluate", "export", "export", "export"]
     graph, classifier = re.findall(r"```python\n(.*?)```", PAGES[PAGE].read_text(), re.DOTALL)
     answers = run(graph.replace("a large cat that roars", "the dragon castle"))
     (own,) = call("predict", "model", "-k", "3", stdin="the dragon castle\n").lines

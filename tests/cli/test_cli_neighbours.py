@@ -43,7 +43,7 @@ def test_weights_are_what_gandalf_trains_on(graph: str, data: Path, tiny: Corpus
 
 def test_table_and_label_by_text(data: Path) -> None:
     done = call("neighbours", data, "A  Castle")
-    assert done.code == 0 and "a castle (L2)" in done.out and "rows with both" in done.out
+    assert done.code == 0 and "a castle (L2)" in done.out and "examples with both" in done.out
     words = call("neighbours", data, "a castle", "--graph", "bow")
     assert words.code == 0 and "a apple" in words.out
 
@@ -64,18 +64,18 @@ def test_what_is_refused(data: Path, tmp_path: Path) -> None:
     assert "did you mean 'a guitar'?" in call("neighbours", data, "a gitar").error
     assert "did you mean 'a guitar'?" in call("neighbours", data, "guitar").error
     assert "did you mean 'cooccurrence'?" in call("neighbours", data, "L1", "--graph", "coocurrence").error
-    assert "-k is at least 1" in call("neighbours", data, "L1", "-k", "0").error
+    assert "-k must be at least 1" in call("neighbours", data, "L1", "-k", "0").error
     assert "is a folder" in call("neighbours", data, "L1", "--svg", tmp_path).error
     assert "no label has the id or the text 'xyzzy'" in call("neighbours", data, "xyzzy").error
 
 
-def test_the_rows_told_are_those_that_the_weights_are_shares_of(rows: list[dict[str, Any]]) -> None:
+def test_the_counts_are_of_the_examples_that_the_weights_come_from(rows: list[dict[str, Any]]) -> None:
     """Not those held out as valid, nor one with very many labels."""
     many = {**rows[0], "id": "long", "labels": ["L0", "L1", *(f"other {number}" for number in range(120))]}
     Path("all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, many]))
-    said = call("neighbours", "all.jsonl", "L0", "-k", "200", "--json")
-    assert said.err.count("note: 1 rows with more than 100 labels link none, as in gandalf\n") == 1
-    shown = said.json
+    done = call("neighbours", "all.jsonl", "L0", "-k", "200", "--json")
+    assert done.err.count("note: 1 examples with more than 100 labels are not counted, as in gandalf\n") == 1
+    shown = done.json
     assert not any(one["id"].startswith("other") for one in shown["neighbours"])
     assert shown["label"]["rows"] < sum("L0" in row["labels"] for row in rows)
     for one in shown["neighbours"]:
@@ -83,6 +83,6 @@ def test_the_rows_told_are_those_that_the_weights_are_shares_of(rows: list[dict[
 
 
 def test_a_figure_that_cannot_be_written(data: Path) -> None:
-    said = call("neighbours", data, "L0", "--svg", "/proc/x.svg")
-    assert said.code == 2
-    assert said.err.startswith("error: /proc/x.svg: cannot be written")
+    done = call("neighbours", data, "L0", "--svg", "/proc/x.svg")
+    assert done.code == 2
+    assert done.err.startswith("error: /proc/x.svg: cannot be written")

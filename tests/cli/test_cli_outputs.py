@@ -29,7 +29,7 @@ def csv(rows: list[dict[str, Any]], name: str = "books.csv", end: str = "\n", ta
     return path
 
 
-LEAKED = "note: 36 of 60 test rows also stand in train: what they measure is memory\n"  # so few words make them
+LEAKED = "warning: 36 of 60 test rows also stand in train: what they measure is memory\n"  # so few words make them
 COLUMNS = ["--text-column", "title", "--label-column", "subjects", "--id-column", "isbn", "--label-separator", ";"]
 EVERY: dict[str, Callable[[Path, Path], list[str | Path]]] = {
     "check": lambda table, model: ["check", table, *COLUMNS],
@@ -53,14 +53,16 @@ def test_json_alone_on_standard_output(command: str, rows: list[dict[str, Any]])
     assert done.code == 0, done
     assert done.json
     for line in done.err.splitlines():
-        assert line.startswith(("note: ", "report: ")), line
+        assert line.startswith(("note: ", "report: ", "done: ", "warning: ")), line
 
 
 def test_compare_gives_one_object_a_recipe(data: Path) -> None:
     done = call("compare", data, "centroid", "centroid + rerank", "bm25", "--json", "--report", "deep/r.html")
     assert done.code == 0
-    assert done.err == LEAKED + "report: deep/r.html\n"
-    results = done.json
+    *lines, warning, report = done.err.splitlines(keepends=True)
+    assert [line.split(" P@1")[0] for line in lines] == ["done: centroid:", "done: centroid + rerank:", "done: bm25:"]
+    assert (warning, report) == (LEAKED, "report: deep/r.html\n")
+    results = done.json["results"]
     assert [result["recipe"] for result in results] == ["centroid", "centroid + rerank", "bm25"]
     for result in results:
         for name in (f"{measure}@{k}" for measure in MEASURES for k in (1, 3, 5)):
@@ -78,60 +80,58 @@ def test_compare_gives_one_object_a_recipe(data: Path) -> None:
     assert "longtail compare" in page
 
 
-def test_what_was_done_is_told_although_another_recipe_failed(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_shown_although_another_recipe_failed(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise DataError("no such luck")
+        raise DataError("broken on purpose")
 
     monkeypatch.setattr("longtail.learners.knn.Knn.fit", fail)
     for words in ([], ["--json"]):
         done = call("compare", data, "centroid", "centroid + rerank", "knn", "bm25", "--report", "r.html", *words)
         assert done.code == 2
-        first, *_, last = done.err.splitlines()
-        assert first == "note: 2 of 4 recipes were done before it stopped; these are theirs"
-        assert last == "error: no such luck"
+        *_, last = done.err.splitlines()
+        assert "note: stopped after 2 of 4 recipes; here are their results\n" in done.err
+        assert last == "error: broken on purpose"
         assert "centroid + rerank" in Path("r.html").read_text()
         Path("r.html").unlink()
-    assert [result["recipe"] for result in done.json] == ["centroid", "centroid + rerank"]
-    assert call("compare", data, "knn", "bm25").error == "no such luck"
+    assert [result["recipe"] for result in done.json["results"]] == ["centroid", "centroid + rerank"]
+    assert call("compare", data, "knn", "bm25").error == "broken on purpose"
     assert not Path("report.html").exists()
 
 
-def test_what_was_done_is_told_although_the_report_cannot_be_written(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_are_shown_although_the_report_cannot_be_written(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, _: str) -> None:
         raise DataError("the report cannot be written here (No space left on device)", path)
 
     monkeypatch.setattr("longtail.report.page.write", full)
     done = call("compare", data, "centroid", "bm25", "--json", "--report", "r.html")
-    assert done.code == 2 and [result["recipe"] for result in done.json] == ["centroid", "bm25"]
+    assert done.code == 2 and [result["recipe"] for result in done.json["results"]] == ["centroid", "bm25"]
     assert done.err.endswith("error: r.html: the report cannot be written here (No space left on device)\n")
 
     def fail(*_: object) -> None:
-        raise DataError("no such luck")
+        raise DataError("broken on purpose")
 
     monkeypatch.setattr("longtail.learners.knn.Knn.fit", fail)
     done = call("compare", data, "centroid", "knn")
     assert done.code == 2 and re.search(r"^ *centroid +100\.0 ", done.out, re.MULTILINE)
     assert done.err.splitlines()[-2:] == [  # and the one does not hide the other
-        "error: report.html: the report cannot be written here (No space left on device)", "error: no such luck",
+        "error: report.html: the report cannot be written here (No space left on device)", "error: broken on purpose",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("recipe", "said"),
+    ("recipe", "expected"),
     [
         ("dpr(encoder='bog')", "no encoder 'bog'; did you mean 'bag'?"),
         ("renee(encoder='some folder')", "no encoder 'some folder': it is neither"),
         ("knn + lever(teacher='dpr(encoder=\"bog\")')", "no encoder 'bog'"),
     ],
 )
-def test_an_encoder_that_is_not_there_is_told_before_any_recipe_is_trained(data: Path, recipe: str, said: str) -> None:
-    assert said in call("compare", data, "centroid", recipe).error
+def test_a_missing_encoder_is_an_error_before_any_recipe_is_trained(data: Path, recipe: str, expected: str) -> None:
+    assert expected in call("compare", data, "centroid", recipe).error
 
 
 @pytest.mark.parametrize("learner", ["dpr", "renee", "astec"])
-def test_a_missing_extra_is_told_before_any_recipe_is_trained(
+def test_a_missing_extra_is_an_error_before_any_recipe_is_trained(
     data: Path, learner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("longtail.nn.extra.find_spec", lambda name: None)
@@ -141,24 +141,24 @@ def test_a_missing_extra_is_told_before_any_recipe_is_trained(
 def test_compare_shows_a_table_and_the_way_to_the_report(data: Path) -> None:
     done = call("compare", data, "centroid", "knn")
     assert done.code == 0
-    assert done.err == LEAKED + "report: report.html\n"
+    assert re.fullmatch(r"(done: .+\n){2}" + LEAKED + "report: report.html\n", done.err)
     assert re.search(r"^ *centroid +100\.0 ", done.out, re.MULTILINE)
     assert "PSP with A=0.55, B=1.5" in done.out
     assert Path("report.html").stat().st_size > 10_000
 
 
-def test_compare_holds_out_a_test_split_and_says_so(rows: list[dict[str, Any]]) -> None:
+def test_compare_notes_the_test_split_that_it_holds_out(rows: list[dict[str, Any]]) -> None:
     table = csv(rows)
     done = call("compare", table, "centroid", *COLUMNS, "--json")
-    said = re.search(r"note: no test split was given: (\d+) rows \(10%\) of train were held out as test", done.err)
-    assert said is not None
-    assert 20 < int(said[1]) < 60
+    note = re.search(r"note: no test split was given: (\d+) examples \(10%\) of train were held out as test", done.err)
+    assert note is not None
+    assert 20 < int(note[1]) < 60
     # a model of the same rows has the same figures on the same held-out rows
     assert call("train", table, "centroid", *COLUMNS, "--test-share", "0.1", "--out", "m").code == 0
     evaluated = call("evaluate", "m", table, *COLUMNS, "--test-share", "0.1", "--json").json
-    assert evaluated["rows"] == int(said[1])
+    assert evaluated["rows"] == int(note[1])
     assert {key: evaluated[key] for key in evaluated if "@" in key} == {
-        key: value for key, value in done.json[0].items() if "@" in key
+        key: value for key, value in done.json["results"][0].items() if "@" in key
     }
     assert "warning" not in call("evaluate", "m", table, *COLUMNS, "--test-share", "0.1").err
     # a model that has seen them is not measured without a word
@@ -169,7 +169,7 @@ def test_compare_holds_out_a_test_split_and_says_so(rows: list[dict[str, Any]]) 
     # and the seed moves them
     other = call("compare", table, "centroid", *COLUMNS, "--seed", "5")
     assert "were held out as test" in other.err
-    assert other.err.splitlines()[0] != said[0]
+    assert other.err.splitlines()[0] != note[0]
 
 
 @pytest.mark.parametrize("kind", ["csv", "windows csv", "tsv", "parquet", "jsonl", "windows jsonl"])
@@ -200,7 +200,7 @@ def test_one_file_of_any_kind(kind: str, rows: list[dict[str, Any]]) -> None:
         assert [line["labels"][0]["text"] for line in lines.lines] == ["L3", "L2", "L0"]
     compared = call("compare", path, "centroid", *options, "--json")
     assert compared.code == 0, compared
-    assert compared.json[0]["P@1"] > 90
+    assert compared.json["results"][0]["P@1"] > 90
     checked = call("check", path, *options)
     assert checked.code == 0, checked
 
@@ -213,11 +213,12 @@ def test_columns_that_are_not_there(rows: list[dict[str, Any]]) -> None:
     assert "pass --label-separator ';'" in wrong.out
 
 
-def test_train_says_what_it_made(data: Path) -> None:
+def test_train_prints_what_it_made(data: Path) -> None:
     done = call("train", data, "centroid + rerank", "--out", "m")
     assert done.err == ""
     assert re.fullmatch(
-        r"centroid \+ rerank: trained on 410 rows and 10 labels in \d+\.\d s, peak \S+ [MG]B; wrote m \(\S+ kB\)\n",
+        r"centroid \+ rerank: trained on 410 examples with 10 labels in \d+\.\d s, peak \S+ [MG]B; "
+        r"wrote m \(\S+ kB\)\n",
         done.out,
     )
     facts = call("train", data, "centroid + rerank", "--out", "m", "--overwrite", "--json").json
@@ -272,15 +273,20 @@ def test_methods_lists_the_catalogue() -> None:
         assert part["summary"]
 
 
-def test_methods_tells_shared_settings_once() -> None:
-    told = call("methods").out
-    assert told.count("temperature=") == 1
-    assert told.count("hashed_bits=") == 1
-    assert "How encoders are trained, in ance, depsl, dexml, dpr, ngame, siamesexml, unidec: " in told
-    assert told.count("epochs=50") == 1  # siamesexml's own, where it differs
+def test_methods_shows_one_part_with_its_settings() -> None:
+    shown = call("methods", "ngame").out
+    assert "temperature" in shown and "0.05" in shown
+    assert "Negative Mining-aware Mini-batching" in " ".join(shown.split())
+    assert shown.index("margin") < shown.index("temperature"), "its own settings stand before those it shares"
+    both = call("methods", "centroid").out  # a learner and a tail method share the name
+    assert "centroid, a learner" in both and "centroid, a tail method" in both
+    [one] = call("methods", "glas", "--json").json
+    assert one["name"] == "glas" and {setting["name"] for setting in one["settings"]} >= {"weight", "labels_per_step"}
+    wrong = call("methods", "gandalv")
+    assert wrong.code == 2 and "did you mean 'gandalf'" in wrong.error
 
 
-def test_plan_tells_what_fits(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_shows_what_fits(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = call("plan", data, "centroid", "knn + rerank")
     assert (done.code, done.err) == (0, "")
     assert "knn + rerank" in done.out
@@ -302,28 +308,31 @@ def test_what_will_not_fit_is_refused_with_alternatives(
         refuse_what_will_not_fit([Recipe.parse(small), Recipe.parse(large)], tiny.train)
     refused = call("train", data, large, "--out", "m").error
     assert "; these fit: " in refused
-    assert refused.endswith("; or pass --force")
+    assert refused.endswith("; or train anyway with --force")
     assert call("compare", data, small, large).error == refused
     assert not Path("report.html").exists()
     assert (
         call("train", data, f"{large}(epochs=1)", "--out", "m", "--force").code == 0
     )  # an encoder; as large, sooner done
     monkeypatch.setattr("longtail.memory.available_bytes", lambda: 1)
-    assert "use fewer rows or a larger machine; or pass --force" in call("train", data, small, "--out", "n").error
+    assert (
+        "use fewer examples or a larger machine; or train anyway with --force"
+        in call("train", data, small, "--out", "n").error
+    )
 
 
-def test_compare_says_when_test_rows_stand_in_train(rows: list[dict[str, Any]]) -> None:
+def test_compare_notes_test_documents_that_are_in_train(rows: list[dict[str, Any]]) -> None:
     Path("d").mkdir()
     Path("d/train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     test = [{**row, "id": f"t{row['id']}"} for row in rows[:10]]
     Path("d/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in test))
-    said = call("compare", "d", "centroid")
-    assert "note: 10 of 10 test rows also stand in train: what they measure is memory\n" in said.err
+    done = call("compare", "d", "centroid")
+    assert "warning: 10 of 10 test rows also stand in train: what they measure is memory\n" in done.err
     assert "what they measure is memory" in Path("report.html").read_text()
 
 
-def test_the_grid_of_methods_is_whole_at_eighty_columns() -> None:
-    told = call("methods").out
-    assert "…" not in told
-    lines = [" ".join(line.split()) for line in told.splitlines()]
-    assert any("glas │ renee" in line for line in lines) and any("rows │ every learner" in line for line in lines)
+def test_methods_fit_a_screen_of_eighty_columns() -> None:
+    lines = call("methods").out.splitlines()
+    assert not any("…" in line for line in lines)
+    assert len(lines) <= 56 and max(map(len, lines)) <= 80
+    assert "Goes on: renee" in call("methods", "glas").out

@@ -106,8 +106,8 @@ def test_scores_are_the_models_own(model: Path, rows_file: Path) -> None:
         ('{"text": 5}', 'the JSON object needs "text" as a string'),
         ('{"title": "apple"}', 'the JSON object needs "text" as a string'),
         ("{}", 'the JSON object needs "text" as a string'),
-        ('{"text": "apple", "id": [1]}', '"id" must be a string that is not empty, got [1]'),
-        ('{"text": "apple", "id": ""}', "\"id\" must be a string that is not empty, got ''"),
+        ('{"text": "apple", "id": [1]}', '"id" must be a non-empty string, got [1]'),
+        ('{"text": "apple", "id": ""}', "\"id\" must be a non-empty string, got ''"),
         ('{"text": "apple", "exclude": "L1"}', "\"exclude\" must be a list of label ids, got 'L1'"),
         ('{"text": "apple", "exclude": ["L1", "X"]}', "unknown label id 'X' in \"exclude\"; remove it"),
         (b"appl\xe9", "byte 0xe9 is not UTF-8; convert the"),
@@ -138,7 +138,7 @@ def test_out_is_whole_or_as_it_was(model: Path, rows_file: Path) -> None:
     ("name", "problem"),
     [
         ("nothing.txt", "nothing.txt: no such file; check the path"),
-        (".", "cannot be read (Is a directory)"),
+        (".", "is a folder, and a file is expected"),
         ("empty.gz", "empty.gz: the compressed file has 0 bytes"),
         ("cut.gz", "cut.gz: the compressed file ends too early"),
     ],
@@ -154,7 +154,7 @@ def test_the_input_is_never_the_output(model: Path) -> None:
     Path("in.txt").write_text("apple\n")
     Path("link.txt").symlink_to("in.txt")
     for name in ("in.txt", "./in.txt", "link.txt"):
-        assert "is the input too, and would be lost" in call("predict", model, "in.txt", "--out", name).error
+        assert "is the input file, which would be lost" in call("predict", model, "in.txt", "--out", name).error
     assert Path("in.txt").read_text() == "apple\n"
 
 
@@ -197,7 +197,7 @@ def test_vectors_of_rows(tmp_path: Path) -> None:
     (data / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     np.save(data / "train.vectors.npy", vectors)
     trained = tmp_path / "vectors.longtail"
-    assert call("train", data, "centroid(vectors=0.5)", "--out", trained).code == 0
+    assert call("train", data, "centroid(feature_weight=0.5)", "--out", trained).code == 0
     asked = "".join(json.dumps({"text": "word", "vector": vector}) + "\n" for vector in ([0.1, 2], [3, -1]))
     best = [line["labels"][0]["id"] for line in call("predict", trained, stdin=asked).lines]
     assert best == ["odd", "even"]
@@ -233,9 +233,9 @@ def test_a_table_is_read_by_the_columns_of_training(by_columns: Path) -> None:
     answers = call("predict", by_columns, "one.tsv", "-k", "1").lines
     assert [(answer["id"], best(answer)) for answer in answers] == [("2", "a"), ("3", "b")]
     Path("other.csv").write_text("title,year\napple,1999\n")
-    said = call("predict", by_columns, "other.csv").error
-    assert said.startswith(
-        "other.csv: no column 'Titel' or 'Rest', which the model was trained on; the columns are title"
+    error = call("predict", by_columns, "other.csv").error
+    assert error.startswith(
+        "other.csv: there is no column 'Titel' or 'Rest', which the model was trained on; the columns are title"
     )
 
 
@@ -258,7 +258,9 @@ def test_ids_are_those_of_the_column_of_training() -> None:
     assert call("predict", "m", "data/test.csv", "--out", "p.jsonl").code == 0
     assert [json.loads(line)["id"] for line in Path("p.jsonl").read_text().splitlines()] == ["t1", "t2"]
     assert call("evaluate", "p.jsonl", "data", *named, "--json").json["P@1"] == 100
-    said = call("evaluate", "p.jsonl", "data").error
-    assert "p.jsonl:1: row id 't1' is not a row of this split: its rows have no ids of their own and are called" in said
+    error = call("evaluate", "p.jsonl", "data").error
+    assert (
+        "p.jsonl:1: row id 't1' is not a row of this split: its rows have no ids of their own and are called" in error
+    )
     Path("own.csv").write_text("id,text\n7,pear\n")  # and where that column is not there, `id` will do
     assert [line["id"] for line in call("predict", "m", "own.csv").lines] == ["7"]

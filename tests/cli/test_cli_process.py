@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import longtail
+import processes
 
 PYTHON = [sys.executable, "-m", "longtail"]
 SCRIPT = [str(Path(sys.executable).parent / "longtail")]
@@ -26,7 +27,7 @@ HIDE, SHOW = b"\x1b[?25l", b"\x1b[?25h"
 def run(*words: str | Path, shell: str = "", **more: Any) -> subprocess.CompletedProcess[bytes]:
     """`longtail WORDS`, and what the shell shall do with it."""
     command = subprocess.list2cmdline(PYTHON + [str(word) for word in words])
-    return subprocess.run(["bash", "-c", command + shell], capture_output=True, timeout=60, check=False, **more)
+    return subprocess.run(["bash", "-c", command + shell], capture_output=True, timeout=180, check=False, **more)
 
 
 def test_both_ways_to_call_it() -> None:
@@ -95,11 +96,11 @@ import sys, warnings
 import longtail.catalogue
 warnings.warn("overflow encountered in reduce", RuntimeWarning)  # before anything is asked: shown
 import longtail.cli
-real = longtail.catalogue.learner_class
-def mumble(name):
+real = longtail.catalogue.Parts.load
+def mumble(parts, name):
     warnings.warn("overflow encountered in reduce", RuntimeWarning)
-    return real(name)
-longtail.catalogue.learner_class = mumble
+    return real(parts, name)
+longtail.catalogue.Parts.load = mumble
 longtail.cli.main()
 """
 
@@ -107,8 +108,9 @@ longtail.cli.main()
 @pytest.mark.parametrize("option", [[], ["--debug"]])
 def test_warnings_are_for_those_who_debug(option: list[str]) -> None:
     command = [sys.executable, "-c", MUMBLING, "methods", *option]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stderr.count("RuntimeWarning") == 1 + len(option)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+    shown = done.stderr.count("RuntimeWarning")
+    assert shown > 1 if option else shown == 1
 
 
 class Terminal:
@@ -117,7 +119,7 @@ class Terminal:
     def __init__(self, *words: str | Path, stdin: bool = False, stdout: bool = True, code: str = "") -> None:
         self.ours, theirs = pty.openpty()
         command = [sys.executable, "-c", code, *words] if code else [*PYTHON, *words]
-        self.process = subprocess.Popen(
+        self.process = processes.popen(
             [str(word) for word in command],
             stdin=theirs if stdin else subprocess.DEVNULL,
             stdout=theirs if stdout else subprocess.PIPE,
@@ -129,7 +131,7 @@ class Terminal:
 
     def read(self, until: bytes | None = None) -> bytes:
         """Everything up to the word, or to the end."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while until is None or until not in self.seen:
             assert time.monotonic() < deadline, self.seen
             if not select.select([self.ours], [], [], 0.1)[0]:
@@ -146,7 +148,7 @@ class Terminal:
     def end(self) -> int:
         """Read on to the end; the exit code."""
         self.read()
-        out = self.process.communicate(timeout=60)[0]
+        out = self.process.communicate(timeout=180)[0]
         self.out = out or b""
         os.close(self.ours)
         return self.process.returncode
@@ -154,11 +156,12 @@ class Terminal:
 
 # Work that lasts as long as the test wants, announced in the terminal: the first call waits to be interrupted.
 SLOW = """
-import sys, time
-import longtail.cli, longtail.linear.top as top
+import os, sys, time
+os.environ["NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"] = "1"  # the command sets this before it imports Numba
+import longtail.cli, longtail.linear.features.sparse_top as top
 real = top.sparse_top
 def slow(*words):
-    deadline = time.time() + 30
+    deadline = time.time() + 120
     print("now working", file=sys.stderr, flush=True)
     while time.time() < deadline:
         time.sleep(0.01)
@@ -229,7 +232,7 @@ def test_stopped_in_the_middle_of_work(what: signal.Signals, code: int, command:
     terminal.process.send_signal(what)
     begin = time.monotonic()
     assert terminal.end() == code
-    assert time.monotonic() - begin < 25  # the work itself lasts 30 s
+    assert time.monotonic() - begin < 100  # the work itself lasts 120 s
     assert b"Traceback" not in terminal.seen
     assert terminal.seen.count(HIDE) == terminal.seen.count(SHOW) == 1
     if what == signal.SIGINT:
@@ -239,19 +242,19 @@ def test_stopped_in_the_middle_of_work(what: signal.Signals, code: int, command:
 
 def test_ctrl_c_twice_and_while_reading(model: Path) -> None:
     """Waiting for standard input is work too, and impatience changes nothing."""
-    process = subprocess.Popen(
+    process = processes.popen(
         [*PYTHON, "predict", str(model), "--out", "out.jsonl"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdin is not None
     process.stdin.write(b"apple\n")
     process.stdin.flush()
-    deadline = time.monotonic() + 30
-    while not any(Path().iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.02)  # until the temporary file is there
-    assert any(Path().iterdir())
+    deadline = time.monotonic() + 120
+    while not any(Path().iterdir()):  # until the temporary file is there
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode in (130, -signal.SIGINT)
     assert b"Traceback" not in errors
     assert list(Path().iterdir()) == []

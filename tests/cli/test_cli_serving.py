@@ -20,6 +20,8 @@ import pytest
 from cli_calls import call
 from guide_blocks import Line, lines
 
+import processes
+
 PAGE = "docs/serving.md"
 
 
@@ -28,20 +30,20 @@ def started(line: Line, environment: dict[str, str]) -> Iterator[tuple[int, Any]
     """The port of a service that is ready, and how to ask it."""
     words = [sys.executable, "-m", "longtail", *line.words, "--port", "0"]
     with Path("log").open("w+") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **environment})
+        process = processes.popen(words, stdout=log, stderr=log, env={**os.environ, **environment})
         try:
             yield _ready(process)
         finally:
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
 
 
 def _ready(process: subprocess.Popen[bytes]) -> tuple[int, Any]:
     until = time.monotonic() + 120
-    while '"ready"' not in (said := Path("log").read_text()):
-        assert process.poll() is None and time.monotonic() < until, said
+    while '"ready"' not in (log := Path("log").read_text()):
+        assert process.poll() is None and time.monotonic() < until, log
         time.sleep(0.05)
-    address = next(json.loads(one)["address"] for one in said.splitlines() if '"listening"' in one)
+    address = next(json.loads(one)["address"] for one in log.splitlines() if '"listening"' in one)
     port = int(address.rpartition(":")[2])
 
     def ask(path: str, token: str = "") -> Any:
@@ -57,7 +59,7 @@ def test_the_page_does_what_it_says(data: Path) -> None:
     for package in ("fastapi", "uvicorn", "torch"):
         pytest.importorskip(package, reason=f"{package} is not installed")
     shutil.copytree(data, "my-data")
-    encoder = "ngame(encoder='bag', dimension=16, batch=64, epochs=1)"
+    encoder = "ngame(encoder='bag', dimension=16, batch_size=64, epochs=1)"
     for name, recipe in (("subjects", encoder), ("parabel", "parabel"), ("ngame", encoder)):
         assert call("train", "my-data", recipe, "--out", f"{name}.longtail").code == 0
     plain, examples, open_to_all = (line for line in lines(PAGE) if line.program == "longtail")
@@ -68,13 +70,13 @@ def test_the_page_does_what_it_says(data: Path) -> None:
         if shutil.which("curl") is None:
             pytest.skip("curl is not installed")
         words = [word.replace("localhost:8000", f"localhost:{port}") for word in shlex.split(curl.text)]
-        told = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
-        assert len(told["answers"][0]["labels"]) == json.loads(words[-1])["k"]
-        assert set(told["answers"][0]["labels"][0]) == {"id", "text", "score", "count", "band", "added"}
+        answer = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+        assert len(answer["answers"][0]["labels"]) == json.loads(words[-1])["k"]
+        assert set(answer["answers"][0]["labels"][0]) == {"id", "text", "score", "count", "band", "added"}
 
     with started(examples, {}) as (_, ask):
-        told = ask("/models")
-        assert [model["name"] for model in told["models"]] == ["parabel", "ngame"] and told["examples"] == "tiny"
+        answer = ask("/models")
+        assert [model["name"] for model in answer["models"]] == ["parabel", "ngame"] and answer["examples"] == "tiny"
 
     shell = ["bash", "-c", f"{export.text}\necho $LONGTAIL_TOKEN"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

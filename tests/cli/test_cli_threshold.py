@@ -38,9 +38,9 @@ def test_the_threshold_is_chosen_on_valid_and_measured_on_test(model: Path, data
     assert f"--threshold {found['threshold']}" in shown
 
 
-def test_wrong_choices_are_told(model: Path, data: Path, tmp_path: Path) -> None:
+def test_wrong_choices_are_errors(model: Path, data: Path, tmp_path: Path) -> None:
     choose = ("--choose-threshold", "f1")
-    assert "knows the measure f1" in call("evaluate", model, data, "--choose-threshold", "p").error
+    assert "--choose-threshold takes f1" in call("evaluate", model, data, "--choose-threshold", "p").error
     assert "chosen on valid" in call("evaluate", model, data, *choose, "--split", "valid").error
     file = tmp_path / "predictions.jsonl"
     file.write_text("")

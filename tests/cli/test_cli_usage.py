@@ -10,8 +10,8 @@ from cli_calls import call
 
 import longtail
 
-COMMANDS = ["check", "plan", "compare", "train", "predict", "evaluate", "methods", "neighbours", "serve"]
-COMMANDS += ["export", "index", "build"]
+COMMANDS = ["check", "plan", "compare", "train", "tune", "predict", "evaluate", "methods", "presets"]
+COMMANDS += ["neighbours", "serve", "export", "index", "build"]
 ALL = [
     [],
     *([command] for command in COMMANDS),
@@ -56,7 +56,7 @@ def test_version() -> None:
     [
         (["chek", "x"], "'chek'. Did you mean 'check'? (see longtail --help)"),
         (["check"], "Missing argument 'DATA' (see longtail check --help)"),
-        (["compare", "x"], "Missing argument 'RECIPES' (see longtail compare --help)"),
+        (["compare", "x"], "compare needs a recipe such as 'parabel', in quotes"),
         (["train", "x", "knn"], "Missing option '--out' / '-o' (see longtail train --help)"),
         (["check", "x", "--jsn"], "--jsn"),
         (["check", "x", "--seed", "one"], "Invalid value for '--seed'"),
@@ -83,8 +83,8 @@ def test_wrong_words_are_one_line(words: list[str], problem: str) -> None:
         (["--propensity", "nan,1"], "A=nan"),
         (["--propensity", "1e308,1e308"], "A=1e+308, B=1e+308"),
         (["--propensity", "40,1e-10"], "A=40, B=1e-10"),
-        (["--test-share", "2"], "--test-share lies between 0 and 1, got 2"),
-        (["--test-share", "nan"], "--test-share lies between 0 and 1"),
+        (["--test-share", "2"], "--test-share must be between 0 and 1, got 2"),
+        (["--test-share", "nan"], "--test-share must be between 0 and 1"),
     ],
 )
 def test_wrong_data_options_are_no_fault_of_the_data(options: list[str], problem: str, data: Path) -> None:
@@ -112,7 +112,7 @@ def test_wrong_recipes_are_refused_before_data_is_read(recipe: str, problem: str
         assert problem in call(*words).error
 
 
-def test_a_recipe_without_quotes_is_told_of_quotes() -> None:
+def test_a_recipe_without_quotes_gets_a_hint() -> None:
     for command in ("compare", "plan"):
         assert "in quotes, such as 'centroid + rerank'" in call(command, "x", "centroid", "+", "rerank").error
     assert "in quotes, such as 'centroid + rerank'" in call("train", "x", "centroid", "+", "rerank", "-o", "m").error
@@ -148,7 +148,7 @@ def test_data_and_recipe_in_the_wrong_order(data: Path) -> None:
         ("learner = 'centroid'\ntail = 5", "recipes.toml: tail must be a list of parts, got 5"),
         ("learner = 1", "recipes.toml: 1 is not a part"),
         ("learner = { name = 'knn', neighbours = 2020-01-01 }", "date(2020, 1, 1)"),
-        (b"\xff\xfe", "recipes.toml: the recipe file is not UTF-8 text"),
+        (b"\xff\xfe", "recipes.toml: this is UTF-16, not UTF-8"),
     ],
 )
 def test_broken_recipe_files(content: str | bytes, problem: str) -> None:
@@ -157,9 +157,9 @@ def test_broken_recipe_files(content: str | bytes, problem: str) -> None:
 
 
 def test_recipe_files_that_cannot_be_read() -> None:
-    assert "nothing.toml: the recipe file cannot be read (No such file" in call("plan", "x", "nothing.toml").error
+    assert "nothing.toml: no such file" in call("plan", "x", "nothing.toml").error
     Path("folder.toml").mkdir()
-    assert "folder.toml: the recipe file cannot be read (Is a directory)" in call("plan", "x", "folder.toml").error
+    assert "folder.toml: is a folder, and a file is expected" in call("plan", "x", "folder.toml").error
 
 
 def test_recipe_files_give_recipes(data: Path) -> None:
@@ -169,7 +169,7 @@ def test_recipe_files_give_recipes(data: Path) -> None:
         "knn + rerank",
         "bm25",
     ]
-    assert "two.toml holds 2 recipes; train takes one" in call("train", data, "two.toml", "-o", "m").error
+    assert "two.toml has 2 recipes; train takes one" in call("train", data, "two.toml", "-o", "m").error
 
 
 def test_letters_that_command_a_terminal_are_shown_as_letters() -> None:

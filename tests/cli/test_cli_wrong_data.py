@@ -49,15 +49,15 @@ WRONG: dict[str, tuple[Callable[[], Path], str, str]] = {  # how to make it, the
     "broken JSON on line 7": (
         lambda: folder(train__jsonl=lines(*rows(6), '{"id": "x", "text": ', *rows(3, "q"))),
         "data/train.jsonl:7: ",
-        "broken JSON (Expecting value at column 21); each line holds one whole JSON object",
+        "broken JSON (Expecting value at column 21); each line must be one whole JSON object",
     ),
     "unknown label id": (
         lambda: folder(train__jsonl=lines(*rows(4), '{"id": "x", "text": "", "labels": ["aa"]}'), labels__jsonl=LABELS),
         "data/train.jsonl:5: ",
         "unknown label id 'aa'; did you mean 'a'? add it to labels.jsonl or remove it",
     ),
-    "empty train split": (lambda: folder(train__jsonl=""), "data: ", "the train split has no rows"),
-    "blank train split": (lambda: folder(train__jsonl="\n\n\n"), "data: ", "add rows"),
+    "empty train split": (lambda: folder(train__jsonl=""), "data: ", "the train split has no examples"),
+    "blank train split": (lambda: folder(train__jsonl="\n\n\n"), "data: ", "add some"),
     "NaN in a bag of words": (
         lambda: folder(train__txt="3 4 2\n0 0:1\n1 2:nan\n0,1 3:0.5\n"),
         "data/train.txt:3: ",
@@ -86,12 +86,12 @@ WRONG: dict[str, tuple[Callable[[], Path], str, str]] = {  # how to make it, the
     "duplicate ids": (
         lambda: folder(train__jsonl=lines(*rows(5), rows(2)[1])),
         "data/train.jsonl:6: ",
-        "row id 'r1' is already at train.jsonl:2; ids are unique over all splits, so rename or remove one",
+        "document id 'r1' is already at train.jsonl:2; ids must be unique over all splits, so rename or remove one",
     ),
     "duplicate ids over splits": (
         lambda: folder(train__jsonl=lines(*rows(5)), test__jsonl=lines(rows(3)[2])),
         "data/test.jsonl:1: ",
-        "row id 'r2' is already at train.jsonl:3",
+        "document id 'r2' is already at train.jsonl:3",
     ),
     "0-byte gz": (
         lambda: folder(train__jsonl__gz=b""),
@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[Callable[[], Path], str, str]] = {  # how to make it, the
         "the compressed file has 0 bytes; copy or make it again",
     ),
     "gz that is none": (lambda: folder(train__jsonl__gz=lines(*rows(3))), "data/train.jsonl.gz: ", "not whole gz data"),
-    "an empty folder": (folder, "data: ", "no data set here: looked for train.jsonl, train.csv"),
+    "an empty folder": (folder, "data: ", "has no data set: looked for train.jsonl, train.csv"),
     "a list instead of lines": (
         lambda: folder(train__jsonl="[" + ",".join(rows(3)) + "]"),
         "data/train.jsonl:1: ",
@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[Callable[[], Path], str, str]] = {  # how to make it, the
     "two layouts": (
         lambda: folder(train__jsonl=lines(*rows(3)), train__csv="text,labels\nx,a\n"),
         "data: ",
-        "train rows stand here in more than one layout; keep one: train.csv, train.jsonl",
+        "has a train split in more than one layout; keep one of them: train.csv, train.jsonl",
     ),
     "broken corpus.json": (
         lambda: folder(train__jsonl=lines(*rows(3)), corpus__json="{"),
@@ -184,9 +184,9 @@ def test_data_that_nothing_can_be_learned_from() -> None:
 def test_rows_without_a_single_text() -> None:
     path = Path("bare.csv")
     path.write_text("text,labels\n" + "".join(f" ,{'ab'[row % 2]}\n" for row in range(30)))
-    said = "every text of train is empty, so nothing can be learned; check the text field or column"
-    assert call("train", path, "centroid", "--out", "m").error == said
-    assert call("compare", path, "bm25", "knn").error == said
+    expected = "every text of train is empty, so nothing can be learned; check the text field or column"
+    assert call("train", path, "centroid", "--out", "m").error == expected
+    assert call("compare", path, "bm25", "knn").error == expected
     assert call("train", path, "bm25", "--out", "m").code == 0  # looks at label texts alone
     assert call("train", path, "centroid + rows", "--out", "n").code == 0  # has them as rows
 
@@ -199,7 +199,7 @@ def test_a_learner_that_needs_what_the_data_lacks() -> None:
 
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_places_that_cannot_be_written_are_refused_before_training(what: str, data: Path, model: Path) -> None:
-    """A path through a file, as nobody can write there, not even root."""
+    """A path through a file, which not even root can write."""
     Path("file").write_text("mine")
     Path("folder").mkdir()
     if what == "file":
@@ -237,7 +237,7 @@ def test_a_disk_that_fails_at_the_end(data: Path, model: Path, monkeypatch: pyte
     assert f"new.jsonl: {problem}" in call("predict", model, "--out", "new.jsonl", stdin="apple").error
     report = call("compare", data, "bm25", "--report", "new.html")
     assert report.code == 2
-    assert "No space left on device" in report.one_line
+    assert "new.html: the report cannot be written here (No space left on device)" in report.err
     assert list(Path().iterdir()) == []
 
 
@@ -251,7 +251,7 @@ def test_models_are_replaced_only_when_asked(data: Path) -> None:
     other = shutil.copytree(data, "other")
     assert "it is left alone" in call("train", data, "knn", "-o", other, "--overwrite").error
     assert sorted(path.name for path in Path(other).iterdir()) == sorted(path.name for path in data.iterdir())
-    # and that is said before the data is read, which may be followed by hours of training
+    # and that is raised before the data is read, which may be followed by hours of training
     assert "it is left alone" in call("train", "nowhere", "knn", "-o", other, "--overwrite").error
 
 
@@ -311,7 +311,7 @@ def test_our_own_mistakes_are_one_line_too(data: Path, monkeypatch: pytest.Monke
         raise ZeroDivisionError("division\nby zero")
 
     monkeypatch.setattr("longtail.data.read.load", fail)
-    assert call("check", data).error.startswith("ZeroDivisionError: division by zero (a mistake in longtail")
+    assert call("check", data).error.startswith("ZeroDivisionError: division by zero (a bug in longtail")
     with pytest.raises(ZeroDivisionError):
         call("check", data, "--debug")
 
@@ -333,4 +333,4 @@ def test_out_of_memory(error: Exception, data: Path, monkeypatch: pytest.MonkeyP
         raise error
 
     monkeypatch.setattr("longtail.data.read.load", fail)
-    assert call("check", data).error == "out of memory; `longtail plan` tells what a recipe needs"
+    assert call("check", data).error == "out of memory; `longtail plan` estimates what a recipe needs"

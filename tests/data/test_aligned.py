@@ -17,7 +17,7 @@ def test_columns_move_to_where_the_model_has_them() -> None:
     excluded = sparse.csr_array(np.array([[0, 0, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]], dtype=bool))
     data = Dataset(labels=own, targets=targets, ids=("1", "2", "3"), texts=("t", "u", "v"), excluded=excluded)
     found, unknown = aligned(data, known)
-    assert unknown == 1 and found.labels.ids == ("a", "b", "c", "x")  # y is nobody's
+    assert unknown == 1 and found.labels.ids == ("a", "b", "c", "x")  # no document has y
     assert found.labels.texts == ("A", "B", "C", "X") and found.labels.counts.tolist() == [5, 3, 1, 0]
     assert found.labels.train_rows == 7 and found.texts == data.texts
     assert found.targets.toarray().tolist() == [[0, 0, 0.5, 1], [1, 0, 0, 0], [0, 0, 0, 0]]

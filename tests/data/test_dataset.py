@@ -15,8 +15,8 @@ from longtail.errors import DataError
 
 
 def data(rows: int = 4, labels: int = 3, **more: object) -> Dataset:
-    chance = np.random.default_rng(0)
-    dense = (chance.random((rows, labels)) < 0.5).astype(np.float32)
+    rng = np.random.default_rng(0)
+    dense = (rng.random((rows, labels)) < 0.5).astype(np.float32)
     given: dict[str, object] = {
         "labels": LabelSet(ids=tuple("abcdefgh"[:labels])),
         "targets": sparse.csr_array(dense),
@@ -40,7 +40,7 @@ def test_nothing_can_be_changed() -> None:
 def test_weights_lie_above_0_and_up_to_1(weight: float) -> None:
     dense = sparse.csr_array(np.ones((4, 3), dtype=np.float32))
     dense.data[5] = weight
-    with pytest.raises(DataError, match=r"row '1' has weight .* for label 'c'; weights lie in"):
+    with pytest.raises(DataError, match=r"document '1' has weight .* for label 'c'; weights must lie in"):
         data(targets=dense)
 
 
@@ -48,9 +48,9 @@ def test_weights_lie_above_0_and_up_to_1(weight: float) -> None:
     ("more", "problem"),
     [
         ({"ids": ("0", "1")}, "targets are 4 x 3, expected 2 x 3"),
-        ({"texts": ("one",)}, "4 row ids but 1 texts"),
+        ({"texts": ("one",)}, "4 ids but 1 texts"),
         ({"texts": None}, "needs texts or features"),
-        ({"features": sparse.csr_array(np.full((4, 2), np.nan))}, "row '0' has a feature value that is not a finite"),
+        ({"features": sparse.csr_array(np.full((4, 2), np.nan))}, "document '0' has a feature that is not a finite"),
         ({"excluded": sparse.csr_array((4, 2), dtype=bool)}, "excluded pairs are 4 x 2, expected 4 x 3"),
         ({"origins": np.array([0, 0, 0, 1])}, "row origins do not match"),
     ],
@@ -111,10 +111,16 @@ def test_label_sets() -> None:
     assert (labels.word(0), labels.word(1)) == ("one", "b")
     assert labels == LabelSet(ids=("a", "b"), texts=("one", ""), counts=np.array([3, 0]), train_rows=4)
     assert labels != LabelSet(ids=("a", "b"), texts=("one", ""), counts=np.array([2, 0]), train_rows=4)
-    with pytest.raises(DataError, match="'a' stands twice"):
+    with pytest.raises(DataError, match="'a' occurs twice"):
         LabelSet(ids=("a", "b", "a"))
     with pytest.raises(DataError, match="unknown label id 'c'"):
         labels.rows(["a", "c"])
+
+
+def test_a_soft_target_counts_as_a_row() -> None:
+    targets = sparse.csr_array(np.array([[0.3, 0, 1], [0.9, 0, 0.5]], dtype=np.float32))
+    labels = LabelSet(ids=("a", "b", "c")).counted(targets)
+    assert labels.counts.tolist() == [2, 0, 2] and labels.train_rows == 2
 
 
 @pytest.mark.parametrize(("a", "b"), [(0, 1), (-1, 1), (0.5, -1), (0.5, 0), (np.nan, 1), (0.5, np.inf), (11, 1)])
@@ -157,5 +163,5 @@ def test_counts_come_from_the_rows_as_given() -> None:
 
 
 def test_an_empty_train_split_is_refused(tiny: Corpus) -> None:
-    with pytest.raises(DataError, match="the train split has no rows"):
+    with pytest.raises(DataError, match="the train split has no examples"):
         make_corpus(name="x", train=tiny.train.take([]), valid=None, test=None)

@@ -75,12 +75,12 @@ def test_a_cycle_never_makes_a_node_its_own_label(depth: int, of_a: str) -> None
     assert "3 nodes lie on cycles (groups of nodes that reach each other: 1)" in corpus.notes
 
 
-def test_loops_and_repeats_are_dropped_and_said() -> None:
+def test_loops_and_repeats_are_dropped_and_noted() -> None:
     corpus = build(graph("ab", "ab", "ab", "cb", "bb", "dd", "db"))
     assert pairs(corpus) == {"a": "b", "c": "b", "d": "b"}
     assert corpus.labels.ids == ("b",)
     assert "2 edges from a node to itself were dropped" in corpus.notes
-    assert "2 edges that stood twice were dropped" in corpus.notes
+    assert "2 duplicate edges were dropped" in corpus.notes
     assert not any("cycle" in note for note in corpus.notes)
 
 
@@ -148,7 +148,7 @@ def test_propensity_is_carried() -> None:
     assert build(star(10), propensity=Propensity(0.6, 2.6)).propensity == Propensity(0.6, 2.6)
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     class Ears:
         heard = 0
 
@@ -172,7 +172,7 @@ def test_progress_is_told() -> None:
     [
         ({"depth": 0}, "at least 1, got 0"),
         ({"test_share": 1.0}, "between 0 and 1, got 1.0"),
-        ({"valid_share": -0.1}, r"lies in \[0, 1\), got -0.1"),
+        ({"valid_share": -0.1}, r"at least 0 and below 1, got -0.1"),
     ],
 )
 def test_wrong_settings(change: dict[str, float], words: str) -> None:
@@ -193,7 +193,7 @@ def test_wrong_hierarchies() -> None:
     good = {"name": "toy", "ids": ids, "names": ids, "texts": ids, "child": ends, "parent": ends + 1}
     Hierarchy(**good)
     for change, words in (
-        ({"ids": ["a", "a"]}, "node id 'a' stands twice"),
+        ({"ids": ["a", "a"]}, "node id 'a' occurs twice"),
         ({"ids": ["a", ""]}, "node 1 has an empty id"),
         ({"names": ["a"]}, "2 node ids, 1 names and 2 texts"),
         ({"parent": ends + 2}, r"parent nodes of the edges must lie in 0..1"),

@@ -73,7 +73,7 @@ def test_a_node_without_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ("dog\tDog\ndog\tHound\n", "names.tsv:2: the id 'dog' stands twice"),
+        ("dog\tDog\ndog\tHound\n", "names.tsv:2: the id 'dog' occurs twice"),
         ("dog\n", "names.tsv:1: expected id<TAB>name"),
         ("dog\tDog\ttext\tmore\n", "names.tsv:1: expected id<TAB>name"),
     ],
@@ -84,7 +84,7 @@ def test_wrong_names(tmp_path: Path, names: str, words: str) -> None:
 
 
 def test_no_edges_and_no_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no edges"):
+    with pytest.raises(DataError, match="has no edges"):
         read_edges(written(tmp_path, "edges.tsv", "# nothing\n"))
     with pytest.raises(DataError, match="no such file"):
         read_edges(tmp_path / "missing.tsv")

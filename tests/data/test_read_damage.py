@@ -62,27 +62,27 @@ def test_damaged_files(tmp_path: Path, make: Callable[[Path], None]) -> None:
     assert len(load(tmp_path).train) > 0
     files = sorted(tmp_path.iterdir())
     whole = [path.read_bytes() for path in files]
-    chance = np.random.default_rng(7)
-    told = 0
+    rng = np.random.default_rng(7)
+    errors = 0
     for _ in range(80):
-        which = int(chance.integers(len(files)))
+        which = int(rng.integers(len(files)))
         raw = bytearray(whole[which])
-        kind = chance.integers(4)
-        place = int(chance.integers(len(raw)))
+        kind = rng.integers(4)
+        place = int(rng.integers(len(raw)))
         if kind == 0:
-            raw[place] = int(chance.integers(256))
+            raw[place] = int(rng.integers(256))
         elif kind == 1:
             del raw[place:]
         elif kind == 2:
-            del raw[place : place + int(chance.integers(1, 9))]
+            del raw[place : place + int(rng.integers(1, 9))]
         else:
-            raw[place:place] = chance.choice([b"\n", b",", b":", b'"', b"\x00", b"-", b"9", b"\xff", b"{", b"e"])
+            raw[place:place] = rng.choice([b"\n", b",", b":", b'"', b"\x00", b"-", b"9", b"\xff", b"{", b"e"])
         files[which].write_bytes(raw)
         try:
             load(tmp_path)
         except DataError as error:
-            told += 1
+            errors += 1
             assert "\n" not in str(error)
             assert str(tmp_path) in str(error)
         files[which].write_bytes(whole[which])
-    assert told > 15
+    assert errors > 15

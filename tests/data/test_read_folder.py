@@ -139,12 +139,12 @@ ROW = {"id": "x", "text": "t", "labels": ["a"]}
     [
         ([ROW, *[""] * 5, "{broken"], "train.jsonl:7: broken JSON"),
         ([ROW, "[1, 2]"], "train.jsonl:2: expected a JSON object"),
-        ([{"text": "t", "labels": []}], 'train.jsonl:1: the row has no "id"; each row has an id of its own'),
-        ([{"id": "x", "text": "t"}], 'train.jsonl:1: the row has no "labels"; write "labels": [] for a row'),
-        ([{"id": "x", "labels": []}], 'train.jsonl:1: the row has no "text"; add it, or read other fields'),
-        ([ROW, {"id": "", "text": "t", "labels": []}], 'train.jsonl:2: "id" must be a string that is not empty'),
-        ([{"id": ["x"], "text": "t", "labels": []}], 'train.jsonl:1: "id" must be a string'),
-        ([{"id": True, "text": "t", "labels": []}], 'train.jsonl:1: "id" must be a string'),
+        ([{"text": "t", "labels": []}], 'train.jsonl:1: the document has no "id"; give each document its own id'),
+        ([{"id": "x", "text": "t"}], 'train.jsonl:1: the document has no "labels"; write "labels": [] for a document'),
+        ([{"id": "x", "labels": []}], 'train.jsonl:1: the document has no "text"; add it, or read other fields'),
+        ([ROW, {"id": "", "text": "t", "labels": []}], 'train.jsonl:2: "id" must be a non-empty string'),
+        ([{"id": ["x"], "text": "t", "labels": []}], 'train.jsonl:1: "id" must be a non-empty string'),
+        ([{"id": True, "text": "t", "labels": []}], 'train.jsonl:1: "id" must be a non-empty string'),
         ([{"id": "x", "text": 5, "labels": []}], 'train.jsonl:1: "title" and "text" must be strings'),
         ([{"id": "x", "title": [1], "text": "t", "labels": []}], 'train.jsonl:1: "title" and "text" must be'),
         ([{"id": "x", "text": "t", "labels": "a"}], 'train.jsonl:1: "labels" must be a list of label ids or'),
@@ -152,9 +152,12 @@ ROW = {"id": "x", "text": "t", "labels": ["a"]}
         ([{"id": "x", "text": "t", "labels": [["a"]]}], "train.jsonl:1: label ['a'] is not a label id"),
         ([{"id": "x", "text": "t", "labels": [1.5]}], "train.jsonl:1: label 1.5 is not a label id"),
         ([{"id": "x", "text": "t", "labels": [None]}], "train.jsonl:1: label None is not a label id"),
-        ([ROW, dict(ROW, id="y"), ROW], "train.jsonl:3: row id 'x' is already at train.jsonl:1; ids are unique"),
-        ([], "FOLDER: the train split has no rows, so nothing can be learned from it; add rows"),
-        (["", "  "], "FOLDER: the train split has no rows, so nothing can be learned from it; add rows"),
+        (
+            [ROW, dict(ROW, id="y"), ROW],
+            "train.jsonl:3: document id 'x' is already at train.jsonl:1; ids must be unique",
+        ),
+        ([], "FOLDER: the train split has no examples; add some"),
+        (["", "  "], "FOLDER: the train split has no examples; add some"),
     ],
 )
 def test_wrong_rows(tmp_path: Path, rows: list[Any], message: str) -> None:
@@ -189,7 +192,7 @@ def test_an_unknown_label_names_the_nearest(tmp_path: Path) -> None:
 
 def test_the_same_id_in_two_splits_names_both_places(tmp_path: Path) -> None:
     message = complaint(write(tmp_path, train=TRAIN, test=[*TEST, dict(ROW, id="r3")]))
-    assert message.startswith("test.jsonl:2: row id 'r3' is already at train.jsonl:3")
+    assert message.startswith("test.jsonl:2: document id 'r3' is already at train.jsonl:3")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +201,7 @@ def test_the_same_id_in_two_splits_names_both_places(tmp_path: Path) -> None:
         ([{"text": "no id"}], 'labels.jsonl:1: the label has no "id"'),
         ([{"id": "a"}, {"id": "b"}, {"id": "a"}], "labels.jsonl:3: label id 'a' is already on line 1; remove one"),
         ([{"id": "a", "text": 5}], "labels.jsonl:1: \"text\" of label 'a' must be a string"),
-        ([{"id": None}], 'labels.jsonl:1: "id" must be a string'),
+        ([{"id": None}], 'labels.jsonl:1: "id" must be a non-empty string'),
     ],
 )
 def test_wrong_labels(tmp_path: Path, labels: list[Any], message: str) -> None:
@@ -208,10 +211,10 @@ def test_wrong_labels(tmp_path: Path, labels: list[Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"id": "nobody", "labels": ["a"]}, "exclude.jsonl:1: no split has a row with id 'nobody'"),
+        ({"id": "nobody", "labels": ["a"]}, "exclude.jsonl:1: no split has a document with the id 'nobody'"),
         ({"id": "r1", "labels": ["aa"]}, "exclude.jsonl:1: unknown label id 'aa'"),
-        ({"id": "r1"}, 'exclude.jsonl:1: expected {"id": row id, "labels":'),
-        ({"labels": ["a"]}, 'exclude.jsonl:1: expected {"id": row id, "labels":'),
+        ({"id": "r1"}, 'exclude.jsonl:1: expected {"id": document id, "labels":'),
+        ({"labels": ["a"]}, 'exclude.jsonl:1: expected {"id": document id, "labels":'),
     ],
 )
 def test_wrong_exclusions(tmp_path: Path, entry: dict[str, Any], message: str) -> None:
@@ -227,7 +230,7 @@ def test_wrong_exclusions(tmp_path: Path, entry: dict[str, Any], message: str) -
         ('{"propensity": 0.5}', 'corpus.json: "propensity" must look like {"a": 0.55, "b": 1.5}, got 0.5'),
         ('{"propensity": {"a": 0.5}}', 'corpus.json: "propensity" must look like'),
         ('{"propensity": {"a": "x", "b": 1}}', 'corpus.json: "propensity" must look like'),
-        ('{"propensity": {"a": -1, "b": 1}}', "corpus.json: propensity constants lie in 0 < A"),
+        ('{"propensity": {"a": -1, "b": 1}}', "corpus.json: propensity constants must be 0 < A"),
         ('{"counted_on": "test"}', 'corpus.json: "counted_on" must be "train" or "train+valid"'),
     ],
 )
@@ -235,9 +238,9 @@ def test_wrong_facts(tmp_path: Path, facts: str, message: str) -> None:
     assert message in complaint(write(tmp_path, train=[ROW], corpus_json=[facts]))
 
 
-def test_a_missing_title_is_told_where_titles_are_asked_for(tmp_path: Path) -> None:
+def test_a_missing_title_is_an_error_where_titles_are_read(tmp_path: Path) -> None:
     message = complaint(write(tmp_path, train=TRAIN), text="title")
-    assert message == 'train.jsonl:2: the row has no "title"; add it, or read other fields (--text text)'
+    assert message == 'train.jsonl:2: the document has no "title"; add it, or read other fields (--text text)'
 
 
 def test_an_unknown_text_field_is_refused_before_reading(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_options_reach_the_reader(tmp_path: Path) -> None:
     corpus = load(write(tmp_path / "books.jsonl"), text="title", test_share=0.3, seed=2)
     assert set(corpus.train.texts or ()) == {"Book"}
     assert len(corpus.test) >= 1
-    with pytest.raises(DataError, match="columns can be chosen only in CSV"):
+    with pytest.raises(DataError, match="columns can be chosen only for CSV"):
         load(tmp_path / "books.jsonl", columns=Columns(text="title"))
 
 
@@ -74,8 +74,8 @@ def test_no_note_where_nothing_stands_beside_it(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ('{"id": "x", "text": ', "broken JSON"),
-        ('{"id": "x", "text": "t"}', 'the row has no "labels"'),
-        ('{"id": "r0", "text": "t", "labels": []}', "row id 'r0' is already at books.jsonl:1"),
+        ('{"id": "x", "text": "t"}', 'the document has no "labels"'),
+        ('{"id": "r0", "text": "t", "labels": []}', "document id 'r0' is already at books.jsonl:1"),
         ('{"id": "x", "text": "t", "labels": {"a": 1.5}}', "weight 1.5 of label 'a' does not lie in (0, 1]"),
     ],
 )
@@ -89,7 +89,7 @@ def test_errors_name_file_and_line(line: str, problem: str, tmp_path: Path) -> N
 
 def test_empty_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "books.jsonl").write_text("\n")
-    with pytest.raises(DataError, match="the train split has no rows"):
+    with pytest.raises(DataError, match="the train split has no examples"):
         load(tmp_path / "books.jsonl")
     (tmp_path / "books.jsonl.gz").write_bytes(b"")
     with pytest.raises(DataError, match="0 bytes"):

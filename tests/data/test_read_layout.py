@@ -45,14 +45,14 @@ def test_the_shipped_set_has_its_facts() -> None:
     assert corpus.train.excluded is not None
 
 
-def test_an_empty_folder_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_an_empty_folder_is_an_error_that_lists_what_was_looked_for(tmp_path: Path) -> None:
     message = complaint(tmp_path)
     for name in ("train.jsonl", "train.csv", "train.parquet", "trn_X_Y.txt", "trn.json", "Y.trn.npz", "train.txt"):
         assert name in message
     assert message.endswith("found nothing")
 
 
-def test_a_folder_of_something_else_says_what_was_found(tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_an_error_that_lists_what_was_found(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"photo{number:02}.png").touch()
     (tmp_path / "test.jsonl").write_text(ROW)
@@ -65,7 +65,9 @@ def test_a_folder_of_something_else_says_what_was_found(tmp_path: Path) -> None:
 def test_two_layouts_in_one_folder_are_refused(tmp_path: Path, other: str) -> None:
     (tmp_path / "train.jsonl").write_text(ROW)
     (tmp_path / other).write_text("1 1 1\n0 0:1\n")
-    assert f"more than one layout; keep one: {'train.csv' if 'csv' in other else 'train'}" in complaint(tmp_path)
+    assert f"more than one layout; keep one of them: {'train.csv' if 'csv' in other else 'train'}" in complaint(
+        tmp_path
+    )
 
 
 def test_a_text_file_that_is_no_bag_of_words_stands_by(tmp_path: Path) -> None:
@@ -84,10 +86,10 @@ def test_other_single_files_are_refused(tmp_path: Path, name: str) -> None:
 def test_columns_are_only_for_tables(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(ROW)
     (tmp_path / "valid.jsonl").write_text("")
-    assert "columns can be chosen only in CSV" in complaint(tmp_path, columns=Columns(text="body"))
+    assert "columns can be chosen only for CSV" in complaint(tmp_path, columns=Columns(text="body"))
     assert len(load(tmp_path, columns=Columns()).train) == 1
 
 
 def test_a_wrong_share_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(ROW)
-    assert "lies between 0 and 1, got 1.5" in complaint(tmp_path, valid_share=1.5)
+    assert "must be between 0 and 1, got 1.5" in complaint(tmp_path, valid_share=1.5)

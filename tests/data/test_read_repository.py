@@ -112,9 +112,7 @@ def test_one_file_with_published_splits(tmp_path: Path) -> None:
     assert corpus.test.targets.toarray().tolist() == [[1, 1], [0, 0]]
     assert "first column of bibtex_trSplit.txt" in corpus.notes[0]
     write(tmp_path, bibtex_tstSplit__txt="3 4\n5 5\n")
-    assert (
-        complaint(folder) == "bibtex_tstSplit.txt: row 5 is in bibtex_trSplit.txt too; a row is train or test, not both"
-    )
+    assert complaint(folder) == "bibtex_tstSplit.txt: row 5 is in bibtex_trSplit.txt too; remove it from one of them"
     write(tmp_path, bibtex_tstSplit__txt="3 4\n6 5\n")
     assert complaint(folder) == "bibtex_tstSplit.txt:2: expected a row number from 1 to 5, got '6'"
     write(tmp_path, bibtex_tstSplit__txt="3 4\n3 5\n")
@@ -223,7 +221,7 @@ def test_without_label_files_the_largest_number_counts(tmp_path: Path) -> None:
     assert corpus.test.ids == ("test-0",)
 
 
-def test_shared_uids_are_told_apart_by_their_split(tmp_path: Path) -> None:
+def test_shared_uids_get_the_name_of_their_split(tmp_path: Path) -> None:
     corpus = load(write(tmp_path, trn__json=ROWS, tst__json=TEST_ROWS.replace('"C"', '"A"'), lbl__json=LABELS))
     assert set(corpus.train.ids + corpus.valid.ids) == {"train-A", "train-B"}
     assert corpus.test.ids == ("test-A",)
@@ -254,10 +252,10 @@ def test_facts_stand_beside_any_layout(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no data set here"),
-        ("3 4\n", "no data set here"),
-        ("2 4 5\n0 0:1\n", "train.txt: the header says 2 rows, but there are 1; copy the file again or mend"),
-        ("1 4 5\n0 0:1\n\n1 1:1\n", "train.txt:4: the header says 1 rows, but more follow; mend the header"),
+        ("", "has no data set"),
+        ("3 4\n", "has no data set"),
+        ("2 4 5\n0 0:1\n", "train.txt: the header says 2 rows, but there are 1; copy the file again or correct"),
+        ("1 4 5\n0 0:1\n\n1 1:1\n", "train.txt:4: the header says 1 rows, but more follow; correct the header"),
         ("2 4 5\n0 0:1\n0 4:1\n", "train.txt:3: column 4 is out of range: the header gives 4, and they count from 0"),
         ("2 4 5\n0 0:1\n0,5 3:1\n", "train.txt:3: label 5 is out of range: the header gives 5"),
         ("2 4 5\n0 0:1\n0 1:nan\n", "train.txt:3: value 'nan' is not a finite number"),
@@ -277,7 +275,7 @@ def test_facts_stand_beside_any_layout(tmp_path: Path) -> None:
         ("2 4 5\n0 0:1\n٣ 1:1\n", "train.txt:3: expected a label number, got '٣'"),
         ("2 4 5\n0 0:1\n0 1:1 99999999999999999999:1\n", "train.txt:3: column 99999999999999999999 is out of"),
         ("9999999999 4 5\n0 0:1\n", "train.txt:1: the header names more than"),
-        ("0 4 5\n", "the train split has no rows"),
+        ("0 4 5\n", "the train split has no examples"),
     ],
 )
 def test_wrong_bags_of_words(tmp_path: Path, text: str, message: str) -> None:
@@ -321,7 +319,7 @@ def test_repeated_and_zero_entries(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"trn_X_Y__txt": TRAIN_Y}, "trn_X_Y.txt: no texts or features stand beside the targets"),
+        ({"trn_X_Y__txt": TRAIN_Y}, "trn_X_Y.txt: there are no texts or features beside the targets"),
         ({"trn_X_Y__txt": "3 5 7\n"}, "trn_X_Y.txt:1: the first line must be the header 'rows columns', got '3 5 7'"),
         ({"trn_X_Y__txt": ""}, "trn_X_Y.txt:1: the first line must be the header 'rows columns', got ''"),
         ({"trn_X_Y__txt": TRAIN_Y, "trn_X_Xf__txt": TEST_X}, "trn_X_Xf.txt: has 2 rows, but trn_X_Y.txt has 3; check"),
@@ -352,7 +350,7 @@ def test_repeated_and_zero_entries(tmp_path: Path) -> None:
         ),
         (
             {"trn_X_Y__txt": TRAIN_Y, "trn_X_Xf__txt": TRAIN_X, "tst_X_Xf__txt": TEST_X},
-            "tst_X_Xf.txt: no targets stand beside it; looked for tst_X_Y.txt",
+            "tst_X_Xf.txt: there are no targets beside it; looked for tst_X_Y.txt",
         ),
         (
             {"trn_X_Y__txt": TRAIN_Y, "train_X_Y__txt": TRAIN_Y, "trn_X_Xf__txt": TRAIN_X},
@@ -367,11 +365,11 @@ def test_repeated_and_zero_entries(tmp_path: Path) -> None:
         ({"trn__json": described({"uid": "A"})}, 'trn.json:1: "target_ind" must be a list of label numbers, got None'),
         (
             {"trn__json": ROWS + described({"target_ind": [3]}), "lbl__json": LABELS},
-            'trn.json:3: "target_ind" holds 3, but labels run from 0 to 2',
+            'trn.json:3: "target_ind" has 3, but labels run from 0 to 2',
         ),
-        ({"trn__json": described({"target_ind": [-1]})}, 'trn.json:1: "target_ind" holds -1'),
-        ({"trn__json": described({"target_ind": ["0"]})}, "trn.json:1: \"target_ind\" holds '0', which is not a label"),
-        ({"trn__json": described({"target_ind": [True]})}, 'trn.json:1: "target_ind" holds True'),
+        ({"trn__json": described({"target_ind": [-1]})}, 'trn.json:1: "target_ind" has -1'),
+        ({"trn__json": described({"target_ind": ["0"]})}, "trn.json:1: \"target_ind\" has '0', which is not a label"),
+        ({"trn__json": described({"target_ind": [True]})}, 'trn.json:1: "target_ind" has True'),
         (
             {"trn__json": described({"target_ind": [0, 1], "target_rel": [1]})},
             'trn.json:1: "target_rel" must be a list of 2 weights',
@@ -420,13 +418,13 @@ def test_broken_npz(tmp_path: Path) -> None:
     path = tmp_path / "Y.trn.npz"
     sparse.save_npz(path, sparse.csr_array(np.float32(TARGETS)))
     good = path.read_bytes()
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for cut in (0, 10, len(good) // 2, len(good) - 4):
         path.write_bytes(good[:cut])
         assert "Y.trn.npz: not a sparse matrix as scipy.sparse.save_npz writes it" in complaint(tmp_path)
     for _ in range(100):  # flipped bytes give our error or leave what is read alone
         raw = bytearray(good)
-        raw[chance.integers(len(raw))] ^= int(chance.integers(1, 256))
+        raw[rng.integers(len(raw))] ^= int(rng.integers(1, 256))
         path.write_bytes(raw)
         with contextlib.suppress(DataError):
             load(tmp_path)
@@ -436,7 +434,7 @@ def test_npz_never_unpickles(tmp_path: Path) -> None:
     objects = np.array([{"a": 1}], dtype=object)
     np.savez(tmp_path / "Y.trn.npz", data=objects, indices=[0], indptr=[0, 1], shape=[1, 5], format=b"csr")
     sparse.save_npz(tmp_path / "X.trn.npz", sparse.csr_array(np.float32(FEATURES)))
-    assert "allow_pickle=False" in complaint(tmp_path)
+    assert "it holds object" in complaint(tmp_path)
 
 
 def test_npz_with_indices_outside_its_shape(tmp_path: Path) -> None:
@@ -459,13 +457,13 @@ def plain(text: str) -> tuple[list[list[int]], list[dict[int, float]]]:
 def test_random_files_read_as_the_plain_parser_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    chance = np.random.default_rng(seed)
-    monkeypatch.setattr("longtail.data.files.CHUNK", int(chance.integers(50, 5000)))
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr("longtail.data.files.CHUNK", int(rng.integers(50, 5000)))
     lines = []
     for _ in range(300):
-        labels = chance.choice(50, chance.integers(0, 5), replace=False)
-        columns = np.sort(chance.choice(1000, chance.integers(0, 12), replace=False))
-        values = [f"{value:.{chance.integers(1, 9)}g}" for value in chance.normal(size=len(columns)) ** 5]
+        labels = rng.choice(50, rng.integers(0, 5), replace=False)
+        columns = np.sort(rng.choice(1000, rng.integers(0, 12), replace=False))
+        values = [f"{value:.{rng.integers(1, 9)}g}" for value in rng.normal(size=len(columns)) ** 5]
         words = " ".join(f"{column}:{value}" for column, value in zip(columns, values, strict=True))
         lines.append(",".join(map(str, labels)) + " " + words)
     text = "300 1000 50\n" + "\n".join(lines) + "\n"

@@ -159,16 +159,14 @@ def test_a_column_name_may_hold_a_comma(tmp_path: Path) -> None:
 def test_bare_carriage_returns_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,text,labels\r1,x,a\r2,y,b\r")
-    assert complaint(path).startswith(
-        ":1: a bare carriage return stands where no field is quoted; end lines with line feeds"
-    )
+    assert complaint(path).startswith(":1: a bare carriage return in a field without quotes; end lines with line feeds")
 
 
-@pytest.mark.parametrize(("other", "says"), [(";", "2 of 3 hold ';'"), (",", "2 of 3 hold ','")])
+@pytest.mark.parametrize(("other", "says"), [(";", "2 of 3 have ';'"), (",", "2 of 3 have ','")])
 def test_a_separator_that_parts_nothing_is_noticed(tmp_path: Path, other: str, says: str) -> None:
     path = table(tmp_path / "a.tsv", "id\ttext\tlabels", f"1\tx\ta{other}b", f"2\ty\tb{other}c", "3\tz\tc")
     note = read(path)[1][-1]
-    assert note.startswith(f"no labels cell holds '|' but {says}")
+    assert note.startswith(f"no cell of labels has '|' in it, but {says}")
     assert f"--label-separator {other!r}" in note
     rows, notes = read(path, columns=Columns(separator=other))
     assert rows["1"][1] == {"a": 1, "b": 1}
@@ -209,16 +207,16 @@ def test_a_folder_of_parquet_with_labels(tmp_path: Path) -> None:
     [
         (["a,b", "1,2"], ": no text column: looked for text, title,"),
         (["text,b", "1,2"], ": no labels column: looked for labels, label, subjects, tags, categories; found text, b;"),
-        (["text,text,labels", "1,2,3"], ": column 'text' stands twice in the header"),
-        (["id,text,labels", "1,x,a", "1,y,b"], ":3: row id '1' is already at a.csv:2"),
-        (["id,text,labels", "1,x,a", ",y,b"], ":3: the id is ''; every row needs an id"),
+        (["text,text,labels", "1,2,3"], ": column 'text' occurs twice in the header"),
+        (["id,text,labels", "1,x,a", "1,y,b"], ":3: document id '1' is already at a.csv:2"),
+        (["id,text,labels", "1,x,a", ",y,b"], ":3: the id is ''; give each document its own id"),
         (["text,labels", '"never closed,a'], ":2: not a CSV record"),
         (["text,labels", 'x,"a"b'], ":2: not a CSV record"),
         (["text,labels", "x,[sic]"], ":2: labels in brackets must be a JSON list or object, got '[sic]'"),
         (["text,labels", 'x,"{""a"": 1.5}"'], ":2: weight 1.5 of label 'a' does not lie in (0, 1]"),
         (["text,labels", 'x,"[null]"'], ":2: label None is not a label id"),
-        (["text,labels"], ": the train split has no rows"),
-        ([], ": the file is empty; the first line names the columns"),
+        (["text,labels"], ": the train split has no examples"),
+        ([], ": the file is empty; its first line must name the columns"),
     ],
 )
 def test_wrong_tables(tmp_path: Path, lines: list[str], message: str) -> None:
@@ -228,8 +226,8 @@ def test_wrong_tables(tmp_path: Path, lines: list[str], message: str) -> None:
 
 def test_wrong_column_options(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", "id,text,labels", "1,x,a")
-    said = complaint(path, columns=Columns(text="txt"))
-    assert said == ": no column 'txt'; did you mean 'text'? the columns are id, text, labels"
+    error = complaint(path, columns=Columns(text="txt"))
+    assert error == ": no column 'txt'; did you mean 'text'? the columns are id, text, labels"
     assert "no column 'subject'; the columns are" in complaint(path, columns=Columns(labels="subject"))
     assert "no column 'key'; the columns" in complaint(path, columns=Columns(id="key"))
     with pytest.raises(DataError, match="the label separator is empty"):
@@ -247,7 +245,7 @@ def test_splits_need_the_same_columns(tmp_path: Path) -> None:
     [
         (["text", "a"], "labels.csv: no id column: looked for id, label, uid; found text"),
         (["id,text", "a,x", "a,y"], "labels.csv:3: label id 'a' is already on line 2"),
-        (["id,text", ",x"], "labels.csv:2: label id '' is not a string that is not empty"),
+        (["id,text", ",x"], "labels.csv:2: label id '' is not a non-empty string"),
         (["id,text", "apple,x"], "train.csv:2: unknown label id 'aple'; did you mean 'apple'?"),
     ],
 )
@@ -274,7 +272,7 @@ def test_invalid_utf8_names_its_line(tmp_path: Path) -> None:
     assert complaint(path).startswith(":3: byte 0xe9 is not UTF-8")
 
 
-def test_without_pyarrow_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = parquet(tmp_path / "a.parquet", text=["x"], labels=[["a"]])
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)

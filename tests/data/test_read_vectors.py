@@ -51,22 +51,22 @@ def test_vectors_that_do_not_fit_are_refused(folder: Path) -> None:
             load(folder)
         assert error.value.path == path
 
-    refused(np.ones((4, 3)), "4 vectors for 3 rows; give each row one")
-    refused(np.ones((3, 2)), "vectors of 2 numbers, those of train have 3; use one encoder")
-    refused(np.ones(3), "must hold one array of numbers with a line for each row")
-    refused(np.array([["a", "b", "c"]] * 3), "must hold one array of numbers")
-    refused(np.full((3, 3), np.nan), "row 'test0' has a feature value that is not a finite number")
-    refused(np.array([[{}]] * 3, dtype=object), "no NumPy array of numbers")
+    refused(np.ones((4, 3)), "4 vectors for 3 documents; give each document one")
+    refused(np.ones((3, 2)), "vectors of 2 numbers, but those of train have 3; make all with one encoder")
+    refused(np.ones(3), "must be one array of numbers with a row per document")
+    refused(np.array([["a", "b", "c"]] * 3), "must be one array of numbers")
+    refused(np.full((3, 3), np.nan), "document 'test0' has a feature that is not a finite number")
+    refused(np.array([[{}]] * 3, dtype=object), "is not a NumPy array of numbers")
     path.write_bytes(b"not an array")
-    with pytest.raises(DataError, match="no NumPy array of numbers"):
+    with pytest.raises(DataError, match="is not a NumPy array of numbers"):
         load(folder)
     path.unlink()
-    with pytest.raises(DataError, match="is missing: a split has vectors"):
+    with pytest.raises(DataError, match="is missing; where one split has vectors"):
         load(folder)
 
 
 def test_rows_have_vectors_or_features_not_both(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("2 3 2\n0 0:1 1:1\n1 2:1\n")
     np.save(tmp_path / "train.vectors.npy", np.ones((2, 2)))
-    with pytest.raises(DataError, match="the rows have features already"):
+    with pytest.raises(DataError, match="the documents have features already"):
         load(tmp_path)

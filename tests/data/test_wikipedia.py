@@ -204,7 +204,7 @@ def test_patterns_can_be_set(tmp_path: Path) -> None:
     assert len(edges(everything)) == 8
     fewer = read_wikipedia(tmp_path, meta=(*META, "^Ball games$"))
     assert edges(fewer) == {edge for edge in EXPECTED if "Ball_games" not in edge}
-    with pytest.raises(DataError, match=r"the meta pattern '\(' is no regular expression"):
+    with pytest.raises(DataError, match=r"the meta pattern '\(' is not a regular expression"):
         read_wikipedia(tmp_path, meta=("(",))
 
 

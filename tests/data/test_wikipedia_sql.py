@@ -140,7 +140,7 @@ def test_integers_and_equal(tmp_path: Path) -> None:
     assert batch.integers("id").tolist() == [1, -20, 18446744]
     assert batch.equal("kind", b"subcat").tolist() == [False, True, False]
     assert batch.equal("title", b"subcat").tolist() == [False, True, False]
-    with pytest.raises(DataError, match="column title holds b'subcat', not a whole number"):
+    with pytest.raises(DataError, match="column title has b'subcat', not a whole number"):
         batch.integers("title")
     (batch,) = open_table(written(tmp_path, insert(*rows[:1])), "thing").batches(("title",))
     assert batch.integers("title").tolist() == [NULL]
@@ -176,7 +176,7 @@ def test_the_line_is_right_however_the_file_is_cut(tmp_path: Path, monkeypatch: 
 def test_a_quote_that_never_closes_is_found_before_memory_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wikipedia_sql, "LONGEST_TUPLE", 1000)
+    monkeypatch.setattr(wikipedia_sql, "MAX_TUPLE", 1000)
     path = written(tmp_path, b"INSERT INTO `thing` VALUES (1,'" + b"x" * 2000, name="thing.sql")
     with pytest.raises(DataError, match="never closed"):
         read(path)

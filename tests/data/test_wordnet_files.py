@@ -77,7 +77,7 @@ def test_built(tmp_path: Path) -> None:
         ("02084071 05 n 09 dog 0 001 @ 00001740 n 0000 | short of words\n", "not a synset"),
         ("02084071 05 n 01 dog 0 009 @ 00001740 n 0000 | short of pointers\n", "1 words and 9 pointers do not fit"),
         ("02084071 05 n xx dog 0 001 @ 00001740 n 0000 | not hexadecimal\n", "'xx'"),
-        ("2084071 05 n 01 dog 0 001 @ 00001740 n 0000 | seven digits\n", "begins '2084071'"),
+        ("2084071 05 n 01 dog 0 001 @ 00001740 n 0000 | seven digits\n", "starts with '2084071'"),
         ("02084071 05 a 01 dog 0 001 @ 00001740 n 0000 | an adjective\n", "type 'a'"),
         ("02084071 05 n 00 000 | no words\n", "0 words"),
         ("hello\n", "not a synset"),
@@ -106,7 +106,7 @@ def test_a_hypernym_that_is_nowhere(tmp_path: Path) -> None:
 
 def test_a_synset_twice(tmp_path: Path) -> None:
     written(tmp_path, nouns=LICENCE + ENTITY + ENTITY)
-    with pytest.raises(DataError, match="'n00001740' stands twice"):
+    with pytest.raises(DataError, match="'n00001740' occurs twice"):
         read_wordnet(tmp_path)
 
 
@@ -114,7 +114,7 @@ def test_no_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no data.noun and data.verb"):
         read_wordnet(tmp_path / "nowhere")
     written(tmp_path, verbs=LICENCE)
-    with pytest.raises(DataError, match=r"data.verb: holds no synsets"):
+    with pytest.raises(DataError, match=r"data.verb: has no synsets"):
         read_wordnet(tmp_path)
 
 

@@ -166,22 +166,22 @@ def test_the_same_corpus_gives_the_same_bytes(corpus: Corpus, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("writer", [write_folder, write_repository])
-def test_nothing_is_overwritten_by_chance(corpus: Corpus, tmp_path: Path, writer: Any) -> None:
+def test_nothing_is_overwritten_by_accident(corpus: Corpus, tmp_path: Path, writer: Any) -> None:
     path = tmp_path / "deep" / "data"
     writer(corpus, path)
-    with pytest.raises(DataError, match="data: exists already; choose another path, or overwrite it on purpose"):
+    with pytest.raises(DataError, match="data: exists; choose another path, or replace it"):
         writer(corpus, path)
     (path / "corpus.json").write_text('{"name": "old"}')
     writer(corpus, path, overwrite=True)
     assert load(path).name == "small"
     (path / "corpus.json").unlink()
-    with pytest.raises(DataError, match="is no data set that longtail wrote, so it is not replaced"):
+    with pytest.raises(DataError, match="is not a data set that longtail wrote, so it is not replaced"):
         writer(corpus, path, overwrite=True)
-    with pytest.raises(DataError, match="is no data set that longtail wrote"):
+    with pytest.raises(DataError, match="is not a data set that longtail wrote"):
         writer(corpus, next(path.iterdir()), overwrite=True)
     (path / "corpus.json").write_text("{}")
     (path / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match="is no data set that longtail wrote"):
+    with pytest.raises(DataError, match="is not a data set that longtail wrote"):
         writer(corpus, path, overwrite=True)
     assert (path / "thesis.txt").read_text() == "years of work"
     assert sorted(p.name for p in path.parent.iterdir()) == ["data"]
@@ -207,7 +207,7 @@ def test_a_write_that_fails_leaves_what_was_there(
     assert before == ({p.name: p.read_bytes() for p in path.iterdir()} if existing else {})
 
 
-def test_a_full_disk_is_told_in_one_line(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_of_one_line(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -219,11 +219,11 @@ def test_a_full_disk_is_told_in_one_line(corpus: Corpus, tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("empty", ["", "valid", "test"])
 def test_vectors_of_rows_stand_beside_them(corpus: Corpus, tmp_path: Path, empty: str) -> None:
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
 
     def with_vectors(data: Dataset, split: str) -> Dataset:
         kept = data.take([]) if split == empty else data
-        return replace(kept, features=chance.random((len(kept), 3), dtype=np.float32))
+        return replace(kept, features=rng.random((len(kept), 3), dtype=np.float32))
 
     splits = {split: with_vectors(getattr(corpus, split), split) for split in ("train", "valid", "test")}
     given = make_corpus(name="vectors", **splits)
@@ -247,11 +247,11 @@ def test_what_a_layout_cannot_hold_is_refused(corpus: Corpus, tmp_path: Path) ->
     with pytest.raises(DataError, match=r"words has sparse features beside its texts.*use write_repository"):
         write_folder(words, tmp_path / "data")
     twice = make_corpus(name="twice", train=corpus.train, valid=corpus.train, test=None)
-    with pytest.raises(DataError, match="row ids of twice are not unique over the splits"):
+    with pytest.raises(DataError, match="document ids of twice are not unique over the splits"):
         write_folder(twice, tmp_path / "data")
     unnamed = LabelSet(ids=("",))
     nameless = make_corpus(name="blank", train=rows(unnamed, "r", 1), valid=rows(unnamed, "v", 1), test=None)
-    with pytest.raises(DataError, match="blank has an empty row or label id"):
+    with pytest.raises(DataError, match="blank has an empty document or label id"):
         write_folder(nameless, tmp_path / "data")
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,18 @@
-"""The `longtail` command. Each command is one file and imports the library only when it runs."""
+"""The `longtail` command.
+
+One file per command, named as the command is; each imports the library only when it runs, so that help answers at once.
+Start reading here at `main`, then `train.py`.
+
+    shared.py        the options that describe data, recipes as written, progress, JSON and messages
+    checkpoints.py   --checkpoint-dir of train and compare
+    train_within.py  train without a recipe
+    torchrun.py      several processes that train one model together
+    bars.py          stages of the work as progress bars
+    check, plan, compare, train, tune, predict, evaluate, methods, presets, neighbours, serve, export, index    commands
+    build/           one more command, with a file for each kind of data set
+
+May import every room. The docstring of a command is its help on the screen.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +38,18 @@ from longtail.cli import (
     neighbours,
     plan,
     predict,
+    presets,
     serve,
     train,
+    tune,
 )
 from longtail.errors import LongtailError
 
 app = typer.Typer(
     name="longtail",
     help="Find the right few labels among millions, including the rare ones.",
-    epilog="Begin with:  longtail compare wordnet bm25 centroid 'centroid + rerank'",
-    rich_markup_mode=None,  # plain help: the same everywhere, and it wraps where the terminal ends
+    epilog="Start with:  longtail compare wordnet bm25 centroid 'centroid + rerank'",
+    rich_markup_mode=None,  # plain help looks the same everywhere and wraps at the edge of the terminal
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -49,7 +65,7 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; goes with every command."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; works with every command."),
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -59,9 +75,11 @@ app.command("check")(check.check)
 app.command("plan")(plan.plan)
 app.command("compare")(compare.compare)
 app.command("train")(train.train)
+app.command("tune")(tune.tune)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("methods")(methods.methods)
+app.command("presets")(presets.presets)
 app.command("neighbours")(neighbours.neighbours)
 app.command("serve")(serve.serve)
 app.command("export")(export.export)
@@ -70,12 +88,12 @@ app.add_typer(build.app, name="build")
 
 
 def main() -> NoReturn:
-    """Entry point: every error becomes one line on standard error and exit code 2."""
+    """Entry point. Every error becomes one line on standard error and exit code 2."""
     arguments = [word for word in sys.argv[1:] if word != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1 or bool(os.environ.get("LONGTAIL_DEBUG"))
-    signal.signal(signal.SIGTERM, _stop)  # unwind, so that temporary files go
+    signal.signal(signal.SIGTERM, _stop)  # unwinds the stack, so that temporary files are removed
     _mend_streams()
-    # Where colorama is installed, Numba would have it write a colour code to the terminal at the end.
+    # Where colorama is installed, Numba makes it write a colour code to the terminal at exit.
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     if not debug and not sys.warnoptions:
         warnings.simplefilter("ignore")
@@ -99,7 +117,7 @@ def main() -> NoReturn:
 def _run(arguments: list[str]) -> None:
     command = typer.main.get_command(app)
     if "_LONGTAIL_COMPLETE" in os.environ:
-        command(arguments, prog_name="longtail")  # a shell asks how a word goes on
+        command(arguments, prog_name="longtail")  # a shell asks for completions
     with command.make_context("longtail", arguments) as context:
         command.invoke(context)
 
@@ -110,7 +128,7 @@ def _message(error: Exception, arguments: list[str]) -> str:
     if hasattr(error, "format_message"):  # a wrong option or argument
         return _usage(error, arguments)
     if isinstance(error, MemoryError) or _torch_lacks_memory(error):
-        return "out of memory; `longtail plan` tells what a recipe needs"
+        return "out of memory; `longtail plan` estimates what a recipe needs"
     if isinstance(error, OSError):
         return (
             f"{error.filename}: {error.strerror or error}"
@@ -118,12 +136,12 @@ def _message(error: Exception, arguments: list[str]) -> str:
             else f"{error.strerror or error}; check the disk"
         )
     if "cannot cache function" in str(error):  # Numba, where neither the package nor the home folder can be written
-        return "no folder to keep compiled code in; set NUMBA_CACHE_DIR to one that can be written"
-    return f"{type(error).__name__}: {error} (a mistake in longtail: please report it with what --debug shows)"
+        return "there is no folder for compiled code; set NUMBA_CACHE_DIR to one that can be written"
+    return f"{type(error).__name__}: {error} (a bug in longtail: please report it with the output of --debug)"
 
 
 def _torch_lacks_memory(error: Exception) -> bool:
-    """A GPU's error has a class of its own, a processor's only says so. Asked by name: torch may not be there."""
+    """By name and message, because torch may not be installed: only the error of a GPU has a class of its own."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
@@ -141,14 +159,14 @@ def _fail(message: str) -> NoReturn:
 
 
 def _printable(letter: str) -> str:
-    """One line of plain letters, whatever the data holds: no line ends, no terminal commands."""
+    """Escapes line ends and terminal commands that data may hold, so that a message is one plain line."""
     if letter.isprintable():
         return letter
     return " " if letter in "\r\n" else letter.encode("unicode_escape").decode()
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit with nothing left to write: what a closed pipe or a full disk did not take is no second error."""
+    """Exits. Output that a closed pipe or a full disk did not take causes no second error."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -157,7 +175,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _mend_streams() -> None:
-    """A closed stream reads and writes nothing, and a letter that the terminal lacks is written as its number."""
+    """Replaces closed streams by empty ones, and writes letters that the terminal lacks as escapes."""
     for name in ("stdin", "stdout", "stderr"):
         stream: Any = getattr(sys, name)
         if stream is None:

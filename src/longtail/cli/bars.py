@@ -1,4 +1,4 @@
-"""Stages as bars: what is running, how far, time left, and the most memory held so far."""
+"""Progress bars: what is running, how far it is, the time left, and the peak of memory so far."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class _PeakMemory(ProgressColumn):
 
 
 class Bars:
-    """Listens to stages and draws them; a finished stage leaves."""
+    """Draws each stage as a bar; a finished stage disappears."""
 
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
             SpinnerColumn(),
-            # The one column that gives way: a long line wraps where the terminal is narrow, and nothing of it is lost.
+            # Only this column may wrap in a narrow terminal, so that nothing is cut off.
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=False)),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
@@ -60,7 +60,7 @@ class Bars:
             _PeakMemory(),
             console=console,
             transient=True,
-            redirect_stdout=False,  # or what a command prints would follow the bars to standard error
+            redirect_stdout=False,  # otherwise output of the command would go to standard error with the bars
             redirect_stderr=False,
         )
 
@@ -72,27 +72,34 @@ class Bars:
         self.progress.stop()
 
     def start(self, name: str, total: int | None) -> int:
+        """Adds a bar for a stage; returns its handle."""
         return self.progress.add_task(name, total=total)
 
     def advance(self, handle: int, amount: int) -> None:
+        """Moves a bar on."""
         self.progress.advance(TaskID(handle), amount)
 
     def finish(self, handle: int) -> None:
+        """Removes a bar."""
         self.progress.remove_task(TaskID(handle))
 
     def note(self, line: str) -> None:
+        """Prints a line above the bars."""
         self.progress.console.print(line, markup=False, highlight=False)
 
 
 class Notes:
-    """Listens to what stays, where nobody watches bars: in a file, or behind a pipe."""
+    """Prints notes only, where standard error is a file or a pipe."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.note = say
 
     def start(self, name: str, total: int | None) -> int:
+        """Draws nothing."""
         return 0
 
-    def advance(self, handle: int, amount: int) -> None: ...
+    def advance(self, handle: int, amount: int) -> None:
+        """Draws nothing."""
 
-    def finish(self, handle: int) -> None: ...
+    def finish(self, handle: int) -> None:
+        """Draws nothing."""

@@ -1,4 +1,4 @@
-"""`longtail check`: look at the data before training on it."""
+"""`longtail check`: describes data and finds what is wrong with it, before training."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def check(source: Source, json: Json = False) -> None:
     for name, value in found.facts.items():
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
     screen.print(table)
-    shares = Table(title="Labels by training rows", title_justify="left")
+    shares = Table(title="Labels by frequency", title_justify="left")
     for column in ("band", "of the labels", "of the positives"):
         shares.add_column(column, justify="left" if column == "band" else "right")
     for name, share in found.bands.items():
         shares.add_row(name, f"{share['labels']:.1f}%", f"{share['positives']:.1f}%")
     screen.print(shares)
-    screen.print(zipf_text(corpus.labels, width=min(60, max(screen.width - 12, 20))))
+    screen.print(zipf_text(corpus.labels, width=min(60, max(screen.width - 15, 20))))
     for note in corpus.notes:
         typer.echo(f"note: {note}")
     for warning in found.warnings:

@@ -1,4 +1,4 @@
-"""`longtail evaluate`: measure a model, or predictions that somebody else made."""
+"""`longtail evaluate`: measures a model, or a file of predictions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, say
+from longtail.cli.shared import At, Dial, Json, Source, console, places_of, print_json, progress, reads_data, say
 
 if TYPE_CHECKING:
     from longtail.data.dataset import Dataset
@@ -22,27 +22,25 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[
         Path,
-        typer.Argument(
-            metavar="MODEL|PREDICTIONS", help="Model folder, or a file of predictions as predict writes it."
-        ),
+        typer.Argument(metavar="MODEL|PREDICTIONS", help="Model folder, or a file of predictions that predict wrote."),
     ],
     source: Source,
     split: Annotated[str, typer.Option(metavar="NAME", help="train, valid or test.")] = "test",
-    at: Annotated[
-        str, typer.Option("--at", metavar="K,K", help="How many places count, separated by commas.")
-    ] = "1,3,5",
+    at: At = "1,3,5",
+    dial: Dial = 0.0,
     choose_threshold: Annotated[
         str | None,
-        typer.Option(metavar="f1", help="Find the score on valid above which labels give most F1, and measure it."),
+        typer.Option(metavar="f1", help="Choose the score threshold with the best F1 on valid, and measure it."),
     ] = None,
     card: Annotated[bool, typer.Option("--card", help="Write the figures into the model's README.md.")] = False,
     json: Json = False,
 ) -> None:
     """Measure a model, or predictions made elsewhere.
 
-    A file of predictions holds {"id": row id, "labels": [{"id": label id, "score": 0.9}, ...]} a line, for each row
-    of the split; a label may be a bare id, and then the order is the ranking.
+    A file of predictions has a line {"id": document id, "labels": [{"id": label id, "score": 0.9}, ...]} for each
+    document of the split. A label may be a bare id; then their order is the ranking.
     """
+    from longtail.dial import check_dial
     from longtail.errors import DataError, ModelError
     from longtail.metrics import at_threshold, best_threshold
     from longtail.metrics import evaluate as measure
@@ -50,22 +48,31 @@ def evaluate(
     from longtail.predictions_file import read_predictions
     from longtail.store import load
 
-    ks = _places(at)
+    ks = places_of(at)
+    check_dial(dial, "--dial")
     if split not in ("train", "valid", "test"):
-        raise DataError(f"--split is train, valid or test, got {split!r}")
+        raise DataError(f"--split must be train, valid or test, got {split!r}")
     if not model.exists():
         raise ModelError(f"{model} does not exist; give a model folder or a file of predictions")
     if choose_threshold is not None:
         _check_choice(choose_threshold, split, model)
     if card and not model.is_dir():
-        raise DataError("--card writes into a model folder, and this is a file of predictions", model)
+        raise DataError("--card writes into a model folder, and this is a file of predictions; leave it out", model)
+    if dial and not model.is_dir():
+        raise DataError(
+            "--dial turns the predictions of a model, and this is a file of predictions; leave it out", model
+        )
+    if dial and card:
+        raise DataError("the card describes the model as it predicts by default; leave out --card or --dial", model)
     with progress():
         loaded = load(model) if model.is_dir() else None
+        if loaded is not None:
+            loaded.check_dial(dial, "--dial")
         corpus = source.read()
         data: Dataset = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}[split]
         if len(data) == 0:
             raise DataError(
-                f"{corpus.name} has no {split} rows to measure on; add them, measure another --split, or train and "
+                f"{corpus.name} has no {split} examples to measure on; add them, measure another --split, or train and "
                 "evaluate with the same --test-share"
             )
         predictions: Predictions
@@ -74,28 +81,28 @@ def evaluate(
         else:
             if loaded.text_field != corpus.text_field:
                 say(f"note: the model was trained on {loaded.text_field}, the data was read as {corpus.text_field}")
-            if _seen_other_rows(loaded.labels, corpus.labels, source.test_share):
+            if _trained_on_others(loaded.labels, corpus.labels, source.test_share):
                 say(
-                    f"warning: the model was trained on {loaded.labels.train_rows:,} rows and not on the "
-                    f"{corpus.labels.train_rows:,} that --test-share {source.test_share:g} leaves, so it may have seen "
-                    "the rows it is measured on; train and evaluate with the same --test-share and --seed"
+                    f"warning: the model was trained on {loaded.labels.train_rows:,} examples, not on the "
+                    f"{corpus.labels.train_rows:,} that --test-share {source.test_share:g} leaves, so it may have been "
+                    "trained on examples it is measured on; train and evaluate with the same --test-share and --seed"
                 )
             if split == "valid" and split in corpus.drawn and loaded.labels.ids != corpus.labels.ids:
                 say(
-                    "warning: this data is not what the model was trained on, so other rows are held out as valid than "
-                    "in training, and the model may have seen them; measure on rows of a file of their own"
+                    "warning: this is not the data that the model was trained on, so other examples are held out as "
+                    "valid, and the model may have been trained on them; measure on a file of other examples"
                 )
             data = _known(data, loaded, split)
             places = min(max(*ks, 5, CANDIDATES if choose_threshold else 5), len(loaded.labels))
-            predictions = _predicted(loaded, data, places)
+            predictions = _predicted(loaded, data, places, dial)
         measures = measure(predictions, data, ks=ks)
         chosen = None
         if choose_threshold is not None and loaded is not None:
             valid = corpus.valid
             if len(valid) == 0:
-                raise DataError(f"{corpus.name} has no valid rows to choose a threshold on; add a valid split")
+                raise DataError(f"{corpus.name} has no valid examples to choose a threshold on; add a valid split")
             valid = _known(valid, loaded)
-            chosen = at_threshold(predictions, data, best_threshold(_predicted(loaded, valid, places), valid))
+            chosen = at_threshold(predictions, data, best_threshold(_predicted(loaded, valid, places, dial), valid))
         if card and loaded is not None:
             _write_card(loaded, model, split, measures)
     for note in (*corpus.notes, *measures.notes):
@@ -104,6 +111,7 @@ def evaluate(
         print_json(
             {
                 "recipe": loaded.recipe if loaded is not None else str(model),
+                **({"dial": dial} if dial else {}),
                 **measures.values,
                 "propensity": asdict(measures.propensity),
                 "rows": measures.rows,
@@ -118,7 +126,7 @@ def evaluate(
 
 
 def _known(data: Dataset, model: Model, split: str = "") -> Dataset:
-    """The rows over the labels that the model knows, and behind these those it does not; with a `split`, told."""
+    """The data over the labels of the model, followed by labels it does not have; with a `split`, prints notes."""
     from longtail.data.aligned import aligned
     from longtail.errors import ModelError
 
@@ -126,28 +134,27 @@ def _known(data: Dataset, model: Model, split: str = "") -> Dataset:
         return data
     if not set(model.labels.ids) & set(data.labels.ids):
         raise ModelError(
-            f"none of the {len(data.labels):,} labels of the data is one of the {len(model.labels):,} that the model "
-            "was trained on; evaluate it on data with the same labels"
+            f"none of the {len(data.labels):,} labels of the data is among the {len(model.labels):,} labels of the "
+            "model; evaluate it on data with the same label ids"
         )
     found, unknown = aligned(data, model.labels)
     if split:
-        say("note: counts and propensities of labels are those of the rows that the model was trained on")
+        say("note: counts and propensities of labels are those of the data that the model was trained on")
     if split and unknown:
-        say(f"note: the model does not know {unknown:,} labels of {split} rows, and misses them")
+        say(f"note: {split} has {unknown:,} labels that the model does not have; they count as misses")
     return found
 
 
-def _predicted(model: Model, data: Dataset, places: int) -> Predictions:
+def _predicted(model: Model, data: Dataset, places: int, dial: float) -> Predictions:
     from longtail.predictions import Predictions
 
     excluded = None if data.excluded is None else data.excluded[:, : len(model.labels)]
-    found = model.predict(data.rows, places, excluded)
+    found = model.predict(data.rows, places, excluded, dial)
     return Predictions(data.labels, found.indices, found.scores)
 
 
-def _seen_other_rows(known: LabelSet, given: LabelSet, test_share: float | None) -> bool:
-    """Whether labels stand in other numbers of training rows than when the model was trained, where test rows are a
-    share of the same file."""
+def _trained_on_others(known: LabelSet, given: LabelSet, test_share: float | None) -> bool:
+    """Whether the model was trained on other examples than those that --test-share leaves: its label counts differ."""
     if test_share is None:
         return False
     counts = dict(zip(given.ids, given.counts.tolist(), strict=True))
@@ -171,28 +178,18 @@ def _check_choice(measure: str, split: str, model: Path) -> None:
     from longtail.errors import DataError
 
     if measure != "f1":
-        raise DataError(f"--choose-threshold knows the measure f1, got {measure!r}")
+        raise DataError(f"--choose-threshold takes f1, got {measure!r}")
     if split == "valid":
-        raise DataError("a threshold is chosen on valid and measured on other rows; give --split test or train")
+        raise DataError("a threshold is chosen on valid, so measure it on other data: give --split test or train")
     if not model.is_dir():
         raise DataError("a threshold is chosen on predictions for valid; give a model folder, not a file", model)
 
 
-def _places(at: str) -> tuple[int, ...]:
-    """ "1,3,5" as numbers."""
-    from longtail.errors import DataError
-
-    words = at.split(",")
-    if not all(word.strip().isdecimal() and 0 < int(word) < 2**31 for word in words):
-        raise DataError(f"--at takes whole numbers above 0 such as 1,3,5, got {at!r}")
-    return tuple(sorted({int(word) for word in words}))
-
-
 def _show_threshold(chosen: AtThreshold, split: str, model: Path) -> None:
     typer.echo(
-        f"threshold {chosen.threshold:g} gives most F1 on valid; on {split}: F1 {chosen.f1:.2f}, precision "
+        f"threshold {chosen.threshold:g} has the best F1 on valid; on {split}: F1 {chosen.f1:.2f}, precision "
         f"{chosen.precision:.2f}, recall {chosen.recall:.2f}, macro F1 {chosen.macro_f1:.2f}, "
-        f"{chosen.labels_per_row:.2f} labels a row, {chosen.empty_rows:.1f}% of the rows without one"
+        f"{chosen.labels_per_row:.2f} labels per document, {chosen.empty_rows:.1f}% of the documents without a label"
     )
     typer.echo(f"use it: longtail predict {model} -k 100 --threshold {chosen.threshold}")
 
@@ -202,20 +199,18 @@ def _show(measures: Measures, ks: tuple[int, ...]) -> None:
 
     screen = console()
     names = dict.fromkeys(key.partition("@")[0] for key in measures.values)
-    together = max(
-        (screen.width - 12) // (4 + max(6, len(str(ks[-1])))), 1
-    )  # columns that fit, never a figure cut short
-    for first in range(0, len(ks), together):
-        shown = ks[first : first + together]
-        table = Table(caption=f"percent of {measures.rows:,} rows; propensity with {measures.propensity}")
+    columns = max((screen.width - 12) // (4 + max(6, len(str(ks[-1])))), 1)  # that fit without cutting a figure
+    for first in range(0, len(ks), columns):
+        shown = ks[first : first + columns]
+        table = Table(caption=f"percent, on {measures.rows:,} examples; propensity with {measures.propensity}")
         table.add_column("measure")
         for k in shown:
             table.add_column(f"@{k}", justify="right", no_wrap=True)
         for name in names:
             table.add_row(name, *(f"{measures.values[f'{name}@{k}']:.2f}" for k in shown))
         screen.print(table)
-    bins = Table(caption=f"points of P@{measures.bins_at} by label frequency")
-    for column in ("bin", "training rows", "labels", "points", "recall", "labels found"):
+    bins = Table(caption=f"points of P@{measures.bins_at} by training examples of the label")
+    for column in ("bin", "examples", "labels", "points", "recall", "labels found"):
         bins.add_column(column, justify="left" if column == "bin" else "right")
     for part in measures.bins:
         span = f"{part.low:,}" if part.low == part.high else f"{part.low:,}–{part.high:,}"

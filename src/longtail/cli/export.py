@@ -1,4 +1,4 @@
-"""`longtail export`: a model in a form that other programs read."""
+"""`longtail export`: writes a model in a form that other programs read."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ FORMS = ("numpy", "sentence-transformers", "onnx")
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, as train writes it.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that train wrote.")],
     to: Annotated[str, typer.Option("--to", metavar="FORM", help=f"{FORMS[0]}, {FORMS[1]} or {FORMS[2]}.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that stands there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
 ) -> None:
-    """Hand a model on to other programs.
+    """Export a model for other programs.
 
     numpy: label vectors and ids for any vector database. sentence-transformers: a folder that SentenceTransformer
-    loads, with the label vectors beside. onnx: the encoder and, up to 100,000 labels, the classifiers as a graph.
-    Models with an encoder and a vector for each label can be exported; re-rankers are not part of it.
+    loads, and the label vectors. onnx: the encoder and, up to 100,000 labels, the classifiers as a graph. The model
+    needs an encoder and a vector for each label, as dpr, ngame and renee have; re-rankers are not exported.
     """
     from importlib import import_module
 
@@ -44,6 +44,6 @@ def export(
                 f"{out}: cannot be written ({error.strerror or error}); check the disk and the rights"
             ) from None
     if loaded.rerankers:
-        say(f"note: {', '.join(part.kind for part in loaded.rerankers)} is not part of the export")
+        say(f"note: {', '.join(part.kind for part in loaded.rerankers)} is not exported")
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     typer.echo(f"wrote {out} ({readable(size)})")

@@ -1,4 +1,4 @@
-"""`longtail index`: label vectors into a PostgreSQL database."""
+"""`longtail index`: loads label vectors into a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Database = Annotated[
 
 
 def index(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, as train writes it.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that train wrote.")],
     database: Database,
-    table: Annotated[str, typer.Option(metavar="NAME", help="Table to write; one that it wrote is replaced.")] = (
+    table: Annotated[str, typer.Option(metavar="NAME", help="Table to write; one that index wrote is replaced.")] = (
         "longtail_labels"
     ),
     exact: Annotated[bool, typer.Option("--exact", help="Never build an approximate index.")] = False,
 ) -> None:
     """Load label vectors into PostgreSQL with pgvector.
 
-    `longtail predict MODEL --database ADDRESS` then finds labels there. From 50,000 labels up the table gets an HNSW
-    index, whose answers are approximate. Models with an encoder and a vector for each label can be indexed.
+    `longtail predict MODEL --database ADDRESS` then searches there. With 50,000 labels or more the table gets an HNSW
+    index, whose answers are approximate. The model needs an encoder and a vector for each label.
     """
     from longtail.export.database import index as load_into
-    from longtail.search.database import Table
+    from longtail.search.database import VectorTable
     from longtail.store import load
 
-    place = Table(database, table)
+    place = VectorTable(database, table)
     with progress():
         loaded = load(model)
         indexed = load_into(loaded, place, indexed=False if exact else None)

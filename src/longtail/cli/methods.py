@@ -1,72 +1,162 @@
-"""`longtail methods`: the catalogue, and which tail method goes on which learner."""
+"""`longtail methods`: every learner and tail method on one screen, and all about one of them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+import typer
 
 from longtail.cli.shared import Json, console, print_json
+from longtail.errors import RecipeError, did_you_mean
+
+Name = Annotated[str | None, typer.Argument(help="A learner or tail method to show with its settings, costs, papers.")]
+SEAMS = {  # in the order in which they act
+    "augment": "add training examples, or soft targets",
+    "wrap": "train labels in parts, or beside another model",
+    "teacher": "learn from another model",
+    "label tower": "act on labels inside an encoder",
+    "head penalty": "act on classifiers while they train",
+    "rerank": "re-rank the candidates",
+}
 
 
-def methods(json: Json = False) -> None:
-    """List learners, tail methods, and what goes together."""
-    from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
-    from longtail.seams import seams_of
+def methods(name: Name = None, json: Json = False) -> None:
+    """List learners and tail methods, or show one of them.
 
-    learners = {name: learner_class(name) for name in LEARNERS}
-    tail = {name: tail_class(name) for name in TAIL_METHODS}
-    if json:
-        print_json(
-            {
-                "learners": {name: {**_facts(kind), "offers": sorted(kind.offers)} for name, kind in learners.items()},
-                "tail_methods": {
-                    name: {**_facts(kind), "needs": sorted(kind.needs), "seams": list(seams_of(kind))}
-                    for name, kind in tail.items()
-                },
-                "grid": {
-                    name: {method: part.needs <= learner.offers for method, part in tail.items()}
-                    for name, learner in learners.items()
-                },
-            }
-        )
-        return
-    from rich.table import Table
+    With a NAME: its settings, costs, papers and an example.
+    """
+    from longtail.catalogue import LEARNERS, TAIL_METHODS
 
-    from longtail.linear.reading import Reading
-    from longtail.nn.heads.settings import OvaSettings
-    from longtail.nn.settings import TowerSettings
+    learners, broken = _loaded(LEARNERS)
+    tail, broken_tail = _loaded(TAIL_METHODS)
+    broken |= broken_tail
+    if name is not None:
+        _one(name, learners, tail, broken, json)
+    elif json:
+        print_json(_everything(learners, tail))
+    else:
+        _list(learners, tail)
+        for reason in broken.values():
+            console().print(f"not available: {reason}", soft_wrap=True)
+
+
+def _loaded(parts: Any) -> tuple[dict[str, type[Any]], dict[str, str]]:
+    """The parts that can be imported, and why others cannot."""
+    found: dict[str, type[Any]] = {}
+    broken: dict[str, str] = {}
+    for name in parts:
+        try:
+            found[name] = parts.load(name)
+        except RecipeError as error:
+            broken[name] = str(error)
+    return found, broken
+
+
+def _list(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> None:
+    from rich.text import Text
 
     screen = console()
-    # Settings that many learners share are told once, under the table.
-    bases: dict[type[Any], str] = {Reading: "How rows are read", TowerSettings: "How encoders are trained"}
-    bases |= {OvaSettings: "How classifiers over all labels are trained"}
-    shared = {base: _settings(base) for base in bases}
-    for title, kinds in (("Learners", learners), ("Tail methods", tail)):
-        table = Table(title=title, title_justify="left")
-        for column in ("name", "what it does", "settings", "needs of the data"):
+    width = max(map(len, (*learners, *tail)))
+    groups = [(title, names, learners) for title, names in _grouped_learners(learners).items()]
+    groups += [(f"+ {title}", names, tail) for title, names in _grouped_tail(tail).items()]
+    for title, names, kinds in groups:
+        screen.print(Text(title, style="bold"))
+        for name in names:
+            line = Text(f"  {name:{width}}  {kinds[name].summary}")
+            screen.print(line, no_wrap=True, overflow="ellipsis")
+    screen.print('A recipe: "parabel + gandalf + ranknet". About one part: longtail methods NAME')
+
+
+def _grouped_learners(learners: dict[str, type[Any]]) -> dict[str, list[str]]:
+    """Learner names by the settings they share."""
+    from longtail.linear.features.tfidf_settings import TfidfSettings
+    from longtail.nn.dual.dual_settings import DualEncoderSettings
+    from longtail.nn.onevsall.onevsall_settings import OneVsAllSettings
+    from longtail.nn.shallow.shallow_settings import ShallowSettings
+
+    bases: dict[type[Any], str] = {
+        TfidfSettings: "Learners over words: no GPU",
+        ShallowSettings: "Shallow nets over word vectors",
+        DualEncoderSettings: "Dual encoders",
+        OneVsAllSettings: "An encoder under one classifier a label",
+    }
+    found: dict[str, list[str]] = {title: [] for title in (*bases.values(), "Others")}
+    for name, kind in learners.items():
+        title = next((title for base, title in bases.items() if issubclass(kind, base)), None)
+        own = kind.__module__.startswith("longtail.")
+        found[title or (bases[TfidfSettings] if own else "Others")].append(name)
+    return {title: names for title, names in found.items() if names}
+
+
+def _grouped_tail(tail: dict[str, type[Any]]) -> dict[str, list[str]]:
+    from longtail.seams import seams_of
+
+    found: dict[str, list[str]] = {}
+    for seam, title in SEAMS.items():
+        names = [name for name, kind in tail.items() if seams_of(kind)[:1] == (seam,)]
+        if names:
+            found[title] = names
+    return found
+
+
+def _one(
+    name: str, learners: dict[str, type[Any]], tail: dict[str, type[Any]], broken: dict[str, str], json: bool
+) -> None:
+    """A learner and a tail method may share a name; then both are shown."""
+    from longtail.method_help import describe_method
+
+    kinds = [found[name] for found in (learners, tail) if name in found]
+    if not kinds:
+        if name in broken:
+            raise RecipeError(broken[name])
+        known = [*learners, *tail]
+        raise RecipeError(
+            f"no learner or tail method is called '{name}'{did_you_mean(name, known)} (all of them: longtail methods)"
+        )
+    if json:
+        print_json([dataclasses.asdict(describe_method(name, kind)) for kind in kinds])
+        return
+    for kind in kinds:
+        _show(name, kind, learners, tail)
+
+
+def _show(name: str, kind: type[Any], learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from longtail.method_help import describe_method
+
+    found = describe_method(name, kind)
+    screen = console()
+
+    def show(heading: str, text: str, **options: Any) -> None:
+        screen.print(Text.assemble((heading, "bold"), f": {text}"), **options)
+
+    show(f"{name}, a {'tail method' if found.seams else 'learner'}", found.summary)
+    screen.print()
+    screen.print(Text(found.what))
+    screen.print()
+    if found.seams:
+        goes = [one for one, learner in learners.items() if kind.needs <= learner.offers]
+        show("Goes on", _goes_on(goes, learners))
+    else:
+        show("Takes", ", ".join(one for one, method in tail.items() if method.needs <= kind.offers))
+    for heading, text in found.sections.items():
+        show(heading, text, soft_wrap=heading == "Example")
+    for paper in found.papers:
+        show("Paper", paper)
+    if found.settings:
+        table = Table(box=None, padding=(0, 1), pad_edge=False)
+        for column in ("setting", "default", ""):
             table.add_column(column, overflow="fold")
-        for name, kind in kinds.items():
-            facts = _facts(kind)
-            common = {key: value for base in bases if issubclass(kind, base) for key, value in shared[base].items()}
-            own = {key: value for key, value in facts["settings"].items() if common.get(key) != value}
-            settings = ", ".join(f"{key}={value}" for key, value in own.items())
-            table.add_row(name, facts["summary"], settings, ", ".join(facts["data_needs"]).replace("_", " "))
+        for setting in sorted(found.settings, key=lambda setting: not setting.own):
+            table.add_row(Text(setting.name), Text(setting.default), Text(setting.meaning))
+        screen.print()
         screen.print(table)
-        if kinds is learners:
-            for base, words in bases.items():
-                names = [name for name, kind in learners.items() if issubclass(kind, base)]
-                settings = ", ".join(f"{key}={value}" for key, value in shared[base].items())
-                screen.print(f"{words}, in {', '.join(names)}: {settings}\n")
-    grid = Table(title="Which tail method goes on which learner", title_justify="left")
-    for column in ("tail method", "goes on"):
-        grid.add_column(column, overflow="fold")
-    for name, part in tail.items():
-        grid.add_row(name, _goes_on([one for one, kind in learners.items() if part.needs <= kind.offers], learners))
-    screen.print(grid)
 
 
-def _goes_on(some: Sequence[str], learners: Collection[str]) -> str:
+def _goes_on(some: list[str], learners: dict[str, type[Any]]) -> str:
     """These learners in as few words as they take."""
     others = [name for name in learners if name not in some]
     if not others:
@@ -74,11 +164,25 @@ def _goes_on(some: Sequence[str], learners: Collection[str]) -> str:
     return ", ".join(some) if len(some) <= len(others) else f"every learner but {', '.join(others)}"
 
 
+def _everything(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> dict[str, Any]:
+    """The catalogue as JSON, with the grid of what goes on what."""
+    from longtail.seams import seams_of
+
+    return {
+        "learners": {name: {**_facts(kind), "offers": sorted(kind.offers)} for name, kind in learners.items()},
+        "tail_methods": {
+            name: {**_facts(kind), "needs": sorted(kind.needs), "seams": list(seams_of(kind))}
+            for name, kind in tail.items()
+        },
+        "grid": {
+            name: {method: part.needs <= learner.offers for method, part in tail.items()}
+            for name, learner in learners.items()
+        },
+    }
+
+
 def _facts(kind: type[Any]) -> dict[str, Any]:
-    return {"summary": kind.summary, "settings": _settings(kind), "data_needs": sorted(kind.data_needs)}
-
-
-def _settings(kind: type[Any]) -> dict[str, str]:
     from longtail.grammar import Value, literal
 
-    return {field.name: literal(cast(Value, field.default)) for field in dataclasses.fields(kind)}
+    settings = {field.name: literal(cast(Value, field.default)) for field in dataclasses.fields(kind)}
+    return {"summary": kind.summary, "settings": settings, "data_needs": sorted(kind.data_needs)}

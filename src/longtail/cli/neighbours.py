@@ -1,4 +1,4 @@
-"""`longtail neighbours`: which labels stand beside a label, and how firmly."""
+"""`longtail neighbours`: the labels that occur together with a label."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def neighbours(
         str,
         typer.Option(
             metavar="NAME",
-            help="cooccurrence: share of its rows that have the other; walk: random walks; symmetric: both shares; "
-            "bow: like words in the labels' texts.",
+            help="cooccurrence: share of its examples that have the other label; walk: random walks; symmetric: both "
+            "shares; bow: common words of the label texts.",
         ),
     ] = "cooccurrence",
-    threshold: Annotated[float, typer.Option(metavar="WEIGHT", help="Leave out links up to this weight.")] = 0.0,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw them as bars.")] = None,
+    threshold: Annotated[float, typer.Option(metavar="WEIGHT", help="Leave out weights up to this one.")] = 0.0,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a bar chart.")] = None,
     json: Json = False,
 ) -> None:
-    """Show the labels that stand beside a label in training rows.
+    """Show the labels that occur together with a label.
 
-    What gandalf makes soft targets of.
+    The tail method gandalf turns these weights into soft targets.
     """
     import numpy as np
 
@@ -41,9 +41,9 @@ def neighbours(
     from longtail.neighbours import neighbours as linked
 
     if graph not in GRAPHS:
-        raise DataError(f"no graph {graph!r}{did_you_mean(graph, GRAPHS)} (graphs: {', '.join(GRAPHS)})")
+        raise DataError(f"there is no graph {graph!r}{did_you_mean(graph, GRAPHS)} (graphs: {', '.join(GRAPHS)})")
     if k < 1 or not 0 <= threshold < 1:
-        raise DataError(f"-k is at least 1 and --threshold from 0 to below 1, got {k} and {threshold:g}")
+        raise DataError(f"-k must be at least 1 and --threshold 0 to below 1, got {k} and {threshold:g}")
     if svg is not None:
         ready_to_write(svg)
     with progress():
@@ -54,16 +54,17 @@ def neighbours(
         train = linking(corpus.train, kind)
         found = linked(train, row, k, kind, threshold)
     if len(train) < len(corpus.train):
-        say(f"note: {len(corpus.train) - len(train):,} rows with more than 100 labels link none, as in gandalf")
-    # Of the rows that the links come from: what is held out as valid is not among them.
+        skipped = len(corpus.train) - len(train)
+        say(f"note: {skipped:,} examples with more than 100 labels are not counted, as in gandalf")
+    # Counted on the examples that the weights come from, without those held out as valid.
     counts = np.bincount(train.targets.indices, minlength=len(labels))
-    told = f"{counts[row]:,} training rows; weights by {graph}"
+    subtitle = f"{counts[row]:,} training examples; weights by {graph}"
     if svg is not None:
         from longtail.atomic import new_file
         from longtail.report.links import links_svg
 
         bars = [(labels.word(one.label), one.weight) for one in found]
-        drawn = links_svg(labels.word(row), told, bars, threshold or None)
+        drawn = links_svg(labels.word(row), subtitle, bars, threshold or None)
         try:
             with new_file(svg) as file:
                 file.write(drawn)
@@ -92,14 +93,14 @@ def neighbours(
         return
     from rich.table import Table
 
-    table = Table(title=f"{labels.word(row)} ({labels.ids[row]}): {told}", title_justify="left")
+    table = Table(title=f"{labels.word(row)} ({labels.ids[row]}): {subtitle}", title_justify="left")
     table.add_column("label")
     table.add_column("id")
-    for column in ("weight", "rows with both", "its rows"):
+    for column in ("weight", "examples with both", "its examples"):
         table.add_column(column, justify="right")
     for one in found:
-        rows = (f"{one.together:,}", f"{counts[one.label]:,}")
-        table.add_row(labels.word(one.label), labels.ids[one.label], f"{one.weight:.3f}", *rows)
+        examples = (f"{one.together:,}", f"{counts[one.label]:,}")
+        table.add_row(labels.word(one.label), labels.ids[one.label], f"{one.weight:.3f}", *examples)
     console().print(table)
     if not found:
-        say("no label is linked to it" + ("; try a smaller --threshold" if threshold else ""))
+        say("no label occurs together with it" + ("; try a smaller --threshold" if threshold else ""))

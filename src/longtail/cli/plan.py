@@ -1,4 +1,4 @@
-"""`longtail plan`: will it fit, and how long will it take?"""
+"""`longtail plan`: estimates the memory and time of recipes."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def plan(
     ],
     json: Json = False,
 ) -> None:
-    """Tell what recipes will take: memory and time."""
+    """Estimate the memory and time of recipes."""
     parsed = read_recipes(recipes)
 
     from longtail.memory import available_bytes, readable
-    from longtail.plan import Facts, readable_seconds
+    from longtail.plan import DataFacts, readable_seconds
 
     with progress():
         corpus = source.read()
-    facts, free = Facts.of(corpus.train), available_bytes()
+    facts, free = DataFacts.of(corpus.train), available_bytes()
     plans = [recipe.plan(facts) for recipe in parsed]
     if json:
         rows = [
@@ -60,10 +60,11 @@ def plan(
     from rich.table import Table
 
     table = Table(
-        caption=f"{readable(free)} of memory are free; the data itself is not counted; 1,000 rows: time to predict them"
+        caption=f"{readable(free)} of memory are free; the data itself is not counted; predict 1,000: time for 1,000 "
+        "documents"
     )
     table.add_column("recipe", overflow="fold")
-    for name in ("memory", "model", "training", "1,000 rows", "fits"):
+    for name in ("memory", "model", "training", "predict 1,000", "fits"):
         table.add_column(name, justify="right", no_wrap=True)
     for recipe, planned in zip(parsed, plans, strict=True):
         table.add_row(
@@ -80,23 +81,23 @@ def plan(
 
 
 def refuse_what_will_not_fit(recipes: Sequence[Recipe], train: Dataset) -> None:
-    """An error that names alternatives, before memory is taken."""
+    """Raises `WillNotFit`, with alternatives, before a recipe takes more memory than there is."""
     from longtail.catalogue import LEARNERS
     from longtail.errors import WillNotFit
     from longtail.memory import available_bytes, readable
-    from longtail.plan import Facts
+    from longtail.plan import DataFacts
     from longtail.recipe import Recipe
 
-    facts, free = Facts.of(train), available_bytes()
+    facts, free = DataFacts.of(train), available_bytes()
     for recipe in recipes:
         planned = recipe.plan(facts)
         if planned.train_bytes <= free:
             continue
         others = {name: Recipe.parse(name).plan(facts).train_bytes for name in LEARNERS}
         fitting = [f"{name} ({readable(size)})" for name, size in others.items() if size <= free]
-        instead = f"these fit: {', '.join(fitting)}" if fitting else "use fewer rows or a larger machine"
+        instead = f"these fit: {', '.join(fitting)}" if fitting else "use fewer examples or a larger machine"
         largest = max(planned.steps, key=lambda step: step[1], default=("training", 0))[0]
         raise WillNotFit(
-            f"{recipe} needs about {readable(planned.train_bytes)} to train (most of it for {largest}) and "
-            f"{readable(free)} are free; {instead}; or pass --force"
+            f"{recipe} needs about {readable(planned.train_bytes)} to train (most of it for {largest}), but only "
+            f"{readable(free)} are free; {instead}; or train anyway with --force"
         )

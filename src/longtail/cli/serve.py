@@ -1,4 +1,8 @@
-"""`longtail serve`: models behind HTTP, with a page to look at."""
+"""`longtail serve`: models over HTTP, with a page for people.
+
+Encoder and search use the threads of two libraries by turns. Idle threads spin, so `serve` shortens that before
+either library is loaded.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,13 @@ import typer
 
 from longtail.cli.shared import progress, say
 
-# Read by the matrix libraries when they are loaded, which is later than this.
+# The matrix libraries read these when they are loaded, which happens later.
 LIBRARIES = {
-    # They keep what they made for each shape of a batch, and batches of a service have ever new shapes.
+    # They cache kernels for each shape of a batch, and the batches of a service have ever new shapes.
     "LRU_CACHE_CAPACITY": "16",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16",
-    # Encoding and searching use the threads of two libraries, by turns. Those of one that is done go on turning for
-    # milliseconds, in case there is more, and keep the other's from the cores: a single text would wait twice as long.
+    # Encoding and searching use the threads of two libraries in turn. Threads that are done spin for milliseconds
+    # before they sleep, and keep those of the other library from the cores: a single text would take twice as long.
     "OPENBLAS_THREAD_TIMEOUT": "4",  # 2 to this many cycles
     "GOMP_SPINCOUNT": "10000",  # rounds
 }
@@ -26,35 +30,47 @@ LIBRARIES = {
 def serve(
     models: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL...", help="Model folders, as train writes them; NAME=FOLDER names one."),
+        typer.Argument(metavar="MODEL...", help="Model folders that train wrote; NAME=FOLDER gives one a name."),
     ],
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; default: only this machine.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="NUMBER", help="Port; 0 is any free one.")] = 8000,
+    port: Annotated[int, typer.Option(metavar="NUMBER", help="Port; 0: any free one.")] = 8000,
     examples: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="Data whose training rows are shown as reasons for a label."),
+        typer.Option(metavar="DATA", help="Data whose similar training texts are shown under each label."),
     ] = None,
-    text_column: Annotated[str | None, typer.Option(metavar="NAMES", help="Text columns of such a table.")] = None,
-    label_column: Annotated[str | None, typer.Option(metavar="NAME", help="Label column of such a table.")] = None,
-    label_separator: Annotated[str, typer.Option(metavar="MARK", help="What separates its labels.")] = "|",
+    text_column: Annotated[str | None, typer.Option(metavar="NAMES", help="Text columns of that table.")] = None,
+    label_column: Annotated[str | None, typer.Option(metavar="NAME", help="Label column of that table.")] = None,
+    label_separator: Annotated[str, typer.Option(metavar="MARK", help="Separator between its labels.")] = "|",
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File with the token that clients must show; default: LONGTAIL_TOKEN."),
+        typer.Option(metavar="FILE", help="File with the token that clients must send; default: LONGTAIL_TOKEN."),
     ] = None,
-    open: Annotated[bool, typer.Option("--open", help="Let other machines in without a token.")] = False,
+    open: Annotated[bool, typer.Option("--open", help="Let other machines connect without a token.")] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Another name the service is called by; may repeat.")
+        list[str] | None, typer.Option(metavar="NAME", help="Host name to answer to, besides its own; may repeat.")
     ] = None,
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="Longest wait for other requests to share a batch.")
     ] = 0.003,
-    batch: Annotated[int, typer.Option(metavar="TEXTS", help="Texts that go through a model together.")] = 64,
+    batch_size: Annotated[int, typer.Option(metavar="TEXTS", help="Most texts of a batch.")] = 64,
     queue: Annotated[int, typer.Option(metavar="TEXTS", help="Texts that may wait; more are refused with 429.")] = 256,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time for a request, from first byte to answer.")
     ] = 10,
+    head_timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Time for the head of a request.")] = 10,
+    idle_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time until a connection without requests is closed.")
+    ] = 30,
+    connections: Annotated[int, typer.Option(metavar="NUMBER", help="Most open connections.")] = 1024,
+    connections_per_address: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Most open connections of one client address.")
+    ] = 128,
+    forwarded_allow_ips: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="Proxy or network whose X-Forwarded-For is believed; may repeat."),
+    ] = None,
 ) -> None:
     """Serve models over HTTP, with a page at /.
 
@@ -69,7 +85,7 @@ def serve(
     for name, value in LIBRARIES.items():
         os.environ.setdefault(name, value)
     from longtail.data.read import Columns, load
-    from longtail.serve.examples import TrainingRows
+    from longtail.serve.examples import TrainingExamples
     from longtail.serve.models import load_models
     from longtail.serve.run import bind, serve
     from longtail.serve.settings import Settings, read_token
@@ -81,19 +97,24 @@ def serve(
         hosts=tuple(allow_host or ()),
         open=open,
         wait=wait,
-        batch=batch,
+        batch_size=batch_size,
         queue=queue,
         timeout=timeout,
+        head_timeout=head_timeout,
+        idle_timeout=idle_timeout,
+        connections=connections,
+        connections_per_address=connections_per_address,
+        forwarded_allow_ips=tuple(word for given in forwarded_allow_ips or () for word in given.split(",") if word),
     )
     listener = bind(settings)
-    rows = None
+    training = None
     with progress():
         served = load_models(models)
         if examples is not None:
             first = next(iter(served.values())).now.model
             columns = Columns(text=text_column, labels=label_column, separator=label_separator)
             fields = None if text_column else first.text_field
-            rows = TrainingRows.of(load(examples, columns=columns, text=fields, valid_share=0))
+            training = TrainingExamples.of(load(examples, columns=columns, text=fields, valid_share=0))
             for one in served.values():
-                rows.check(one.now.model.labels, one.path)
-    serve(settings, listener, served, rows, listening=lambda address: say(f"open {address} (Ctrl-C stops)"))
+                training.check(one.now.model.labels, one.path)
+    serve(settings, listener, served, training, listening=lambda address: say(f"open {address} (Ctrl-C stops)"))

@@ -1,4 +1,4 @@
-"""What the commands share: options that describe data, progress on the terminal, JSON on standard output."""
+"""Shared by the commands: options that describe data, recipes as written, progress, JSON and messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from longtail.recipe import Recipe
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")]
-HELD_OUT = 0.1  # of train, as test, where a command needs test rows and the data has none
+At = Annotated[str, typer.Option("--at", metavar="K,K", help="Values of k in P@k and so on, separated by commas.")]
+Dial = Annotated[
+    float,
+    typer.Option(
+        metavar="NUMBER",
+        help="Rank by probability x (inverse propensity)^NUMBER: 0 to 1, or up to 2; more lifts rare labels.",
+    ),
+]
+VALID = 0.05  # share of train that becomes valid, where the data has none
+HELD_OUT = 0.1  # share of train that becomes test, where a command needs a test split and the data has none
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,17 @@ class Source:
     test_share: float | None
     propensity: Propensity | None
     seed: int
+    valid_share: float = VALID
 
     def read(self, *, test: bool = False) -> Corpus:
-        """Read it; with `test`, a data set without test rows gets some out of its train rows."""
+        """Reads the data set.
+
+        Args:
+            test: holds out part of train as test, where the data set has no test split.
+
+        Returns:
+            The data set.
+        """
         from longtail.data.read import load
 
         return load(
@@ -47,6 +64,7 @@ class Source:
             columns=self.columns,
             text=self.text,
             seed=self.seed,
+            valid_share=self.valid_share,
             test_share=self.test_share or (HELD_OUT if test else None),
             propensity=self.propensity,
         )
@@ -58,7 +76,8 @@ def _source(
         typer.Argument(metavar="DATA", help="Data folder or file, or 'wordnet', which ships with longtail."),
     ],
     text: Annotated[
-        str | None, typer.Option(metavar="FIELDS", help="What makes a row's text: title, text or title+text.")
+        str | None,
+        typer.Option(metavar="FIELDS", help="Fields that make the text of a document: title, text or title+text."),
     ] = None,
     text_column: Annotated[
         str | None,
@@ -66,20 +85,24 @@ def _source(
     ] = None,
     label_column: Annotated[str | None, typer.Option(metavar="NAME", help="Label column of such a file.")] = None,
     id_column: Annotated[str | None, typer.Option(metavar="NAME", help="Id column of such a file.")] = None,
-    label_separator: Annotated[str, typer.Option(metavar="MARK", help="What separates the labels of a cell.")] = "|",
+    label_separator: Annotated[str, typer.Option(metavar="MARK", help="Separator between the labels of a cell.")] = "|",
     test_share: Annotated[
         float | None,
         typer.Option(
             metavar="SHARE",
-            help=f"Share of train to hold out as test where there is no test split; compare: {HELD_OUT}, others: none.",
+            help=f"Share of train to hold out as test where there is no test split; compare: {HELD_OUT}, others: 0.",
         ),
     ] = None,
+    valid_share: Annotated[
+        float,
+        typer.Option(metavar="SHARE", help="Share of train to hold out as valid where there is none; 0: train on all."),
+    ] = VALID,
     propensity: Annotated[
         str | None, typer.Option(metavar="A,B", help="Propensity constants; default: the data set's own.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Seed of the splits that are held out of train.")] = 0,
 ) -> Source:
-    """Everything wrong with the options themselves is said here, before anything is read."""
+    """Checks the options before anything is read."""
     from longtail.data.facts import check_text_field
     from longtail.data.read import Columns
     from longtail.errors import DataError
@@ -89,19 +112,23 @@ def _source(
     if text is not None:
         check_text_field(text)
     if test_share is not None and not 0 < test_share < 1:
-        raise DataError(f"--test-share lies between 0 and 1, got {test_share:g}")
+        raise DataError(f"--test-share must be between 0 and 1, got {test_share:g}")
+    if not 0 <= valid_share < 1:
+        raise DataError(f"--valid-share must be at least 0 and below 1, got {valid_share:g}")
     columns = Columns(text=text_column, labels=label_column, id=id_column, separator=label_separator)
-    return Source(data, columns, text, test_share, constants(propensity), seed)
+    return Source(data, columns, text, test_share, constants(propensity), seed, valid_share)
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that describe data. Its parameter `source` becomes the argument DATA and, after
-    the command's own options, everything that says how to read it."""
+    """Gives a command the options that describe data.
+
+    Its parameter `source` becomes the argument DATA and, after the command's own options, those of `_source`.
+    """
     own = dict(inspect.signature(command, eval_str=True).parameters)
     describing = dict(inspect.signature(_source, eval_str=True).parameters)
-    asked = {("data" if name == "source" else name): parameter for name, parameter in own.items()}
-    asked = {**asked, **describing}
-    signature = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in asked.values()]
+    parameters = {("data" if name == "source" else name): parameter for name, parameter in own.items()}
+    parameters = {**parameters, **describing}
+    signature = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
 
     def run(**given: Any) -> None:
         source = _source(**{name: given.pop(name) for name in describing})
@@ -127,9 +154,20 @@ def constants(written: str | None) -> Any:
     return Propensity(a, b)
 
 
+def places_of(at: str) -> tuple[int, ...]:
+    """The values of k that --at gives."""
+    from longtail.errors import DataError
+
+    words = at.split(",")
+    if not all(word.strip().isdecimal() and 0 < int(word) < 2**31 for word in words):
+        raise DataError(f"--at takes whole numbers above 0 such as 1,3,5, got {at!r}")
+    return tuple(sorted({int(word) for word in words}))
+
+
 def read_recipes(words: list[str]) -> list[Recipe]:
     """Recipes as written, or the recipes of a TOML file."""
-    from longtail.errors import DataError, RecipeError
+    from longtail.data.files import whole_text
+    from longtail.errors import RecipeError
     from longtail.recipe import Recipe
 
     if "+" in words:
@@ -138,15 +176,7 @@ def read_recipes(words: list[str]) -> list[Recipe]:
     for word in words:
         if word.endswith(".toml"):
             try:
-                content = Path(word).read_text(encoding="utf-8")
-            except OSError as error:
-                raise DataError(
-                    f"the recipe file cannot be read ({error.strerror or error}); check the path", word
-                ) from None
-            except UnicodeDecodeError:
-                raise DataError("the recipe file is not UTF-8 text; convert it first", word) from None
-            try:
-                recipes.extend(Recipe.from_toml(content, word))
+                recipes.extend(Recipe.from_toml(whole_text(Path(word)), word))
             except RecipeError as error:
                 raise RecipeError(f"{word}: {error}") from None
             continue
@@ -160,7 +190,7 @@ def read_recipes(words: list[str]) -> list[Recipe]:
 
 
 def ready_to_write(path: Path, *, folder: bool = False) -> None:
-    """Refuse before the long work what could not be written after it."""
+    """Raises `DataError` before the long work, where its result could not be written."""
     from longtail.errors import DataError
 
     if not folder and path.is_dir():
@@ -169,31 +199,33 @@ def ready_to_write(path: Path, *, folder: bool = False) -> None:
     if not parent.is_dir():
         raise DataError(f"cannot be written, because {parent} is not a folder; give another path", path)
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise DataError(f"cannot be written, because {parent} is not yours to write in; give another path", path)
+        raise DataError(f"cannot be written, because you may not write in {parent}; give another path", path)
 
 
 def console(*, errors: bool = False) -> Console:
+    """The screen for tables, on standard output or standard error."""
     from rich.console import Console
 
     class Screen(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # for `main`, as with everything else that is printed
+            raise BrokenPipeError  # `main` handles it, as for all other output
 
-    # Names from data are no markup: [/b] would be an error, :cat: a picture.
+    # Names from data are not markup: [/b] would be an error, :cat: a picture.
     return Screen(stderr=errors, highlight=False, markup=False, emoji=False)
 
 
 def say(message: str) -> None:
-    """A line for a person, on standard error, so that standard output stays clean."""
+    """Prints a message on standard error, so that standard output has only results."""
     typer.echo(message, err=True)
 
 
 def print_json(value: Any) -> None:
+    """Prints a value as JSON."""
     typer.echo(as_json(value, indent=2))
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """JSON with letters as they are, or as escapes where standard output cannot carry them."""
+    """JSON with letters as they are, or as escapes where the encoding of standard output lacks them."""
     written = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     try:
         written.encode(sys.stdout.encoding or "utf-8")
@@ -204,7 +236,7 @@ def as_json(value: Any, indent: int | None = None) -> str:
 
 @contextmanager
 def progress() -> Iterator[None]:
-    """Bars on standard error while work runs, when a person is watching, and the lines that stay in any case."""
+    """Progress bars on a terminal's standard error while work runs; elsewhere only notes."""
     from longtail.cli.bars import Bars, Notes
     from longtail.progress import listening
 
@@ -220,24 +252,12 @@ def progress() -> Iterator[None]:
 
 
 def speaks() -> bool:
-    """Whether this process prints and writes: of several that torchrun started, the first."""
+    """Whether this process prints and writes: of several that torchrun started, only the first does."""
     return int(os.environ.get("RANK", "0")) == 0 or int(os.environ.get("WORLD_SIZE", "1")) == 1
 
 
-@contextmanager
-def several() -> Iterator[None]:
-    """Work together with the other processes that torchrun started; nothing where there are none."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield
-        return
-    from longtail.nn.heads.ranks import joined
-
-    with joined():
-        yield
-
-
 def versions() -> dict[str, str]:
-    """What produced a report."""
+    """Versions of everything that a report depends on."""
     import numba
     import numpy
     import scipy

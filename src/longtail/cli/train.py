@@ -1,4 +1,4 @@
-"""`longtail train`: one recipe to one model folder."""
+"""`longtail train`: trains one recipe and writes a model folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.cli.keep import Keep, kept
+from longtail.cli.checkpoints import CheckpointDir, checkpoint_messages
 from longtail.cli.shared import (
     Json,
     Source,
@@ -21,9 +21,12 @@ from longtail.cli.shared import (
     reads_data,
     ready_to_write,
     say,
-    several,
     speaks,
 )
+from longtail.cli.torchrun import Patience, joined, written_by_an_earlier_attempt
+from longtail.cli.train_within import train_within
+from longtail.cli.tune import seconds_of
+from longtail.errors import ModelError, RecipeError
 
 if TYPE_CHECKING:
     from longtail.data.corpus import Corpus
@@ -34,40 +37,66 @@ if TYPE_CHECKING:
 @reads_data
 def train(
     source: Source,
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="Recipe such as 'centroid + rerank', or a TOML file with one.")
-    ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Model folder to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that stands there.")] = False,
+    recipe: Annotated[
+        str | None,
+        typer.Argument(metavar="[RECIPE]", help="Recipe such as 'centroid + rerank', or a TOML file with one."),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Without a recipe: train the best model within 90s, 10m or 1h30m."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
+    refit: Annotated[
+        bool,
+        typer.Option("--refit", help="Choose and calibrate on valid, then train again on train and valid together."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
-    keep: Keep = None,
+    checkpoint_dir: CheckpointDir = None,
+    patience: Patience = 600.0,
     json: Json = False,
 ) -> None:
-    """Train one recipe and save the model."""
+    """Train a recipe, or find one within a time, and save the model."""
+    if within is not None:
+        if recipe is not None:
+            raise RecipeError(
+                f"--within finds a recipe, and {recipe!r} is given; leave out one of them. The settings of a recipe "
+                "within a time: longtail tune"
+            )
+        unused = {"--refit": refit, "--force": force, "--checkpoint-dir": checkpoint_dir is not None}
+        for option in (name for name, given in unused.items() if given):
+            raise RecipeError(f"--within does not go with {option}; train the recipe that it prints with {option}")
+        train_within(source, seconds_of(within), out, overwrite, json)
+        return
+    if recipe is None:
+        raise RecipeError("give a recipe such as 'parabel + rerank', or --within 10m to have one found in that time")
     recipes = read_recipes([recipe])
 
     from longtail.cli.plan import refuse_what_will_not_fit
-    from longtail.comparison import keeping_for, spent_before
-    from longtail.errors import ModelError, RecipeError
+    from longtail.comparison import checkpointing_for, seconds_spent_before
     from longtail.memory import measure_peak, readable
     from longtail.store import check_place, save, size_on_disk
 
     if len(recipes) != 1:
-        raise RecipeError(f"{recipe} holds {len(recipes)} recipes; train takes one, compare takes several")
+        raise RecipeError(f"{recipe} has {len(recipes)} recipes; train takes one, compare takes several")
+    overwrite = overwrite or written_by_an_earlier_attempt(out)
     check_place(out, overwrite=overwrite)
     ready_to_write(out, folder=True)
-    with several(), kept(recipes, keep), progress(), measure_peak() as peak:
+    with joined(patience), checkpoint_messages(recipes, checkpoint_dir), progress(), measure_peak() as peak:
         corpus = source.read()
         if not force:
             refuse_what_will_not_fit(recipes, corpus.train)
-        begin = time.perf_counter() - spent_before(recipes[0], keep)
-        with keeping_for(recipes[0], keep):
-            model = recipes[0].fit(corpus.train, corpus.valid)
+        begin = time.perf_counter() - seconds_spent_before(recipes[0], checkpoint_dir)
+        with checkpointing_for(recipes[0], checkpoint_dir):
+            chosen = model = recipes[0].fit(corpus.train, corpus.valid)
+            if refit and len(corpus.valid):
+                model = recipes[0].refit(chosen, corpus.train_and_valid())
         seconds = time.perf_counter() - begin
         if not speaks():
             return
         model = replace(model, text_field=corpus.text_field, id_field=corpus.id_field)
-        card = _card(model, corpus, seconds, peak.bytes)
+        # What was trained on valid cannot be measured on it: the card shows the model before.
+        card = _card(chosen, corpus, seconds, peak.bytes, refit and len(corpus.valid) > 0)
         try:
             save(model, out, overwrite=overwrite, card=card)
         except OSError as error:
@@ -77,6 +106,7 @@ def train(
     for note in corpus.notes:
         say(f"note: {note}")
     size = size_on_disk(out)
+    rows = len(corpus.train) + (len(corpus.valid) if refit else 0)
     if json:
         print_json(
             {
@@ -86,31 +116,32 @@ def train(
                 "peak_bytes": peak.bytes,
                 "model_bytes": size,
                 "labels": len(corpus.labels),
-                "rows": len(corpus.train),
+                "rows": rows,
             }
         )
     else:
         typer.echo(
-            f"{recipes[0]}: trained on {len(corpus.train):,} rows and {len(corpus.labels):,} labels "
+            f"{recipes[0]}: trained on {rows:,} examples with {len(corpus.labels):,} labels "
             f"in {seconds:.1f} s, peak {readable(peak.bytes)}; wrote {out} ({readable(size)})"
         )
 
 
-def _card(model: Model, corpus: Corpus, seconds: float, peak_bytes: int) -> Card:
-    """What the model card says beside the model: the data, the cost, and figures on valid rows."""
+def _card(model: Model, corpus: Corpus, seconds: float, peak_bytes: int, refit: bool) -> Card:
+    """The facts of the model card that the model itself does not hold: the data, the cost, and figures on valid."""
     from longtail.metrics import evaluate
-    from longtail.report.card import MOST_ROWS, Card
-    from longtail.report.card_text import Facts
+    from longtail.report.card import MAX_EXAMPLES, Card
+    from longtail.report.card_text import CardFacts
 
-    facts = Facts(
+    facts = CardFacts(
         data=corpus.name,
-        train_rows=len(corpus.train),
+        train_rows=len(corpus.train) + (len(corpus.valid) if refit else 0),
         valid_rows=len(corpus.valid),
         train_seconds=seconds,
         peak_bytes=peak_bytes,
         command=shlex.join(["longtail", *sys.argv[1:]]),
+        refit=refit,
     )
     if len(corpus.valid) == 0:
         return Card(facts)
-    rows = corpus.valid.take(range(min(len(corpus.valid), MOST_ROWS)))
-    return Card(facts).with_measures("valid", evaluate(model.predict(rows.rows, 5, rows.excluded), rows))
+    valid = corpus.valid.take(range(min(len(corpus.valid), MAX_EXAMPLES)))
+    return Card(facts).with_measures("valid", evaluate(model.predict(valid.rows, 5, valid.excluded), valid))

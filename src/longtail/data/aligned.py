@@ -1,4 +1,4 @@
-"""Rows of one data set over the labels of another, which a model knows."""
+"""A data set over the labels of a model, which was trained on other data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ from longtail.data.labels import LabelSet
 
 
 def aligned(data: Dataset, known: LabelSet) -> tuple[Dataset, int]:
-    """The same rows over the known labels, with their counts; behind these, labels of the rows that are not known, and
-    how many they are."""
+    """The same documents over the known labels, matched by id.
+
+    Args:
+        data: the data set.
+        known: the labels of the model, whose counts are kept.
+
+    Returns:
+        The data set over the known labels, followed by the labels of its targets that are not known; and how many
+        those are.
+    """
     own = data.labels
-    place_of = np.array([known.row_of.get(label, -1) for label in own.ids], dtype=np.int64)
-    asked = np.zeros(len(own), dtype=np.bool_)
-    asked[data.targets.indices] = True
-    unknown = np.flatnonzero(asked & (place_of < 0))
-    place_of[unknown] = len(known) + np.arange(len(unknown))
+    column_of = np.array([known.row_of.get(label, -1) for label in own.ids], dtype=np.int64)
+    used = np.zeros(len(own), dtype=np.bool_)
+    used[data.targets.indices] = True
+    unknown = np.flatnonzero(used & (column_of < 0))
+    column_of[unknown] = len(known) + np.arange(len(unknown))
     labels = LabelSet(
         ids=(*known.ids, *(own.ids[label] for label in unknown)),
         texts=(*known.texts, *(own.texts[label] for label in unknown)),
@@ -28,16 +36,16 @@ def aligned(data: Dataset, known: LabelSet) -> tuple[Dataset, int]:
         train_rows=known.train_rows,
         propensity=own.propensity,
     )
-    targets = _moved(data.targets, place_of, len(labels))
-    excluded = None if data.excluded is None else _moved(data.excluded, place_of, len(labels))
+    targets = _renumbered(data.targets, column_of, len(labels))
+    excluded = None if data.excluded is None else _renumbered(data.excluded, column_of, len(labels))
     return replace(data, labels=labels, targets=targets, excluded=excluded), len(unknown)
 
 
-def _moved(matrix: Matrix, place_of: Longs, columns: int) -> Matrix:
-    """The matrix with its columns elsewhere; what has no place is dropped."""
+def _renumbered(matrix: Matrix, column_of: Longs, columns: int) -> Matrix:
+    """The matrix with new column numbers; columns with the number -1 are dropped."""
     whole = sparse.coo_array(matrix)
     row, column = whole.coords
-    kept = place_of[column] >= 0
-    entries = whole.data[kept], (row[kept], place_of[column[kept]])
-    moved: Matrix = sparse.csr_array(entries, shape=(matrix.shape[0], columns))
-    return moved
+    kept = column_of[column] >= 0
+    entries = whole.data[kept], (row[kept], column_of[column[kept]])
+    renumbered: Matrix = sparse.csr_array(entries, shape=(matrix.shape[0], columns))
+    return renumbered

@@ -1,4 +1,4 @@
-"""The records of CSV, TSV and Parquet files, one at a time, as far as the wanted columns go."""
+"""The records of CSV, TSV and Parquet files, one at a time, with only the wanted columns."""
 
 from __future__ import annotations
 
@@ -11,34 +11,79 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from longtail.data.files import lines
-from longtail.errors import DataError, MissingExtra
-from longtail.progress import stage
+from longtail.data.limits import MAX_COLUMNS, MAX_FIELD
+from longtail.data.parquet import parquet_columns, parquet_records
+from longtail.errors import DataError
 
 Records: TypeAlias = Generator[tuple[int, tuple[Any, ...]], None, None]  # close it, or read it to its end
 ENDINGS = (".csv", ".tsv", ".parquet")
-DELIMITERS = (",", ";", "\t", "|")  # of a CSV; the first of those that stand in its header as often
+DELIMITERS = (",", ";", "\t", "|")  # of a CSV; the one that occurs most in its header, the first of equals
 
 
 def table_kind(path: Path) -> str | None:
-    """The ending that names the format, without .gz or .xz; None for another file."""
+    """The format of a table, by its name.
+
+    Args:
+        path: the file; .gz and .xz are ignored.
+
+    Returns:
+        ".csv", ".tsv" or ".parquet"; None for another file.
+    """
     name = path.name.lower().removesuffix(".gz").removesuffix(".xz")
     return next((ending for ending in ENDINGS if name.endswith(ending)), None)
 
 
+def few(names: Sequence[str], most: int = 30) -> str:
+    """Column names for an error message.
+
+    Args:
+        names: of the columns.
+        most: how many to name.
+
+    Returns:
+        Their names, separated by commas.
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(name[:80] for name in names[:most]) + more
+
+
 def column_names(path: Path) -> list[str]:
-    """The names in the header."""
+    """Reads the column names of a table.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The names, from left to right.
+
+    Raises:
+        DataError: the file is empty, or not a table.
+        MissingExtra: it is a Parquet file, and pyarrow is not installed.
+    """
     if table_kind(path) == ".parquet":
-        with _parquet(path) as file:
-            return [str(name) for name in file.schema_arrow.names]
+        return parquet_columns(path)
     for _, header in _records(path):
         return [name.strip() for name in header]
-    raise DataError("the file is empty; the first line names the columns", path)
+    raise DataError("the file is empty; its first line must name the columns", path)
 
 
 def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
-    """The wanted columns of each record, with its first line (in Parquet: the record's number, from 1)."""
+    """Reads the records of a table.
+
+    Args:
+        path: the file.
+        names: its columns.
+        wanted: the columns to return.
+
+    Yields:
+        The first line of each record (of a Parquet file: its number, from 1) and its values of the wanted columns.
+
+    Raises:
+        DataError: a record is damaged or has too many or too few fields.
+        MissingExtra: it is a Parquet file, and pyarrow is not installed.
+    """
     if table_kind(path) == ".parquet":
-        yield from _parquet_records(path, wanted)
+        yield from parquet_records(path, wanted)
         return
     places = [names.index(name) for name in wanted]
     pick = itemgetter(*places) if len(places) > 1 else lambda record: (record[places[0]],)
@@ -48,7 +93,7 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
             if len(record) != len(names):
                 raise DataError(
                     f"{len(record)} fields where the header has {len(names)}; put quotes around fields that "
-                    "hold the delimiter",
+                    "have the delimiter in them",
                     path,
                     line,
                 )
@@ -56,45 +101,54 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
 
 
 def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
-    """All records of a CSV or TSV file, the header first; a quoted field of a CSV may hold line ends."""
+    """All records of a CSV or TSV file, the header first; a quoted field of a CSV may have line ends in it."""
     numbered = lines(path)
     first = next(numbered, (1, ""))[1]
     tab = table_kind(path) == ".tsv"
     delimiter = "\t" if tab else _delimiter(first)
+    if first.count(delimiter) >= MAX_COLUMNS:
+        raise DataError(f"has more than {MAX_COLUMNS:,} columns, the most that a table may have", path, 1)
 
     def text() -> Iterator[str]:
         yield first + "\n"
         for _, line in numbered:
             yield line + "\n"
 
-    limit = csv.field_size_limit(2**31 - 1)  # whole books are texts too
-    # Tabs need no quotes, so a quote in a TSV is a letter, unless a pair of them holds the whole field.
+    limit = csv.field_size_limit(MAX_FIELD)
+    # In a TSV a quote is a plain letter, because fields need none; only a pair around the whole field is removed.
     plain = csv.reader(text(), delimiter=delimiter, quoting=csv.QUOTE_NONE)
     reader = plain if tab else csv.reader(text(), delimiter=delimiter, strict=True)
-    begin = 1
+    start = 1
     try:
         for record in reader:
             if record:
-                yield begin, [_unquoted(field) for field in record] if tab else record
-            begin = reader.line_num + 1
+                yield start, [_unquoted(field) for field in record] if tab else record
+            start = reader.line_num + 1
     except csv.Error as error:
-        if "universal-newline" in str(error):
+        if "new-line character" in str(error):  # the rest of the message differs between versions of Python
             raise DataError(
-                "a bare carriage return stands where no field is quoted; end lines with line feeds",
+                "a bare carriage return in a field without quotes; end lines with line feeds",
                 path,
-                begin,
+                start,
+            ) from None
+        if "field larger than" in str(error):
+            raise DataError(
+                f"a field is longer than {MAX_FIELD:,} characters, the most that a field may have; close a quote that "
+                "is open, or split the text",
+                path,
+                start,
             ) from None
         raise DataError(
-            f"not a {'TSV' if tab else 'CSV'} record ({error}); inside a quoted field a quote is written twice",
+            f"not a {'TSV' if tab else 'CSV'} record ({error}); inside a quoted field write a quote twice",
             path,
-            begin,
+            start,
         ) from None
     finally:
         csv.field_size_limit(limit)
 
 
 def _delimiter(header: str) -> str:
-    """What stands most often between the names of a CSV's header; spreadsheets take what the language suggests."""
+    """The delimiter that occurs most in the header: spreadsheets use different ones in different countries."""
     names = re.sub(r'"[^"]*"', "", header)
     return max(DELIMITERS, key=names.count)
 
@@ -103,38 +157,3 @@ def _unquoted(field: str) -> str:
     if len(field) >= 2 and field[0] == field[-1] == '"':
         return field[1:-1].replace('""', '"')
     return field
-
-
-def _parquet(path: Path) -> Any:
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise MissingExtra("pyarrow", "data", "reading Parquet files") from None
-    try:
-        return ParquetFile(path)
-    except FileNotFoundError:
-        raise DataError("no such file; check the path", path) from None
-    except Exception as error:  # damaged files fail in many ways
-        raise _not_parquet(path, error) from None
-
-
-def _parquet_records(path: Path, wanted: Sequence[str]) -> Records:
-    with _parquet(path) as file:
-        number = 1
-        with stage(f"reading {path.name.split('.')[0]}", total=file.metadata.num_rows) as advance:
-            # Arrow's own threads know nothing of LONGTAIL_THREADS, and a busy machine may refuse them; most of the time
-            # goes into making Python's objects anyway.
-            columns = list(dict.fromkeys(wanted))
-            try:
-                for batch in file.iter_batches(8192, columns=columns, use_threads=False):
-                    values = [batch.column(name).to_pylist() for name in wanted]
-                    yield from enumerate(zip(*values, strict=True), number)
-                    number += batch.num_rows
-                    advance(batch.num_rows)
-            except Exception as error:
-                raise _not_parquet(path, error) from None
-
-
-def _not_parquet(path: Path, error: Exception) -> DataError:
-    reason = str(error).split("\n")[0]
-    return DataError(f"not a whole Parquet file ({reason}); write or copy it again", path)

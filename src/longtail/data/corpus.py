@@ -4,53 +4,119 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from longtail.arrays import Bools
-from longtail.data.dataset import Dataset
+from longtail.data.dataset import GIVEN, Dataset
 from longtail.data.labels import LabelSet, Propensity
 from longtail.errors import DataError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Corpus:
-    """A data set as users know it: three splits, one `LabelSet`, and what was noticed on the way in."""
+    """A data set as users know it: three splits over one `LabelSet`, and notes from reading it."""
 
     name: str
     train: Dataset
-    valid: Dataset  # may have no rows
-    test: Dataset  # may have no rows
-    text_field: str = "text"  # which fields of a row became its text
-    id_field: str = "id"  # which field named it
+    valid: Dataset  # may be empty
+    test: Dataset  # may be empty
+    text_field: str = "text"  # the fields of a document that made its text
+    id_field: str = "id"  # the field that had its id
     drawn: tuple[str, ...] = ()  # splits that were not given and are held out of train
+    held_out_labels: int = 0  # labels that lost their training rows on purpose (`longtail build holdout`)
     notes: tuple[str, ...] = ()  # what a user should know: held-out splits, guessed columns
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
-            raise DataError(f"{self.name}: the train split has no rows; nothing can be learned from it")
+            raise DataError(f"{self.name}: the train split has no examples; add some")
         if self.valid.labels is not self.train.labels or self.test.labels is not self.train.labels:
             raise DataError(f"{self.name}: the splits do not share one label set")
 
     @property
     def labels(self) -> LabelSet:
+        """The labels of all splits."""
         return self.train.labels
 
     @property
     def propensity(self) -> Propensity:
+        """The propensity constants of the data set."""
         return self.labels.propensity
+
+    def train_and_valid(self) -> Dataset:
+        """Join train and valid, to train once more on both after everything was chosen on valid.
+
+        Returns:
+            The rows of train, then those of valid. Label counts stay as they are.
+        """
+        train, valid = self.train, self.valid
+        if len(valid) == 0:
+            return train
+        both = train.with_rows(
+            targets=valid.targets, origin=GIVEN, texts=valid.texts, features=valid.features, ids=valid.ids
+        )
+        if train.excluded is None and valid.excluded is None:
+            return both
+        empty = [sparse.csr_array(one.targets.shape, dtype=np.bool_) for one in (train, valid)]
+        parts = [
+            one.excluded if one.excluded is not None else no for one, no in zip((train, valid), empty, strict=True)
+        ]
+        return replace(both, excluded=sparse.vstack(parts, format="csr"))
+
+    def judged_on_valid(self, valid_share: float = 0.05, seed: int = 0) -> Corpus:
+        """Put valid in the place of test, so that choosing between recipes never touches test.
+
+        Learners that choose or calibrate get another valid split, held out of train: the rows that judge must not be
+        those that were chosen on.
+
+        Args:
+            valid_share: of train to hold out as the new valid; 0 leaves it empty.
+            seed: of the split.
+
+        Returns:
+            A corpus whose test rows are the valid rows of this one.
+
+        Raises:
+            DataError: there is no valid row.
+        """
+        if len(self.valid) == 0:
+            raise DataError(f"{self.name} has no valid rows to judge on; give a valid split or a --valid-share")
+        out = np.zeros(len(self.train), dtype=np.bool_)
+        note = f"judged on the {len(self.valid)} examples of valid; test was not touched"
+        if valid_share:
+            out = held_out(self.train.ids, valid_share, f"valid of train:{seed}")
+            note += f"; {int(out.sum())} other examples of train take the place of valid"
+        return replace(
+            self,
+            train=self.train.take(np.flatnonzero(~out)),
+            valid=self.train.take(np.flatnonzero(out)),
+            test=self.valid,
+            notes=(*self.notes, note),
+        )
 
 
 def held_out(ids: Sequence[str], share: float, salt: int | str = 0) -> Bools:
-    """Which rows to hold out: a seeded hash of each row's id falls below the share.
+    """Chooses the rows to hold out: those whose salted hash of the id falls below the share.
 
-    A row keeps its side when other rows come, go or move. At least one row lands on each side where
-    there are two or more; a single row stays.
+    A row stays on its side when other rows are added, removed or moved. Of two or more rows at least one is held out
+    and at least one stays; a single row stays.
+
+    Args:
+        ids: of the rows.
+        share: of the rows to hold out, between 0 and 1.
+        salt: another one gives another choice.
+
+    Returns:
+        (rows,) True where a row is held out.
+
+    Raises:
+        DataError: the share is not between 0 and 1.
     """
     if not 0 < share < 1:
-        raise DataError(f"the share of rows to hold out lies between 0 and 1, got {share}")
+        raise DataError(f"the share of examples to hold out must be between 0 and 1, got {share}")
     places = hashed(ids, salt)
     chosen: Bools = places < np.uint64(int(share * 2**64))
     if len(ids) > 1 and not chosen.any():
@@ -61,7 +127,15 @@ def held_out(ids: Sequence[str], share: float, salt: int | str = 0) -> Bools:
 
 
 def hashed(ids: Sequence[str], salt: int | str = 0) -> npt.NDArray[np.uint64]:
-    """A salted hash of each id: chance that does not depend on the order or number of rows."""
+    """A salted hash of each id: random bits that do not depend on the order or number of rows.
+
+    Args:
+        ids: of the rows.
+        salt: another one gives other bits.
+
+    Returns:
+        (rows,) uint64
+    """
     prefix = hashlib.blake2b(f"longtail:{salt}:".encode(), digest_size=8)
     places = np.empty(len(ids), dtype=np.uint64)
     for row, name in enumerate(ids):
@@ -84,37 +158,54 @@ def make_corpus(
     id_field: str = "id",
     notes: Sequence[str] = (),
 ) -> Corpus:
-    """Join the splits: count the labels on the given train rows, then hold out what was not given.
+    """Joins splits into a corpus: counts the labels on train as given, then holds out the splits that are missing.
 
-    A missing valid split is held out of train, unless `valid_share` is 0. A missing test split is held out only when
-    `test_share` says so, and then before counting: its rows are test rows, not training rows.
+    Args:
+        name: of the corpus.
+        train: the train split.
+        valid: the valid split; None holds it out of train, after counting.
+        test: the test split; None leaves it empty, or holds it out of train, before counting.
+        valid_share: of train to hold out as valid; 0 leaves valid empty.
+        test_share: of train to hold out as test; None holds nothing out.
+        seed: of the held-out splits.
+        text_field: the fields of a document that made its text.
+        id_field: the field that had its id.
+        notes: from reading the data.
+
+    Returns:
+        The corpus; its notes name the splits that were held out.
+
+    Raises:
+        DataError: train is empty, or a share is out of range.
     """
-    said, drawn = list(notes), []
+    all_notes, drawn = list(notes), []
     if len(train) == 0:
-        raise DataError(f"{name}: the train split has no rows; nothing can be learned from it")
+        raise DataError(f"{name}: the train split has no examples; add some")
     if test is None and test_share is not None:
-        away = held_out(train.ids, test_share, seed + 1)
-        train, test = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
+        out = held_out(train.ids, test_share, seed + 1)
+        train, test = train.take(np.flatnonzero(~out)), train.take(np.flatnonzero(out))
         drawn.append("test")
-        said.append(f"no test split was given: {len(test)} rows ({test_share:.0%}) of train were held out as test")
+        all_notes.append(
+            f"no test split was given: {len(test)} examples ({test_share:.0%}) of train were held out as test"
+        )
     labels = train.labels.counted(train.targets)
     if valid is None:
-        # Another salt than any test split's: rows that were kept out of test are not a random half of that hash.
-        away = held_out(train.ids, valid_share, f"valid:{seed}") if valid_share else np.zeros(len(train), dtype=bool)
-        train, valid = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
+        # Another salt than for test: rows that stayed out of test all have large hashes under that salt.
+        out = held_out(train.ids, valid_share, f"valid:{seed}") if valid_share else np.zeros(len(train), dtype=bool)
+        train, valid = train.take(np.flatnonzero(~out)), train.take(np.flatnonzero(out))
         if valid_share:
             drawn.append("valid")
-            said.append(
-                f"no valid split was given: {len(valid)} rows ({valid_share:.0%}) of train were held out as valid"
+            all_notes.append(
+                f"no valid split was given: {len(valid)} examples ({valid_share:.0%}) of train were held out as valid"
             )
-    nothing = train.take([])
+    empty = train.take([])
     return Corpus(
         name=name,
         train=train.over(labels),
         valid=valid.over(labels),
-        test=(nothing if test is None else test).over(labels),
+        test=(empty if test is None else test).over(labels),
         text_field=text_field,
         id_field=id_field,
         drawn=tuple(drawn),
-        notes=tuple(said),
+        notes=tuple(all_notes),
     )

@@ -1,4 +1,4 @@
-"""Rows with soft targets over one label set. Never mutates."""
+"""Documents with soft targets over one label set. Immutable."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ GIVEN = "given"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """What a model sees of a row: its text, its features, or both. An array of vectors is taken as features."""
+    """What a model sees of documents: texts, features, or both. An array of vectors is taken as features.
+
+    Raises:
+        DataError: neither is given, they do not match, or a text is not a string.
+    """
 
     texts: tuple[str, ...] | None = None
     features: Matrix | None = None  # (rows, features)
+    ids: tuple[str, ...] | None = None  # for models that know rows by name
 
     def __post_init__(self) -> None:
         if self.texts is None and self.features is None:
-            raise DataError("rows need texts or features")
+            raise DataError("Rows needs texts or features; give one of them")
         if isinstance(self.features, np.ndarray):
             object.__setattr__(self, "features", dense_rows(self.features, "features"))
         if self.texts is not None:
@@ -34,6 +39,8 @@ class Rows:
                 raise DataError(f"text {wrong + 1} is not a string but {type(self.texts[wrong]).__name__}")
             if self.features is not None and self.features.shape[0] != len(self.texts):
                 raise DataError(f"{len(self.texts)} texts and {self.features.shape[0]} rows of features do not match")
+        if self.ids is not None and len(self.ids) != len(self):
+            raise DataError(f"{len(self.ids)} ids for {len(self)} rows; give one each, or none")
 
     def __repr__(self) -> str:
         return f"Rows({len(self):,} rows{_kinds(self.texts, self.features)})"
@@ -45,22 +52,34 @@ class Rows:
         return int(self.features.shape[0])
 
     def __getitem__(self, part: slice) -> Rows:
-        texts = None if self.texts is None else self.texts[part]
-        return Rows(texts=texts, features=None if self.features is None else self.features[part])
+        texts, ids = (None if strings is None else strings[part] for strings in (self.texts, self.ids))
+        return Rows(texts=texts, features=None if self.features is None else self.features[part], ids=ids)
 
     def take(self, rows: AnyArray) -> Rows:
-        """Only these rows, by number."""
-        texts = None if self.texts is None else tuple([self.texts[row] for row in rows.tolist()])
-        return Rows(texts=texts, features=None if self.features is None else self.features[rows])
+        """Only these rows.
+
+        Args:
+            rows: (rows taken,) row numbers.
+
+        Returns:
+            The rows, in this order.
+        """
+        picked = rows.tolist()
+        texts, ids = (
+            None if strings is None else tuple([strings[row] for row in picked]) for strings in (self.texts, self.ids)
+        )
+        return Rows(texts=texts, features=None if self.features is None else self.features[rows], ids=ids)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
     """Texts and/or features with soft targets in (0, 1]. Features are sparse; an array of vectors is taken too.
 
-    `excluded` marks (row, label) pairs that must never be predicted, such as an item for itself.
-    `origins` says where each row came from: 0 is the data as given, the others are named by
-    `origin_names` and were added by a tail method.
+    `excluded` marks (row, label) pairs that must never be predicted, such as an item for itself. `origins` holds where
+    each row came from: 0 is the data as given; a tail method added the others, and `origin_names` has its name.
+
+    Raises:
+        DataError: parts do not match, a target lies outside (0, 1], or a feature is not finite.
     """
 
     labels: LabelSet
@@ -85,12 +104,12 @@ class Dataset:
             row = int(np.searchsorted(self.targets.indptr, bad, side="right")) - 1
             label = self.labels.ids[int(self.targets.indices[bad])]
             raise DataError(
-                f"row {self.ids[row]!r} has weight {data[bad]:g} for label {label!r}; weights lie in (0, 1]"
+                f"document {self.ids[row]!r} has weight {data[bad]:g} for label {label!r}; weights must lie in (0, 1]"
             )
         if self.texts is not None:
             put("texts", tuple(self.texts))
             if len(self.texts or ()) != rows:
-                raise DataError(f"{rows} row ids but {len(self.texts or ())} texts")
+                raise DataError(f"{rows} ids but {len(self.texts or ())} texts; give as many of both")
         if self.features is not None:
             dense = isinstance(self.features, np.ndarray)
             given = dense_rows(self.features, "features") if dense else self.features
@@ -98,9 +117,9 @@ class Dataset:
             if not np.all(np.isfinite(self.features.data)):
                 bad = int(np.flatnonzero(~np.isfinite(self.features.data))[0])
                 row = int(np.searchsorted(self.features.indptr, bad, side="right")) - 1
-                raise DataError(f"row {self.ids[row]!r} has a feature value that is not a finite number")
+                raise DataError(f"document {self.ids[row]!r} has a feature that is not a finite number; replace it")
         if self.texts is None and self.features is None:
-            raise DataError("a data set needs texts or features")
+            raise DataError("a data set needs texts or features; give one of them")
         if self.excluded is not None:
             excluded = _frozen(self.excluded, "excluded pairs", (rows, labels), dtype=np.bool_)
             put("excluded", excluded if excluded.nnz else None)
@@ -114,17 +133,24 @@ class Dataset:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        """Sizes, as of the label set."""
+        """Sizes, because nobody wants to print a million texts."""
         kinds = _kinds(self.texts, self.features)
         return f"Dataset({len(self):,} rows{kinds}, {self.targets.nnz:,} targets, {len(self.labels):,} labels)"
 
     @property
     def rows(self) -> Rows:
-        """The rows without their targets: what `predict` may see."""
-        return Rows(texts=self.texts, features=self.features)
+        """The documents without their targets: what `predict` may see."""
+        return Rows(texts=self.texts, features=self.features, ids=self.ids)
 
     def take(self, rows: AnyArray | Sequence[int]) -> Dataset:
-        """Only these rows, by number in this order or by a mask."""
+        """Only these rows.
+
+        Args:
+            rows: row numbers, in the order wanted, or a mask (rows,) bool.
+
+        Returns:
+            A new data set over the same labels.
+        """
         given = np.asarray(rows)
         index = np.flatnonzero(given) if given.dtype == bool else given.astype(np.int64)
         picked = index.tolist()
@@ -148,12 +174,26 @@ class Dataset:
         features: Matrix | None = None,
         ids: Sequence[str] | None = None,
     ) -> Dataset:
-        """A new data set with these rows added at the end, marked with the origin."""
+        """A new data set with rows added at the end.
+
+        Args:
+            targets: (rows added, labels) in (0, 1].
+            origin: the name of what added them.
+            texts: of the rows added, where the data has texts.
+            features: (rows added, features), where the data has features.
+            ids: of the rows added; default: the origin and a number.
+
+        Returns:
+            The new data set.
+
+        Raises:
+            DataError: the rows added do not fit the data.
+        """
         number, width = targets.shape
         if width != len(self.labels):
             raise DataError(f"{origin} adds targets over {width} labels to data over {len(self.labels)}")
         if features is not None and self.features is not None and features.shape[1] != self.features.shape[1]:
-            raise DataError(f"{origin} adds {features.shape[1]} features a row to data with {self.features.shape[1]}")
+            raise DataError(f"{origin} adds rows of {features.shape[1]} features to data with {self.features.shape[1]}")
         if (texts is None) != (self.texts is None) or (features is None) != (self.features is None):
             raise DataError(f"{origin} must add the same kinds of input (texts, features) that the data has")
         names = self.origin_names if origin in self.origin_names else (*self.origin_names, origin)
@@ -176,21 +216,51 @@ class Dataset:
         )
 
     def with_entries(self, entries: Matrix) -> Dataset:
-        """A new data set with these soft targets (rows, labels) joined in; of two, the larger stays."""
+        """A new data set with more soft targets; where both have an entry, the larger one counts.
+
+        Args:
+            entries: (rows, labels) in (0, 1].
+
+        Returns:
+            The new data set.
+
+        Raises:
+            DataError: the shapes differ.
+        """
         if entries.shape != self.targets.shape:
             raise DataError(f"entries of shape {entries.shape} do not fit targets of shape {self.targets.shape}")
         return replace(self, targets=self.targets.maximum(sparse.csr_array(entries, dtype=np.float32)))
 
     def over(self, labels: LabelSet) -> Dataset:
-        """The same rows over a label set with the same ids (other counts or texts)."""
+        """The same data over a label set with the same ids, but other counts or texts.
+
+        Args:
+            labels: the new label set.
+
+        Returns:
+            The new data set.
+
+        Raises:
+            DataError: the ids differ.
+        """
         if labels.ids != self.labels.ids:
-            raise DataError("the new label set has other ids")
+            raise DataError("the new label set has other ids; it must have the same ids in the same order")
         return replace(self, labels=labels)
 
 
 def dense_rows(array: AnyArray, name: str) -> Matrix:
-    """An array (rows, columns) as csr float32 with every entry stored: without the search for zeros, which takes
-    many times the memory of the array."""
+    """A dense array as a CSR matrix that stores every entry: looking for zeros would take many times its memory.
+
+    Args:
+        array: (rows, columns) of numbers.
+        name: of the array, for the message.
+
+    Returns:
+        csr float32 (rows, columns)
+
+    Raises:
+        DataError: the array has another shape or no numbers.
+    """
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise DataError(f"{name} must be numbers in rows and columns, got {array.dtype} of shape {array.shape}")
     rows, columns = array.shape
@@ -208,7 +278,7 @@ def _frozen(matrix: Matrix, name: str, shape: tuple[int, int | None], dtype: typ
         raise DataError(f"{name} are {result.shape[0]} x {result.shape[1]}, expected {wanted}")
     if dtype is np.bool_ and not result.data.all():
         result = result.copy()
-        result.eliminate_zeros()  # a stored False excludes nothing
+        result.eliminate_zeros()  # a stored False does not exclude
     if not result.has_canonical_format:
         result = result.copy()
         result.sum_duplicates()

@@ -1,4 +1,4 @@
-"""The facts of a data set, in `corpus.json` beside its files: they travel with the data."""
+"""The facts of a data set, in `corpus.json` beside its files, so that they go wherever the data goes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from longtail.data.files import find, whole_object
+from longtail.data.files import find, shown, whole_object
 from longtail.data.labels import Propensity
 from longtail.errors import DataError, did_you_mean
 
@@ -15,37 +15,63 @@ COUNTED_ON = ("train", "train+valid")
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What `corpus.json` says; a missing fact is None or its default."""
+class CorpusFacts:
+    """The content of `corpus.json`; a missing fact is None or its default."""
 
     name: str | None = None
     propensity: Propensity = field(default_factory=Propensity)
-    text: str | None = None  # which fields of a row make its text
-    counted_on: str = "train"  # "train+valid" where valid was held out of the training rows as given
+    text: str | None = None  # the fields of a document that make its text
+    counted_on: str = "train"  # "train+valid" where valid was held out of train and labels are counted on both
+    held_out_labels: int = 0  # labels that lost their training rows on purpose
 
 
 def check_text_field(text: str, path: Path | None = None) -> str:
+    """Checks the fields that make the text of a document.
+
+    Args:
+        text: "title", "text" or "title+text".
+        path: the file that names it, for the message.
+
+    Returns:
+        The same string.
+
+    Raises:
+        DataError: it is another one.
+    """
     if text not in TEXT_FIELDS:
         choice = ", ".join(repr(field) for field in TEXT_FIELDS)
-        raise DataError(f"text must be one of {choice}, got {text!r}{did_you_mean(text, TEXT_FIELDS)}", path)
+        raise DataError(f"text must be one of {choice}, got {shown(text)}{did_you_mean(text, TEXT_FIELDS)}", path)
     return text
 
 
-def read_facts(folder: Path) -> Facts:
-    """The facts of the data set in this folder; without a `corpus.json`, the defaults."""
+def read_facts(folder: Path) -> CorpusFacts:
+    """Reads `corpus.json`.
+
+    Args:
+        folder: of the data set.
+
+    Returns:
+        Its facts; the defaults where there is no such file.
+
+    Raises:
+        DataError: the file is damaged or has a wrong value.
+    """
     path = find(folder, "corpus.json")
     if path is None:
-        return Facts()
+        return CorpusFacts()
     given = whole_object(path)
     name, text = given.get("name"), given.get("text")
     if name is not None and not isinstance(name, str):
-        raise DataError(f'"name" must be a string, got {name!r}', path)
+        raise DataError(f'"name" must be a string, got {shown(name)}', path)
     if text is not None:
-        check_text_field(str(text), path)
+        check_text_field(text if isinstance(text, str) else shown(text), path)
     counted_on = given.get("counted_on", "train")
-    if counted_on not in COUNTED_ON:
-        raise DataError(f'"counted_on" must be "train" or "train+valid", got {counted_on!r}', path)
-    return Facts(name, _propensity(given.get("propensity"), path), text, counted_on)
+    if not isinstance(counted_on, str) or counted_on not in COUNTED_ON:
+        raise DataError(f'"counted_on" must be "train" or "train+valid", got {shown(counted_on)}', path)
+    unseen = given.get("held_out_labels", 0)
+    if type(unseen) is not int or unseen < 0:
+        raise DataError(f'"held_out_labels" must be a number of labels, got {shown(unseen)}', path)
+    return CorpusFacts(name, _propensity(given.get("propensity"), path), text, counted_on, unseen)
 
 
 def _propensity(given: Any, path: Path) -> Propensity:
@@ -57,5 +83,5 @@ def _propensity(given: Any, path: Path) -> Propensity:
             try:
                 return Propensity(float(a), float(b))
             except (DataError, OverflowError) as error:
-                raise DataError(f"{error}; mend the file", path) from None
-    raise DataError(f'"propensity" must look like {{"a": 0.55, "b": 1.5}}, got {given!r}', path)
+                raise DataError(f"{error}; correct the file", path) from None
+    raise DataError(f'"propensity" must look like {{"a": 0.55, "b": 1.5}}, got {shown(given)}', path)

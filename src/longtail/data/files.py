@@ -1,16 +1,20 @@
-"""Finding and streaming files: whole lines at a time, gzip or xz undone, every failure with its place."""
+"""Finds files and reads them line by line, also from gzip and xz; every error names its file and line."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import lzma
-import zlib
+import os
+import reprlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from longtail.errors import DataError
+from longtail.data.limits import LOOK_EVERY, MAX_DEPTH, MAX_LINE, MAX_RATIO, MAX_WHOLE, RATIO_FROM, RESERVE
+from longtail.data.opening import cannot_read, file_size, open_file
+from longtail.data.unpack import Stream, Unpacked
+from longtail.errors import DataError, WillNotFit
+from longtail.memory import available_bytes, readable, resident_bytes
 from longtail.progress import stage
 
 CHUNK = 1 << 20
@@ -18,73 +22,163 @@ COMPRESSED = ("", ".gz", ".xz")
 
 
 def find(folder: Path, *names: str) -> Path | None:
-    """The one file of these names, plain or compressed; more than one is an error, as they may differ."""
+    """Finds the one file with one of these names, plain or compressed.
+
+    Args:
+        folder: where to look.
+        names: without .gz or .xz.
+
+    Returns:
+        The file; None where there is none.
+
+    Raises:
+        DataError: there are several, which may differ; or there is something else than a file of that name.
+    """
     wanted = [folder / (name + ending) for name in names for ending in COMPRESSED]
-    found = [path for path in wanted if path.is_file()]
+    found = [path for path in wanted if os.path.lexists(path)]
+    for path in found:
+        file_size(path)
     if len(found) > 1:
         both = " and ".join(path.relative_to(folder).as_posix() for path in found)
         raise DataError(f"{both} are both here and may differ; keep one of them", folder)
     return found[0] if found else None
 
 
-def listing(folder: Path, most: int = 12) -> str:
-    """What stands in a folder, in words, for errors that say what was found."""
+def listing(folder: Path, max_names: int = 12) -> str:
+    """The files of a folder, for error messages.
+
+    Args:
+        folder: the folder.
+        max_names: how many to name.
+
+    Returns:
+        Their names, separated by commas.
+    """
     names = sorted(path.name + ("/" if path.is_dir() else "") for path in folder.iterdir())
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more if names else "nothing"
+    more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return ", ".join(names[:max_names]) + more if names else "nothing"
 
 
 def chunks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Whole lines in pieces of about a megabyte, each with the number of its first line.
+    """Reads a file in pieces of about a megabyte, without cutting lines.
 
-    Every piece ends with a line end, except perhaps the last.
+    Args:
+        path: the file, plain or compressed.
+
+    Yields:
+        The number of the first line of each piece, and the piece. It ends with a line end, except perhaps the last.
+
+    Raises:
+        DataError: the file cannot be read, or its compression is damaged.
     """
     try:
-        size = path.stat().st_size
-        if size == 0 and path.is_file() and path.suffix in COMPRESSED[1:]:  # a pipe has no size
-            raise DataError("the compressed file has 0 bytes; copy or make it again", path)
-        with path.open("rb") as raw, stage(f"reading {path.name.split('.')[0]}", total=size) as advance:
-            stream = _unpacked(raw, path)
-            line, told = 1, 0
-            rest: list[bytes] = []  # the begun line; joined once, since a line may be longer than many chunks
-            while piece := stream.read(CHUNK):
-                if not told:
-                    piece = piece.removeprefix(b"\xef\xbb\xbf")  # a byte order mark is no part of the text
-                here = raw.tell() if raw.seekable() else told + len(piece)  # a pipe does not know its place
-                advance(here - told)
-                told = here
-                cut = piece.rfind(b"\n") + 1
-                if cut:
-                    whole = b"".join([*rest, piece[:cut]])
-                    yield line, whole
-                    line, rest = line + whole.count(b"\n"), [piece[cut:]]
-                else:
-                    rest.append(piece)
-            if any(rest):
-                yield line, b"".join(rest)
-    except FileNotFoundError:
-        raise DataError("no such file; check the path", path) from None
+        with open_file(path) as raw:
+            yield from _chunks(raw, path)
     except EOFError:
         raise DataError("the compressed file ends too early; copy or make it again", path) from None
-    except (zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"not whole {path.suffix[1:]} data ({error}); compress it again or drop {path.suffix} from its name",
-            path,
-        ) from None
     except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error}); check the disk and the rights", path) from None
+        raise cannot_read(path, error) from None
 
 
-def _unpacked(raw: IO[bytes], path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
-    if path.suffix == ".xz":
-        return lzma.LZMAFile(raw)
-    return raw
+def _chunks(raw: IO[bytes], path: Path) -> Iterator[tuple[int, bytes]]:
+    packed = path.suffix in COMPRESSED[1:]
+    size = os.fstat(raw.fileno()).st_size
+    if size == 0 and packed:
+        raise DataError("the compressed file has 0 bytes; copy or make it again", path)
+    with stage(f"reading {path.name.split('.')[0]}", total=size) as advance:
+        stream: Stream = Unpacked(raw, path.suffix) if packed else raw
+        line, reported, unpacked, held = 1, 0, 0, 0
+        watch = MemoryWatch(path)
+        rest: list[bytes] = []  # parts of an incomplete line; joined once, since it may be longer than many chunks
+        while piece := _next_piece(stream, path):
+            unpacked += len(piece)
+            position = raw.tell() if raw.seekable() else unpacked  # a pipe has no position
+            if packed and unpacked > max(RATIO_FROM, MAX_RATIO * position):
+                raise DataError(
+                    f"unpacks to more than {MAX_RATIO} times its size, which data does not; if it is right, unpack it "
+                    "and give the unpacked file",
+                    path,
+                    line,
+                )
+            watch.look(unpacked)
+            if unpacked == len(piece):
+                piece = piece.removeprefix(b"\xef\xbb\xbf")  # a byte order mark is not part of the text
+            advance(position - reported)
+            reported = position
+            cut = piece.rfind(b"\n") + 1
+            if cut:
+                whole = b"".join([*rest, piece[:cut]])
+                yield line, whole
+                line, rest, held = line + whole.count(b"\n"), [piece[cut:]], len(piece) - cut
+            else:
+                rest.append(piece)
+                held += len(piece)
+                if held > MAX_LINE:
+                    raise DataError(
+                        f"the line is longer than {readable(MAX_LINE)}, the most that a line may have; split it, or "
+                        "check that the file is text",
+                        path,
+                        line,
+                    )
+        if any(rest):
+            yield line, b"".join(rest)
+
+
+def _next_piece(stream: Stream, path: Path) -> bytes:
+    try:
+        return stream.read(CHUNK)
+    except ValueError as error:
+        raise DataError(
+            f"not whole {path.suffix[1:]} data ({error}); compress it again or drop {path.suffix} from its name", path
+        ) from None
+
+
+class MemoryWatch:
+    """Stops the reading of a file before the memory of the machine is used up.
+
+    How much a file takes is known only once it is read: most of it may be unpacked, or left out. So the memory is
+    looked at while it is read. What reading took is copied in part at its end, when lists become arrays.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._next = LOOK_EVERY
+        self._before = resident_bytes()
+
+    def look(self, done: int) -> None:
+        """Looks at the memory, where enough was read since the last time.
+
+        Args:
+            done: bytes read so far.
+
+        Raises:
+            WillNotFit: too little is left, and it is this reading that took it.
+        """
+        if done < self._next:
+            return
+        self._next = done + LOOK_EVERY
+        taken = resident_bytes() - self._before
+        if taken > RESERVE and available_bytes() < max(RESERVE, taken // 8):
+            raise WillNotFit(
+                f"{self._path}: after {readable(done)} of it the data takes {readable(taken)} of memory, and only "
+                f"{readable(available_bytes())} are left; use fewer rows or a larger machine"
+            )
 
 
 def decoded(piece: bytes, path: Path, first: int) -> str:
-    """A piece of a file as text; what is not UTF-8 is an error that names its line."""
+    """Decodes a piece of a file.
+
+    Args:
+        piece: bytes of whole lines.
+        path: the file, for the message.
+        first: the number of the piece's first line.
+
+    Returns:
+        The text.
+
+    Raises:
+        DataError: it is not UTF-8; names the line.
+    """
     try:
         return piece.decode()
     except UnicodeDecodeError as error:
@@ -104,39 +198,112 @@ def decoded(piece: bytes, path: Path, first: int) -> str:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their line feeds. Only the line feed ends a line, so texts keep the rest."""
+    """Reads a file line by line. Only a line feed ends a line; other line ends are part of the text.
+
+    Args:
+        path: the file, plain or compressed.
+
+    Yields:
+        The number of each line, and the line without its line feed.
+    """
     for first, piece in chunks(path):
         yield from enumerate(decoded(piece, path, first).removesuffix("\n").split("\n"), first)
 
 
 def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file with one a line; blank lines are skipped."""
+    """Reads a file with one JSON object per line; blank lines are skipped.
+
+    Args:
+        path: the file, plain or compressed.
+
+    Yields:
+        The number of each line, and its object.
+
+    Raises:
+        DataError: a line is not a JSON object.
+    """
     loads = json.loads
     for number, line in lines(path):
+        if not line or line.isspace():
+            continue
         try:
             value = loads(line)
         except (ValueError, RecursionError) as error:
-            if not line.strip():
-                continue
-            what = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-            raise DataError(f"broken JSON ({what}); each line holds one whole JSON object", path, number) from None
+            raise DataError(f"{_broken(error)}; each line must be one whole JSON object", path, number) from None
         if type(value) is not dict:
             raise DataError(f'expected a JSON object like {{"id": ...}} on the line, got {_kind(value)}', path, number)
         yield number, value
 
 
 def whole_object(path: Path) -> dict[str, Any]:
-    """A file that is one JSON object."""
-    text = "".join(decoded(piece, path, first) for first, piece in chunks(path))
+    """Reads a file that is one JSON object.
+
+    Args:
+        path: the file, plain or compressed.
+
+    Returns:
+        The object.
+
+    Raises:
+        DataError: it is not a JSON object.
+    """
+    text = whole_text(path)
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"broken JSON ({error.msg}); mend the file", path, error.lineno) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"broken JSON ({error}); mend the file", path) from None
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise DataError(f"{_broken(error)}; correct the file", path, line) from None
     if type(value) is not dict:
         raise DataError(f"expected one JSON object, got {_kind(value)}", path)
     return value
+
+
+def whole_text(path: Path) -> str:
+    """Reads a small file, such as one of settings.
+
+    Args:
+        path: the file, plain or compressed.
+
+    Returns:
+        Its text.
+
+    Raises:
+        DataError: it is not UTF-8, or longer than MAX_WHOLE.
+    """
+    pieces: list[str] = []
+    read = 0
+    for first, piece in chunks(path):
+        read += len(piece)
+        if read > MAX_WHOLE:
+            raise DataError(f"has more than {readable(MAX_WHOLE)}, the most that such a file may have", path)
+        pieces.append(decoded(piece, path, first))
+    return "".join(pieces)
+
+
+def _broken(error: ValueError | RecursionError) -> str:
+    """What is wrong with a text that is not JSON, or JSON that nobody writes."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"broken JSON ({error.msg} at column {error.colno})"
+    if isinstance(error, RecursionError):
+        return f"broken JSON (lists or objects inside each other, deeper than {MAX_DEPTH} levels)"
+    return f"broken JSON (a number with more than {sys.get_int_max_str_digits()} digits)"
+
+
+_shortener = reprlib.Repr()
+_shortener.maxlevel = 3
+_shortener.maxstring = _shortener.maxother = _shortener.maxlong = 80
+
+
+def shown(value: object) -> str:
+    """A value of a file for an error message: short, however long or deep it is.
+
+    Args:
+        value: any value.
+
+    Returns:
+        As Python writes it, with dots for what is left out.
+    """
+    return _shortener.repr(value)
 
 
 def _kind(value: object) -> str:

@@ -2,7 +2,7 @@
 
     train.jsonl    {"id": "7", "title": "...", "text": "...", "labels": ["a", "b"]}    or {"a": 1, "b": 0.4}
     labels.jsonl   {"id": "a", "text": "words for a"}                                  optional
-    exclude.jsonl  {"id": "7", "labels": ["c"]}            optional: never predicted for row 7
+    exclude.jsonl  {"id": "7", "labels": ["c"]}            optional: never predicted for document 7
     corpus.json    {"name": "...", "propensity": {"a": 0.55, "b": 1.5}, "text": "title+text"}    optional
 
 Each may be compressed (.gz, .xz). Without `labels.jsonl` the labels are collected from the splits in order
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.data.facts import check_text_field
-from longtail.data.files import COMPRESSED, find, objects
+from longtail.data.files import COMPRESSED, find, objects, shown
 from longtail.data.labels import Propensity
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, pairs
 from longtail.errors import DataError
@@ -25,11 +25,23 @@ SPLITS = ("train", "valid", "test")
 
 
 def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
-    """Read the folder layout; `text` says which fields make a row's text."""
+    """Reads the folder layout.
+
+    Args:
+        folder: the folder.
+        text: the fields that make the text of a document: "title", "text" or "title+text".
+        propensity: the constants of the data set.
+
+    Returns:
+        The splits.
+
+    Raises:
+        DataError: a file is missing or a line is wrong.
+    """
     text_of = _text_of(check_text_field(text))
     paths = {split: find(folder, f"{split}.jsonl") for split in SPLITS}
     if paths["train"] is None:
-        raise DataError("no train.jsonl, train.jsonl.gz or train.jsonl.xz here", folder)
+        raise DataError("has no train.jsonl, train.jsonl.gz or train.jsonl.xz; add one", folder)
     labels = _read_labels(find(folder, "labels.jsonl"))
     gathered = {split: _read_split(path, labels, text_of) for split, path in paths.items() if path is not None}
     check_ids(list(gathered.values()))
@@ -45,7 +57,19 @@ def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
 
 
 def read_rows_file(path: Path, text: str, propensity: Propensity) -> Splits:
-    """One file of rows as train. What stands beside it is not read: whoever wants that gives the folder."""
+    """Reads one file as the train split. Files beside it are not read; give the folder for that.
+
+    Args:
+        path: the file of JSON lines.
+        text: the fields that make the text of a document: "title", "text" or "title+text".
+        propensity: the constants of the data set.
+
+    Returns:
+        The train split.
+
+    Raises:
+        DataError: a line is wrong.
+    """
     labels = LabelIndex()
     gathered = _read_split(path, labels, _text_of(check_text_field(text)))
     check_ids([gathered])
@@ -56,7 +80,10 @@ def read_rows_file(path: Path, text: str, propensity: Propensity) -> Splits:
 
 
 def _text_of(text: str) -> Callable[[dict[str, Any]], str]:
-    """The function that makes a row's text; KeyError for a missing field, TypeError for one not a string."""
+    """The function that makes the text of a JSON object.
+
+    It raises KeyError for a missing field and TypeError for one that is not a string.
+    """
 
     def one(row: dict[str, Any]) -> str:
         value = row[text]
@@ -80,29 +107,30 @@ def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any
         except KeyError as error:
             raise DataError(_missing(error.args[0]), path, line) from None
         except TypeError:
-            raise DataError('"title" and "text" must be strings', path, line) from None
+            raise DataError('"title" and "text" must be strings; correct them', path, line) from None
         if type(name) is not str or not name:
             name = _id(name, path, line)
         if type(given) is not list and type(given) is not dict:
-            raise DataError(f'"labels" must be a list of label ids or an object of weights, got {given!r}', path, line)
+            wanted = '"labels" must be a list of label ids or an object of weights'
+            raise DataError(f"{wanted}, got {shown(given)}", path, line)
         add(line, name, text, given)
     return gathered
 
 
 def _missing(key: str) -> str:
     remedy = {
-        "id": "each row has an id of its own",
-        "labels": 'write "labels": [] for a row without labels',
+        "id": "give each document its own id",
+        "labels": 'write "labels": [] for a document without labels',
         "title": "add it, or read other fields (--text text)",
         "text": "add it, or read other fields (--text title)",
     }[key]
-    return f'the row has no "{key}"; {remedy}'
+    return f'the document has no "{key}"; {remedy}'
 
 
 def _id(value: Any, path: Path, line: int) -> str:
     name = as_id(value)
     if name is None:
-        raise DataError(f'"id" must be a string that is not empty, got {value!r}', path, line)
+        raise DataError(f'"id" must be a non-empty string, got {shown(value)}', path, line)
     return name
 
 
@@ -112,10 +140,10 @@ def _read_labels(path: Path | None) -> LabelIndex:
         return labels
     for line, row in objects(path):
         if "id" not in row:
-            raise DataError('the label has no "id"; each label has an id of its own', path, line)
+            raise DataError('the label has no "id"; give each label its own id', path, line)
         name, text = _id(row["id"], path, line), row.get("text")
         if text is not None and type(text) is not str:
-            raise DataError(f'"text" of label {name!r} must be a string, got {text!r}', path, line)
+            raise DataError(f'"text" of label {shown(name)} must be a string, got {shown(text)}', path, line)
         labels.define(name, text or "", line)
     return labels
 
@@ -131,10 +159,10 @@ def _read_excluded(
     for line, entry in objects(path):
         given = entry.get("labels")
         if "id" not in entry or type(given) is not list:
-            raise DataError('expected {"id": row id, "labels": [label ids never predicted for it]}', path, line)
+            raise DataError('expected {"id": document id, "labels": [label ids never predicted for it]}', path, line)
         name = _id(entry["id"], path, line)
         if name not in place:
-            raise DataError(f"no split has a row with id {name!r}; remove the line", path, line)
+            raise DataError(f"no split has a document with the id {shown(name)}; remove the line", path, line)
         split, row = place[name]
         columns = [labels.column(label, path, line) for label in given]
         found[split][0].extend([row] * len(columns))

@@ -1,4 +1,8 @@
-"""Labels as training rows: what a tail method needs that lets a label's own text or features stand for a row."""
+"""Labels as training examples: the text or features of a label stand for a document.
+
+Labels become examples in one place: which labels have a text or features that an example could have, and what happens
+where they do not.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +15,52 @@ from longtail.errors import DataError
 
 
 def labels_with_input(data: Dataset, method: str) -> Longs:
-    """The labels that can stand as rows of this data: those with a text where rows are texts, with features where rows
-    have only features. The others are left out; none at all is an error."""
+    """Finds the labels that can become examples: with a text where documents are texts, else with features.
+
+    Args:
+        data: the data set.
+        method: the tail method that asks, for the message.
+
+    Returns:
+        (labels found,) rows of labels.
+
+    Raises:
+        DataError: no label has what it needs.
+    """
     labels = data.labels
     if data.texts is not None:
         able = np.array([bool(text.strip()) for text in labels.texts], dtype=np.bool_)
         if not able.any():
             raise DataError(
-                f"{method} makes rows of label texts, and no label has one; add them to labels.jsonl, or leave it out"
+                f"{method} turns label texts into examples, and no label has a text; add texts to labels.jsonl, or "
+                f"leave {method} out"
             )
         return np.flatnonzero(able)
     assert data.features is not None
     columns = data.features.shape[1]
     if labels.features is None:
-        raise DataError(f"{method} makes rows of labels, and the labels have no features as the rows have; add them")
+        raise DataError(
+            f"{method} turns labels into examples, and labels have no features as documents have; add label features, "
+            f"or leave {method} out"
+        )
     if labels.features.shape[1] != columns:
         raise DataError(
-            f"{method} makes rows of labels, and labels have {labels.features.shape[1]} features where rows have "
-            f"{columns}; both must be over the same columns"
+            f"{method} turns labels into examples, but labels have {labels.features.shape[1]} features and documents "
+            f"{columns}; give both the same columns"
         )
     return np.flatnonzero(np.diff(sparse.csr_array(labels.features).indptr) > 0)
 
 
 def as_rows(data: Dataset, labels: Longs) -> Rows:
-    """These labels, as rows of this data are. Where rows have features beside their texts and labels do not, the
-    features of the label's row are empty."""
+    """Labels in the form of documents. Where only documents have features beside texts, those of labels are empty.
+
+    Args:
+        data: the data set.
+        labels: (labels given,) rows of labels.
+
+    Returns:
+        One row per label.
+    """
     texts = None if data.texts is None else tuple([data.labels.texts[label] for label in labels.tolist()])
     if data.features is None:
         return Rows(texts=texts)
@@ -46,14 +71,32 @@ def as_rows(data: Dataset, labels: Longs) -> Rows:
 
 
 def with_label_rows(data: Dataset, labels: Longs, targets: Matrix, origin: str) -> Dataset:
-    """The data and behind it a row for each of these labels, with these targets (rows added, labels)."""
+    """Adds labels as examples at the end of the data.
+
+    Args:
+        data: the data set.
+        labels: (labels given,) rows of labels.
+        targets: (labels given, labels) their targets.
+        origin: the tail method that adds them.
+
+    Returns:
+        The new data set.
+    """
     rows = as_rows(data, labels)
     ids = [f"{origin}:{data.labels.ids[label]}" for label in labels.tolist()]
     return data.with_rows(targets=targets, origin=origin, texts=rows.texts, features=rows.features, ids=ids)
 
 
 def own_targets(labels: Longs, number: int) -> Matrix:
-    """Each of these labels as its own only target: csr (labels given, number)."""
+    """Targets in which each label has only itself.
+
+    Args:
+        labels: (labels given,) rows of labels.
+        number: of labels in all.
+
+    Returns:
+        csr float32 (labels given, number)
+    """
     ones = np.ones(len(labels), dtype=np.float32)
     starts = np.arange(len(labels) + 1, dtype=np.int32)
     return sparse.csr_array((ones, labels.astype(np.int32), starts), shape=(len(labels), number))

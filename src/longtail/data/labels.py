@@ -1,13 +1,14 @@
-"""The labels of a data set: ids, texts, and how often training has seen each."""
+"""The labels of a data set: ids, texts, and training counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from longtail.arrays import Longs, Matrix
 from longtail.errors import DataError
@@ -15,15 +16,19 @@ from longtail.errors import DataError
 
 @dataclass(frozen=True)
 class Propensity:
-    """The constants A and B of the inverse propensity 1 + C (n + B)^-A; a fact of the data set."""
+    """The constants A and B of the inverse propensity 1 + C (n + B)^-A; a fact of the data set.
+
+    Raises:
+        DataError: a constant is out of range.
+    """
 
     a: float = 0.55
     b: float = 1.5
 
     def __post_init__(self) -> None:
-        if not (0 < self.a <= 10 and 0.001 <= self.b <= 1000):  # B^-A stands for a label that training never saw
+        if not (0 < self.a <= 10 and 0.001 <= self.b <= 1000):  # an unseen label has B^-A
             raise DataError(
-                f"propensity constants lie in 0 < A <= 10 and 0.001 <= B <= 1000, got A={self.a:g}, B={self.b:g}; "
+                f"propensity constants must be 0 < A <= 10 and 0.001 <= B <= 1000, got A={self.a:g}, B={self.b:g}; "
                 "0.55 and 1.5 are usual"
             )
 
@@ -35,20 +40,28 @@ class Propensity:
 class LabelSet:
     """Labels in a fixed order. A label keeps its row for life; new ones are added at the end.
 
-    `counts` and `train_rows` come from the training targets as they were given, before any row is held
-    out for validation and before any tail method adds rows or entries: propensities and frequency bins
-    are facts of the data and must not move when the training set is augmented.
+    `counts` and `train_rows` come from the training targets as given, before anything is held out for validation and
+    before any tail method adds examples or targets. Propensities and frequency bins are facts of the data, so
+    augmentation must not change them.
+
+    Raises:
+        DataError: parts do not match, or an id occurs twice.
     """
 
     ids: tuple[str, ...]
     texts: tuple[str, ...] = ()  # "" where a label has no text
-    counts: Longs = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # training rows per label
-    train_rows: int = 0  # rows behind the counts
+    counts: Longs = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # training examples per label
+    train_rows: int = 0  # training examples that the counts come from
     features: Matrix | None = None  # (labels, features), where the data has label features
     propensity: Propensity = Propensity()
+    names: tuple[tuple[str, ...], ...] = ()  # further names of each label, such as synonyms; () where there are none
+    broader: Matrix | None = None  # (labels, labels), 1 where the column's label is broader than the row's
+    related: Matrix | None = None  # (labels, labels), 1 where two labels are related
 
     def __post_init__(self) -> None:
         number = len(self.ids)
+        names = tuple(map(tuple, self.names))
+        object.__setattr__(self, "names", names if any(names) else ((),) * number)
         object.__setattr__(self, "ids", tuple(self.ids))
         object.__setattr__(self, "texts", tuple(self.texts) or ("",) * number)
         counts = np.array(self.counts, dtype=np.int64)
@@ -61,37 +74,117 @@ class LabelSet:
         if len(self.row_of) != number:
             seen: set[str] = set()
             twice = next(label for label in self.ids if label in seen or seen.add(label))  # type: ignore[func-returns-value]
-            raise DataError(f"label id {twice!r} stands twice; label ids must be unique")
+            raise DataError(f"label id {twice!r} occurs twice; label ids must be unique")
         if self.features is not None and self.features.shape[0] != number:
             raise DataError(f"label features have {self.features.shape[0]} rows for {number} labels")
+        if len(self.names) != number:
+            raise DataError(f"{len(self.names)} labels have further names, and there are {number} labels")
+        for relation in (self.broader, self.related):
+            if relation is not None and relation.shape != (number, number):
+                raise DataError(f"relations of labels are {relation.shape} for {number} labels")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        """Sizes: somebody who looks at a million labels in a notebook does not want their names."""
+        """Sizes, because nobody wants to print the names of a million labels."""
         return f"LabelSet({len(self):,} labels, {int((self.counts > 0).sum()):,} of them in {self.train_rows:,} rows)"
 
     @cached_property
     def row_of(self) -> dict[str, int]:
-        """Label id to row."""
+        """The row of each label id."""
         return {label: row for row, label in enumerate(self.ids)}
 
     @cached_property
     def has_texts(self) -> bool:
+        """Whether at least one label has a text."""
         return any(self.texts)
 
     def word(self, row: int) -> str:
-        """What to show a person for a label: its text, or its id where it has none."""
+        """The name of a label for people.
+
+        Args:
+            row: of the label.
+
+        Returns:
+            Its text, or its id where it has none.
+        """
         return self.texts[row] or self.ids[row]
 
     def counted(self, targets: Matrix) -> LabelSet:
-        """The same labels with counts taken from these training targets (rows, labels)."""
+        """The same labels with other counts.
+
+        Args:
+            targets: (rows, labels) the training targets to count.
+
+        Returns:
+            A new label set.
+        """
         counts = np.bincount(targets.indices, minlength=len(self)).astype(np.int64)
         return replace(self, counts=counts, train_rows=int(targets.shape[0]))
 
+    def take(self, rows: Longs) -> LabelSet:
+        """Some of the labels, with the counts they have.
+
+        Args:
+            rows: (labels kept,) their rows, in rising order.
+
+        Returns:
+            A new label set.
+        """
+        kept = rows.tolist()
+        return replace(
+            self,
+            ids=tuple([self.ids[row] for row in kept]),
+            texts=tuple([self.texts[row] for row in kept]),
+            names=tuple([self.names[row] for row in kept]),
+            counts=self.counts[rows],
+            features=None if self.features is None else self.features[rows],
+            broader=None if self.broader is None else self.broader[rows][:, rows],
+            related=None if self.related is None else self.related[rows][:, rows],
+        )
+
+    def with_more(self, ids: Sequence[str], texts: Sequence[str]) -> LabelSet:
+        """The same labels, and behind them new ones that no training example has.
+
+        Args:
+            ids: of the new labels.
+            texts: of the new labels.
+
+        Returns:
+            A new label set, without label features.
+        """
+        number = len(self) + len(ids)
+
+        def wider(relation: Matrix | None) -> Matrix | None:
+            if relation is None:
+                return None
+            pointers = np.pad(relation.indptr, (0, len(ids)), mode="edge")
+            return sparse.csr_array((relation.data, relation.indices, pointers), shape=(number, number))
+
+        return replace(
+            self,
+            ids=self.ids + tuple(ids),
+            texts=self.texts + tuple(texts),
+            names=self.names + ((),) * len(ids),
+            counts=np.concatenate([self.counts, np.zeros(len(ids), dtype=np.int64)]),
+            features=None,
+            broader=wider(self.broader),
+            related=wider(self.related),
+        )
+
     def rows(self, ids: Iterable[str]) -> list[int]:
-        """Rows of the given ids; an unknown id is an error."""
+        """Finds labels by id.
+
+        Args:
+            ids: of the labels.
+
+        Returns:
+            Their rows, in this order.
+
+        Raises:
+            DataError: an id is unknown.
+        """
         try:
             return [self.row_of[label] for label in ids]
         except KeyError as error:

@@ -1,7 +1,8 @@
-"""`load`: read a data set, whatever its layout, as a `Corpus`."""
+"""`load`: reads a data set of any layout as a `Corpus`."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -10,10 +11,12 @@ from scipy import sparse
 
 from longtail.data.columns import table_kind
 from longtail.data.corpus import Corpus, make_corpus
-from longtail.data.facts import Facts, check_text_field, read_facts
+from longtail.data.facts import CorpusFacts, check_text_field, read_facts
 from longtail.data.files import find, listing
 from longtail.data.folder import read_folder, read_rows_file
 from longtail.data.labels import Propensity
+from longtail.data.opening import file_size, reading
+from longtail.data.published import constants_note
 from longtail.data.repository import is_repository, read_bag_of_words_file, read_repository
 from longtail.data.repository_matrix import is_bag_of_words
 from longtail.data.repository_split import find_whole, read_whole
@@ -41,24 +44,49 @@ def load(
     seed: int = 0,
     propensity: Propensity | None = None,
 ) -> Corpus:
-    """Read the data set at `path`, a folder or a file; `"wordnet"` is the set that ships with longtail.
-
-    The layout is recognised by what is there: JSON lines, tables, or the files of the Extreme Classification
-    Repository. `text` ("title", "text" or "title+text") says which fields make a row's text, `columns` which
-    columns of a table hold what. What is passed here goes before the data set's own `corpus.json`.
+    """Reads a data set: JSON lines, tables, or files of the Extreme Classification Repository.
 
         corpus = load("wordnet")
         corpus = load("books.csv", columns=Columns(text="title,blurb", separator=";"), test_share=0.2)
+
+    Args:
+        path: a folder or a file; "wordnet" is the data set that ships with longtail.
+        columns: of a table that hold texts, labels and ids; default: the usual names.
+        text: the fields that make the text of a document: "title", "text" or "title+text"; default: `corpus.json`.
+        valid_share: of train to hold out as valid, where there is no valid split.
+        test_share: of train to hold out as test, where there is no test split; None holds nothing out.
+        seed: of the held-out splits.
+        propensity: constants; default: those of `corpus.json`.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataError: there is no data set, or it cannot be read; names file and line.
+        MissingExtra: it is a Parquet file, and pyarrow is not installed.
+        WillNotFit: there is too little memory for it.
     """
     if text is not None:
         check_text_field(text)
-    place = _place(path)
-    facts = read_facts(place) if place.is_dir() else Facts()
+    with reading(path):
+        return _load(_place(path), columns, text, valid_share, test_share, seed, propensity)
+
+
+def _load(
+    place: Path,
+    columns: Columns | None,
+    text: str | None,
+    valid_share: float,
+    test_share: float | None,
+    seed: int,
+    propensity: Propensity | None,
+) -> Corpus:
+    facts = read_facts(place) if place.is_dir() else CorpusFacts()
     read = _read_directory if place.is_dir() else _read_file
     splits = read(place, columns, text or facts.text, propensity or facts.propensity)
     splits = with_vectors(splits, place) if place.is_dir() else splits
     if len(splits.train) == 0:
-        raise DataError("the train split has no rows, so nothing can be learned from it; add rows", place)
+        raise DataError("the train split has no examples; add some", place)
     corpus = make_corpus(
         name=facts.name or (place.resolve().name if place.is_dir() else place.name.split(".")[0]),
         train=splits.train,
@@ -71,7 +99,11 @@ def load(
         id_field=splits.id_field,
         notes=splits.notes,
     )
-    return _recounted(corpus) if facts.counted_on == "train+valid" else corpus
+    corpus = _recounted(corpus) if facts.counted_on == "train+valid" else corpus
+    named = (corpus.name, place.resolve().name)
+    warning = constants_note(named, corpus.labels.train_rows, len(corpus.labels), corpus.propensity)
+    notes = corpus.notes if warning is None else (*corpus.notes, warning)
+    return replace(corpus, notes=notes, held_out_labels=facts.held_out_labels)
 
 
 def _read_directory(folder: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:
@@ -79,9 +111,9 @@ def _read_directory(folder: Path, columns: Columns | None, text: str | None, pro
     repository = is_repository(folder)
     found = [rows is not None, "train" in tables, repository, whole is not None]
     if sum(found) == 0:
-        raise DataError(f"no data set here: looked for {LOOKED_FOR}; found {listing(folder)}", folder)
+        raise DataError(f"has no data set: looked for {LOOKED_FOR}; found {listing(folder)}", folder)
     if sum(found) > 1:
-        raise DataError(f"train rows stand here in more than one layout; keep one: {listing(folder)}", folder)
+        raise DataError(f"has a train split in more than one layout; keep one of them: {listing(folder)}", folder)
     if "train" in tables:
         return read_tables(tables, columns or Columns(), text, propensity)
     _no_columns(columns, folder)
@@ -107,12 +139,15 @@ def _read_file(path: Path, columns: Columns | None, text: str | None, propensity
 
 def _no_columns(columns: Columns | None, path: Path) -> None:
     if columns is not None and columns != Columns():
-        raise DataError("columns can be chosen only in CSV, TSV and Parquet files; leave them out", path)
+        raise DataError("columns can be chosen only for CSV, TSV and Parquet files; leave the options out", path)
 
 
 def _place(path: str | Path) -> Path:
     place = Path(path)
-    if place.exists():
+    if place.is_dir():
+        return place
+    if os.path.lexists(place):
+        file_size(place)  # what is neither a folder nor a file is refused here
         return place
     if str(path) in SHIPPED:
         return Path(str(resources.files("longtail") / "data" / str(path)))
@@ -124,7 +159,7 @@ def _place(path: str | Path) -> Path:
 
 
 def _recounted(corpus: Corpus) -> Corpus:
-    """Counts over train and valid together, for a valid split that was held out of the training rows."""
+    """Counts labels on train and valid together, for a valid split that was held out of train."""
     both = sparse.vstack([corpus.train.targets, corpus.valid.targets], format="csr")
     labels = corpus.labels.counted(both)
     return replace(

@@ -2,12 +2,12 @@
 
     train.txt, eurlex_train.txt           bag of words with labels, header "rows features labels"
     trn_X_Y.txt, trn_X_Xf.txt             targets and features, header "rows columns"; also Y.trn.npz, X.trn.npz
-    trn.json, lbl.json                    uid, title, content, target_ind, target_rel, one object a line
-    trn_X.txt, Y.txt                      one raw text a line, beside the targets or under raw/
+    trn.json, lbl.json                    uid, title, content, target_ind, target_rel, one object per line
+    trn_X.txt, Y.txt                      one raw text per line, beside the targets or under raw/
     Yf.txt, lbl_X_Xf.txt                  features of the labels
     filter_labels_train.txt               excluded pairs; also trn_filter_labels.txt
 
-What is there is joined: texts and features may stand together. Row numbers and label numbers count from 0.
+All files of a split are joined: it may have both texts and features. Row numbers and label numbers count from 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from longtail.data.repository_matrix import (
     read_targets,
 )
 from longtail.data.repository_text import Described, read_described, read_texts
-from longtail.data.rows import Splits
+from longtail.data.rows import Splits, check_declared
 from longtail.errors import DataError
 
 SHORT = {"train": ("trn", "train"), "valid": ("val", "valid"), "test": ("tst", "test")}
@@ -44,7 +44,7 @@ LABEL_FEATURES = ("Yf.txt", "lbl_X_Xf.txt", "Yf.npz", "lbl_X_Xf.npz")
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of one split; None where there is none."""
+    """The files of one split; None where one is missing."""
 
     bag_of_words: Path | None = None
     targets: Path | None = None
@@ -55,13 +55,13 @@ class _Files:
 
     @property
     def source(self) -> Path | None:
-        """Where the targets come from."""
+        """The file that has the targets."""
         return self.targets or self.bag_of_words or self.described
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """What was read of one split."""
+class _SplitPart:
+    """The content of one split."""
 
     files: _Files
     targets: Matrix
@@ -72,7 +72,7 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class _LabelFiles:
-    """What was read of the labels."""
+    """The content of the files on labels."""
 
     described: Described | None = None
     texts: tuple[str, ...] | None = None
@@ -81,22 +81,45 @@ class _LabelFiles:
 
 
 def is_repository(folder: Path) -> bool:
-    """Whether a train split in one of these layouts is here."""
+    """Whether a folder has a train split in one of these layouts.
+
+    Args:
+        folder: the folder.
+
+    Returns:
+        True where it has one.
+    """
     return _files(folder, "train").source is not None
 
 
 def read_repository(folder: Path, text: str, propensity: Propensity) -> Splits:
-    """Read a repository folder; `text` says which fields of JSON rows make the text."""
+    """Reads a folder of the repository.
+
+    Args:
+        folder: the folder.
+        text: the fields of JSON objects that make the text: "title", "text" or "title+text".
+        propensity: the constants of the data set.
+
+    Returns:
+        The splits.
+
+    Raises:
+        DataError: a file is missing or wrong, or files do not fit together.
+    """
     files = {split: _files(folder, split) for split in SHORT}
     for split, found in files.items():
         if found.source is None and (found.features or found.texts):
             wanted = ", ".join([*_names(TARGETS, split), f"{SHORT[split][0]}.json"])
-            raise DataError(f"no targets stand beside it; looked for {wanted}", found.features or found.texts)
+            raise DataError(f"there are no targets beside it; looked for {wanted}", found.features or found.texts)
     label_files = _read_labels(folder, text)
     known = label_files.sizes[0][1] if label_files.sizes else None
     parts = {split: _read_part(found, text, known) for split, found in files.items() if found.source}
     number = max(part.targets.shape[1] for part in parts.values())
     sized = [(part.files.source, part.targets.shape[1]) for part in parts.values() if not _guessed(part, known)]
+    entries = sum(part.targets.nnz + (0 if part.features is None else part.features.nnz) for part in parts.values())
+    widest = max((part.features.shape[1] for part in parts.values() if part.features is not None), default=0)
+    backed = any(count == number for _, count in label_files.sizes)  # a file has a line for each label
+    check_declared(0 if backed else number, widest, entries, parts["train"].files.source)
     _agree("labels", [*sized, *label_files.sizes])
     widths = [(part.files.features or part.files.bag_of_words, part.features) for part in parts.values()]
     widths.append((find(folder, *LABEL_FEATURES), label_files.features))
@@ -115,8 +138,18 @@ def read_repository(folder: Path, text: str, propensity: Propensity) -> Splits:
 
 
 def read_bag_of_words_file(path: Path, propensity: Propensity) -> Splits:
-    """A single bag-of-words file, all of it training rows."""
+    """Reads a single bag-of-words file as the train split.
+
+    Args:
+        path: the file.
+        propensity: the constants of the data set.
+
+    Returns:
+        The train split.
+    """
     part = _read_part(_Files(bag_of_words=path), "text", None)
+    assert part.features is not None
+    check_declared(part.targets.shape[1], part.features.shape[1], part.targets.nnz + part.features.nnz, path)
     labels, _ = _label_set(part.targets.shape[1], _LabelFiles(), propensity)
     return Splits(train=_dataset(part, labels, _row_ids({"train": part})[0]["train"]))
 
@@ -126,7 +159,7 @@ def _names(patterns: Iterable[str], split: str) -> list[str]:
 
 
 def _find_text(folder: Path, names: Sequence[str]) -> Path | None:
-    """Raw texts stand beside the matrices or under raw/."""
+    """Raw texts are beside the matrices or under raw/."""
     return find(folder, *names, *(f"raw/{name}" for name in names))
 
 
@@ -145,7 +178,7 @@ def _files(folder: Path, split: str) -> _Files:
 def _find_bag_of_words(folder: Path, split: str) -> Path | None:
     """A file named like `eurlex_train.txt` whose first line is the header of a bag of words."""
     ending = re.compile(rf"(.*[_.-])?({'|'.join(SHORT[split])})\.txt(\.gz|\.xz)?", re.IGNORECASE)
-    named = sorted(path for path in folder.iterdir() if ending.fullmatch(path.name) and path.is_file())
+    named = sorted(path for path in folder.iterdir() if ending.fullmatch(path.name) and not path.is_dir())
     found = [path for path in named if is_bag_of_words(path)]
     if len(found) > 1:
         both = " and ".join(path.name for path in found)
@@ -171,7 +204,7 @@ def _read_labels(folder: Path, text: str) -> _LabelFiles:
     return _LabelFiles(described, texts, features, tuple(sizes))
 
 
-def _read_part(files: _Files, text: str, labels: int | None) -> _Part:
+def _read_part(files: _Files, text: str, labels: int | None) -> _SplitPart:
     features = targets = described = texts = None
     counts: list[tuple[Path | None, int]] = []
     if files.bag_of_words:
@@ -193,19 +226,20 @@ def _read_part(files: _Files, text: str, labels: int | None) -> _Part:
         counts.append((files.texts, len(texts)))
     _agree("rows", counts)
     if features is None and texts is None:
-        raise DataError("no texts or features stand beside the targets", files.source)
-    return _Part(files, targets, features, texts, described.uids if described else None)
+        raise DataError("there are no texts or features beside the targets; add them", files.source)
+    return _SplitPart(files, targets, features, texts, described.uids if described else None)
 
 
 def _cut(texts: tuple[str, ...], rows: int) -> tuple[str, ...]:
-    """Without the blank lines at the end that are no rows."""
-    while len(texts) > rows and not texts[-1].strip():
-        texts = texts[:-1]
-    return texts
+    """The texts without surplus blank lines at the end."""
+    end = len(texts)
+    while end > rows and not texts[end - 1].strip():
+        end -= 1
+    return texts[:end]
 
 
-def _guessed(part: _Part, known: int | None) -> bool:
-    """Whether the number of labels is only the largest one seen in the JSON rows."""
+def _guessed(part: _SplitPart, known: int | None) -> bool:
+    """Whether the number of labels is only the largest one in the JSON objects."""
     return part.files.source == part.files.described and known is None
 
 
@@ -218,14 +252,14 @@ def _agree(what: str, counts: Sequence[tuple[Path | None, int]]) -> None:
             )
 
 
-def _same_kinds(parts: dict[str, _Part]) -> None:
-    """What one split has, texts or features, the others need too."""
+def _same_kinds(parts: dict[str, _SplitPart]) -> None:
+    """Checks that all splits have texts, or none has; the same for features."""
     train = parts["train"]
     for split, part in parts.items():
         for what, patterns in (("texts", TEXTS), ("features", FEATURES)):
-            there, here = getattr(train, what) is not None, getattr(part, what) is not None
-            if there != here:
-                missing, other = (split, "train") if there else ("train", split)
+            train_has, split_has = getattr(train, what) is not None, getattr(part, what) is not None
+            if train_has != split_has:
+                missing, other = (split, "train") if train_has else ("train", split)
                 wanted = " or ".join(_names(patterns, missing))
                 raise DataError(f"{other} has {what} but {missing} has none; add {wanted}", part.files.source)
 
@@ -235,7 +269,7 @@ def _label_set(number: int, files: _LabelFiles, propensity: Propensity) -> tuple
     notes = []
     if ids is not None and (len(set(ids)) < len(ids) or not all(ids)):
         ids = None
-        notes.append("the uids of lbl.json are not unique: labels are named by their numbers")
+        notes.append("the uids of lbl.json are not unique: labels get their numbers as ids")
     texts = files.described.texts if files.described else files.texts
     labels = LabelSet(
         ids=tuple(ids) if ids is not None else tuple(map(str, range(number))),
@@ -246,27 +280,29 @@ def _label_set(number: int, files: _LabelFiles, propensity: Propensity) -> tuple
     return labels, notes
 
 
-def _row_ids(parts: dict[str, _Part]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The rows' own uids where those are unique, else the split's name and the row's number."""
+def _row_ids(parts: dict[str, _SplitPart]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """The uids of documents where they are unique, else the name of the split and the number of the row."""
     ids: dict[str, tuple[str, ...]] = {}
     notes = []
     for split, part in parts.items():
         uids = part.uids
         if uids is not None and (len(set(uids)) < len(uids) or not all(uids)):
-            notes.append(f"the uids of {split} are not unique: its rows are named {split}-0, {split}-1 and so on")
+            notes.append(
+                f"the uids of {split} are not unique: its documents get the ids {split}-0, {split}-1 and so on"
+            )
             uids = None
         rows = part.targets.shape[0]
         ids[split] = uids if uids is not None else tuple([f"{split}-{row}" for row in range(rows)])
     if len(set().union(*ids.values())) < sum(map(len, ids.values())):
-        notes.append(f"{' and '.join(ids)} share uids: row ids begin with the name of their split")
+        notes.append(f"{' and '.join(ids)} share uids: ids of documents start with the name of their split")
         ids = {split: tuple([f"{split}-{name}" for name in names]) for split, names in ids.items()}
     return ids, notes
 
 
-def _dataset(part: _Part, labels: LabelSet, ids: tuple[str, ...]) -> Dataset:
+def _dataset(part: _SplitPart, labels: LabelSet, ids: tuple[str, ...]) -> Dataset:
     targets = part.targets
     shape = (targets.shape[0], len(labels))
-    if targets.shape != shape:  # the largest label of this split is not the largest of all
+    if targets.shape != shape:  # another split has a larger label number
         targets = sparse.csr_array((targets.data, targets.indices, targets.indptr), shape=shape)
     excluded = read_pairs(part.files.excluded, shape) if part.files.excluded else None
     return Dataset(labels=labels, targets=targets, ids=ids, texts=part.texts, features=part.features, excluded=excluded)

@@ -6,8 +6,8 @@
     rows features labels    a bag of words with its labels
     4,8 3:0.5 17:1
 
-Indices count from 0. A megabyte of lines is parsed at a time; where that fails the same lines are read
-again one by one, to name the first wrong one.
+Indices count from 0. A megabyte of lines is parsed at a time. Where that fails, the same lines are read again one by
+one, so that the error names the first wrong line.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ import numpy as np
 from scipy import sparse
 
 from longtail.arrays import AnyArray, Doubles, Longs, Matrix
-from longtail.data.files import chunks, decoded
+from longtail.data.files import chunks, decoded, shown
+from longtail.data.limits import INDEX_LIMIT, MAX_DIGITS
+from longtail.data.numpy_files import read_arrays
+from longtail.data.opening import check_room
 from longtail.data.repository_numbers import COLON, COMMA, NEWLINE, numbers
-from longtail.data.rows import LEAST_WEIGHT, pairs, without_repeats
+from longtail.data.rows import MIN_WEIGHT, pairs, without_repeats
+from longtail.data.sparse_files import sparse_matrix
 from longtail.errors import DataError
 from longtail.progress import stage
 
 TOO_LARGE = 2.0**128 - 2.0**103  # this and more rounds to infinity in float32
-INDEX_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """Some lines of a file: how many labels and features each has, and all of them in a row."""
+class _FilePart:
+    """Some lines of a file: how many labels and features each line has, and all of them in flat arrays."""
 
     label_counts: AnyArray
     labels: AnyArray
@@ -43,15 +46,18 @@ class _Part:
 
 
 @dataclass(eq=False)
-class _Entries:
-    """CSR arrays that grow part by part."""
+class _MatrixEntries:
+    """A CSR matrix that grows part by part."""
 
     counts: list[AnyArray] = field(default_factory=list)
     indices: list[AnyArray] = field(default_factory=list)
     values: list[AnyArray] = field(default_factory=list)
 
-    def matrix(self, rows: int, columns: int) -> Matrix:
-        counts = _joined(self.counts, np.int64)[:rows]  # blank lines at the end are no rows
+    def matrix(self, rows: int, columns: int, path: Path) -> Matrix:
+        """The matrix (rows, columns) of all parts."""
+        entries = sum(map(len, self.indices))
+        check_room(20 * entries + 16 * rows, path, f"a matrix of {entries:,} entries")
+        counts = _joined(self.counts, np.int64)[:rows]  # without surplus blank lines at the end
         starts = np.zeros(rows + 1, dtype=np.int64)
         np.cumsum(counts, out=starts[1:])
         parts = (_joined(self.values, np.float32), _joined(self.indices, np.int32), starts)
@@ -59,7 +65,17 @@ class _Entries:
 
 
 def read_features(path: Path) -> Matrix:
-    """A feature matrix, text or `.npz`; every value is a finite number."""
+    """Reads a feature matrix, text or `.npz`.
+
+    Args:
+        path: the file.
+
+    Returns:
+        csr float32 (rows, features), all values finite.
+
+    Raises:
+        DataError: the file is damaged or has a value that is not finite.
+    """
     if path.suffix == ".npz":
         return _read_npz(path, "feature", _wrong_feature)
     matrix = _read_text(path, 2, _wrong_feature)[1]
@@ -68,14 +84,34 @@ def read_features(path: Path) -> Matrix:
 
 
 def read_targets(path: Path) -> Matrix:
-    """A target matrix, text or `.npz`; every weight lies in (0, 1]."""
+    """Reads a target matrix, text or `.npz`.
+
+    Args:
+        path: the file.
+
+    Returns:
+        csr float32 (rows, labels), all weights in (0, 1].
+
+    Raises:
+        DataError: the file is damaged or has a weight outside (0, 1].
+    """
     if path.suffix == ".npz":
         return without_repeats(_read_npz(path, "label", _wrong_weight))
     return without_repeats(_read_text(path, 2, _wrong_weight)[1])
 
 
 def read_bag_of_words(path: Path) -> tuple[Matrix, Matrix]:
-    """Features and targets of a one-file data set."""
+    """Reads a bag of words with its labels.
+
+    Args:
+        path: the file.
+
+    Returns:
+        Features (rows, features) and targets (rows, labels), csr float32 each.
+
+    Raises:
+        DataError: the file is damaged.
+    """
     targets, features = _read_text(path, 3, _wrong_feature)
     features.eliminate_zeros()
     assert targets is not None
@@ -83,18 +119,25 @@ def read_bag_of_words(path: Path) -> tuple[Matrix, Matrix]:
 
 
 def is_bag_of_words(path: Path) -> bool:
-    """Whether the first line is a header of three numbers."""
+    """Whether the first line of a file is a header of three numbers.
+
+    Args:
+        path: the file.
+
+    Returns:
+        True where it is.
+    """
     first = next(chunks(path), (1, b""))[1].split(b"\n", 1)[0].split()
     return len(first) == 3 and all(word.isdigit() for word in first)
 
 
 def _wrong_feature(value: float) -> str | None:
-    good = abs(value) < TOO_LARGE  # not for NaN
+    good = abs(value) < TOO_LARGE  # False for NaN
     return None if good else "is not a finite number that float32 can hold; remove or replace it"
 
 
 def _wrong_weight(value: float) -> str | None:
-    return None if LEAST_WEIGHT < value <= 1 else "does not lie in (0, 1]; rescale or remove it"
+    return None if MIN_WEIGHT < value <= 1 else "does not lie in (0, 1]; rescale or remove it"
 
 
 _Wrong = Callable[[float], str | None]
@@ -105,7 +148,7 @@ def _read_text(path: Path, numbers_in_header: int, wrong: _Wrong) -> tuple[Matri
     pieces = _pieces(path)
     header = _header(next(pieces, (1, b""))[1], numbers_in_header, path)
     rows, columns, labels = header[0], header[1], header[2] if numbers_in_header == 3 else 0
-    targets, features, seen = _Entries(), _Entries(), 0
+    targets, features, seen = _MatrixEntries(), _MatrixEntries(), 0
     for first, piece in pieces:
         part = _fast(piece, columns, labels, wrong) or _slow(piece, columns, labels, wrong, path, first)
         targets.counts.append(part.label_counts)
@@ -118,12 +161,15 @@ def _read_text(path: Path, numbers_in_header: int, wrong: _Wrong) -> tuple[Matri
         seen += len(part.counts)
         if past.size:
             line = first + max(rows - (seen - len(part.counts)), 0) + int(past[0])
-            raise DataError(f"the header says {rows} rows, but more follow; mend the header", path, line)
+            raise DataError(f"the header says {rows} rows, but more follow; correct the header", path, line)
     if seen < rows:
         raise DataError(
-            f"the header says {rows} rows, but there are {seen}; copy the file again or mend the header", path
+            f"the header says {rows} rows, but there are {seen}; copy the file again or correct the header", path
         )
-    return (targets.matrix(rows, labels) if numbers_in_header == 3 else None), features.matrix(rows, columns)
+    return (
+        targets.matrix(rows, labels, path) if numbers_in_header == 3 else None,
+        features.matrix(rows, columns, path),
+    )
 
 
 def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -151,8 +197,8 @@ def _header(line: bytes, expected: int, path: Path) -> list[int]:
     return [int(word) for word in words]
 
 
-def _fast(piece: bytes, columns: int, labels: int, wrong: _Wrong) -> _Part | None:
-    """All lines at once, or None where any of them is not as it should be."""
+def _fast(piece: bytes, columns: int, labels: int, wrong: _Wrong) -> _FilePart | None:
+    """Parses all lines at once; None where any of them is not as it should be."""
     found = numbers(piece)
     if found is None:
         return None
@@ -169,14 +215,14 @@ def _fast(piece: bytes, columns: int, labels: int, wrong: _Wrong) -> _Part | Non
         or np.count_nonzero(comma) != np.count_nonzero(found.text == COMMA)
     ):
         return None
-    ends = np.searchsorted(found.starts, np.flatnonzero(found.text == NEWLINE))  # numbers up to each line's end
+    ends = np.searchsorted(found.starts, np.flatnonzero(found.text == NEWLINE))  # numbers up to the end of each line
     index_ends, value_ends, label_ends, comma_ends = (_up_to(mark, ends) for mark in (index, value, label, comma))
     counts, label_counts = _steps(index_ends), _steps(label_ends)
-    begins = np.append(0, ends)[:-1]
+    line_starts = np.append(0, ends)[:-1]
     if (
         (index_ends != value_ends).any()
         or (_steps(comma_ends) != np.maximum(label_counts - 1, 0)).any()
-        or (_up_to(label, begins + label_counts) != label_ends).any()  # a line's labels stand first
+        or (_up_to(label, line_starts + label_counts) != label_ends).any()  # labels come first in a line
     ):
         return None
     indices, values, names = found.values[index], found.values[value], found.values[label]
@@ -184,11 +230,11 @@ def _fast(piece: bytes, columns: int, labels: int, wrong: _Wrong) -> _Part | Non
         return None
     if values.size and (wrong(values.min()) or wrong(values.max()) or np.isnan(values).any()):
         return None
-    return _Part(label_counts, names.astype(np.int32), counts, indices, values)
+    return _FilePart(label_counts, names.astype(np.int32), counts, indices, values)
 
 
 def _up_to(mark: AnyArray, ends: Longs) -> Longs:
-    """How many marks stand before each of these places."""
+    """How many marks come before each of these places."""
     total = np.zeros(mark.size + 1, dtype=np.int64)
     np.cumsum(mark, out=total[1:])
     return np.asarray(total[ends])
@@ -198,8 +244,8 @@ def _steps(ends: Longs) -> Longs:
     return np.diff(ends, prepend=0)
 
 
-def _slow(piece: bytes, columns: int, labels: int, wrong: _Wrong, path: Path, first: int) -> _Part:
-    """Line by line, with an error that names the first wrong line."""
+def _slow(piece: bytes, columns: int, labels: int, wrong: _Wrong, path: Path, first: int) -> _FilePart:
+    """Parses line by line; the error names the first wrong line."""
     label_counts: list[int] = []
     names: list[int] = []
     counts: list[int] = []
@@ -213,30 +259,33 @@ def _slow(piece: bytes, columns: int, labels: int, wrong: _Wrong, path: Path, fi
         for word in words:
             left, colon, right = word.partition(":")
             if not colon:
-                raise DataError(f"expected index:value, got {word!r}", path, line)
+                raise DataError(f"expected index:value, got {shown(word)}", path, line)
             indices.append(_index(left, columns, "column", path, line))
             values.append(_value(right, wrong, path, line))
         label_counts.append(len(names) - before[0])
         counts.append(len(indices) - before[1])
-    return _Part(*(np.array(part) for part in (label_counts, names, counts, indices, values)))
+    return _FilePart(*(np.array(part) for part in (label_counts, names, counts, indices, values)))
 
 
 def _index(word: str, limit: int, what: str, path: Path, line: int) -> int:
     if not (word.isascii() and word.isdigit()):
-        raise DataError(f"expected a {what} number, got {word!r}", path, line)
+        raise DataError(f"expected a {what} number, got {shown(word)}", path, line)
     if len(word) > 18 or int(word) >= limit:
-        raise DataError(f"{what} {word} is out of range: the header gives {limit}, and they count from 0", path, line)
+        number = word[:40]
+        raise DataError(f"{what} {number} is out of range: the header gives {limit}, and they count from 0", path, line)
     return int(word)
 
 
 def _value(word: str, wrong: _Wrong, path: Path, line: int) -> float:
+    if len(word) > MAX_DIGITS:
+        raise DataError(f"a number of more than {MAX_DIGITS} digits; round it", path, line)
     try:
         value = float(word)
     except ValueError:
         value = math.nan
-    because = wrong(value)
-    if because is not None:
-        raise DataError(f"value {word!r} {because}", path, line)
+    reason = wrong(value)
+    if reason is not None:
+        raise DataError(f"value {shown(word)} {reason}", path, line)
     return value
 
 
@@ -245,16 +294,13 @@ def _joined(parts: list[AnyArray], dtype: type) -> AnyArray:
 
 
 def _read_npz(path: Path, what: str, wrong: _Wrong) -> Matrix:
-    """A SciPy sparse matrix; nothing in it is ever unpickled or run."""
+    """Reads a SciPy sparse matrix; nothing in the file is unpickled or run."""
     try:
         with stage(f"reading {path.name.removesuffix('.npz')}", total=None):
-            matrix = sparse.csr_array(sparse.load_npz(path))
-            matrix.check_format(full_check=True)
+            matrix = sparse_matrix(read_arrays(path))
             matrix.eliminate_zeros()
-            if not np.can_cast(matrix.dtype, np.float64):
-                raise TypeError(f"its entries are {matrix.dtype}")
-    except Exception as error:  # a damaged archive fails in dozens of ways
-        reason = str(error).split("\n")[0]
+    except (ValueError, KeyError, OverflowError) as error:
+        reason = f"it has no array {error}" if isinstance(error, KeyError) else str(error).split("\n")[0]
         raise DataError(
             f"not a sparse matrix as scipy.sparse.save_npz writes it ({reason}); save it again", path
         ) from None
@@ -269,7 +315,18 @@ def _read_npz(path: Path, what: str, wrong: _Wrong) -> Matrix:
 
 
 def read_pairs(path: Path, shape: tuple[int, int]) -> Matrix:
-    """Excluded pairs from two columns of whole numbers: row, label."""
+    """Reads excluded pairs from two columns of whole numbers: row, label.
+
+    Args:
+        path: the file.
+        shape: (rows, labels) of the split.
+
+    Returns:
+        csr bool (rows, labels)
+
+    Raises:
+        DataError: a line is wrong, or a number is out of range.
+    """
     rows, columns = [], []
     for first, piece in chunks(path):
         part = _fast_pairs(piece if piece.endswith(b"\n") else piece + b"\n", shape)

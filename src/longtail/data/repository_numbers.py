@@ -1,4 +1,4 @@
-"""Numbers of a text, many at a time: digits are turned to integers eight bytes in one multiplication."""
+"""Parses many numbers of a text at once: three multiplications turn eight digits into an integer."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from longtail.arrays import Bools, Bytes, Doubles, Longs
 
 SPACE, COMMA, COLON, NEWLINE = 32, 44, 58, 10
 _DOT, _MINUS, _PLUS = 46, 45, 43
-_FRONT = 16  # spaces before the text, so that a load of eight or sixteen bytes never begins before it
-_DIGITS = 16  # longest run of digits taken at once
-_EXACT = 2.0**53  # whole doubles below are exact, and so is one multiplication or division by 10^22 or less
+_FRONT = 16  # spaces before the text, so that loading eight or sixteen bytes never starts before it
+_DIGITS = 16  # the longest run of digits that is parsed at once
+_EXACT = 2.0**53  # below this whole doubles are exact, and so is one multiplication or division by 10^22 or less
 _POWERS = 10.0 ** np.arange(23)
 _KEEP = np.array([0] + [(2**64 - 1) << (64 - 8 * n) & (2**64 - 1) for n in range(1, 9)], dtype=np.uint64)
 
-_PARTING = np.array([SPACE, 9, 13, NEWLINE, COMMA, COLON], dtype=np.uint8)  # bytes between numbers
+_SEPARATORS = np.array([SPACE, 9, 13, NEWLINE, COMMA, COLON], dtype=np.uint8)  # bytes between numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers of a piece of text in order."""
+    """The numbers of a piece of text, in order."""
 
     values: Doubles
     whole: Bools  # digits only: usable as an index
@@ -31,10 +31,14 @@ class Numbers:
 
 
 def numbers(piece: bytes) -> Numbers | None:
-    """Every number of a piece that ends with a line feed, or None where something else stands in it.
+    """Parses every number of a piece of text. Spaces, tabs, line ends, commas and colons separate them.
 
-    Numbers are parted by spaces, tabs, line ends, commas and colons. None is no verdict: ".5" is a number
-    that this fast way does not know, so the caller looks again slowly.
+    Args:
+        piece: ends with a line feed.
+
+    Returns:
+        The numbers; None where the piece has anything else in it. Then the caller parses it slowly, since some numbers,
+        such as ".5", are beyond this function.
     """
     padded = np.frombuffer(b" " * _FRONT + piece, dtype=np.uint8)
     text = padded[_FRONT:]
@@ -48,7 +52,7 @@ def numbers(piece: bytes) -> Numbers | None:
     if lengths.max(initial=0) > _DIGITS:
         return None
 
-    # A run belongs to the number before it where only a dot, or an exponent's mark, stands between.
+    # A run of digits belongs to the number before it where only a dot or the mark of an exponent is between them.
     none = np.zeros(starts.size, dtype=np.bool_)
     gap, before = np.zeros(starts.size, dtype=np.int64), np.zeros(starts.size, dtype=np.uint8)
     gap[1:], before[1:] = starts[1:] - ends[:-1], after[:-1]
@@ -57,7 +61,7 @@ def numbers(piece: bytes) -> Numbers | None:
     sign = before
     if b"-" in piece or b"+" in piece:
         sign = padded[_FRONT - 1 + starts]
-        negative = (sign == _MINUS) & np.isin(padded[_FRONT - 2 + starts], _PARTING)
+        negative = (sign == _MINUS) & np.isin(padded[_FRONT - 2 + starts], _SEPARATORS)
     if b"e" in piece or b"E" in piece:
         signed = (gap == 2) & ((sign == _MINUS) | (sign == _PLUS))
         exponent = ((before | 32) == ord("e")) & ((gap == 1) | signed)
@@ -66,8 +70,8 @@ def numbers(piece: bytes) -> Numbers | None:
     if (fraction[1:] & ~head[:-1]).any() or (exponent[1:] & exponent[:-1]).any():
         return None
     explained = np.count_nonzero(fraction) + gap[exponent].sum() + np.count_nonzero(negative)
-    parting = sum(np.count_nonzero(text == byte) for byte in _PARTING)
-    if explained != text.size - np.count_nonzero(digit) - parting:  # something else stands in the text
+    separators = sum(np.count_nonzero(text == byte) for byte in _SEPARATORS)
+    if explained != text.size - np.count_nonzero(digit) - separators:  # there is something else in the text
         return None
 
     amounts = _amounts(padded, ends, lengths)
@@ -91,13 +95,13 @@ def numbers(piece: bytes) -> Numbers | None:
     values[minus] *= -1
     last = np.append(heads, starts.size)[1:] - 1
     for number in np.flatnonzero(far).tolist():
-        begin = int(starts[heads[number]]) - int(negative[heads[number]])
-        values[number] = float(piece[begin : int(ends[last[number]])])
+        start = int(starts[heads[number]]) - int(negative[heads[number]])
+        values[number] = float(piece[start : int(ends[last[number]])])
     return Numbers(values, whole, starts[heads], after[last], text)
 
 
 def _amounts(padded: Bytes, ends: Longs, lengths: Longs) -> Doubles:
-    """Runs of up to sixteen digits as numbers; `ends` count from the text's first byte."""
+    """Runs of up to sixteen digits as numbers; `ends` count from the first byte of the text."""
     amounts = _eight(padded, ends + (_FRONT - 8), np.minimum(lengths, 8)).astype(np.float64)
     long = np.flatnonzero(lengths > 8)
     if long.size:

@@ -1,4 +1,4 @@
-"""Gathering the rows of a split while its file streams by: ids, texts, and targets in flat arrays."""
+"""Collects the documents of a split while its file is read: ids, texts, and targets in flat arrays."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from scipy import sparse
 
 from longtail.arrays import AnyArray, Matrix
 from longtail.data.dataset import Dataset
+from longtail.data.files import shown
 from longtail.data.labels import LabelSet, Propensity
+from longtail.data.limits import FREE_COLUMNS, FREE_LABELS, PER_ENTRY
 from longtail.errors import DataError, did_you_mean
 
-LEAST_WEIGHT = 2.0**-150  # a weight must be larger: this and less rounds to 0 in float32
+MIN_WEIGHT = 2.0**-150  # a weight must be larger: this and less rounds to 0 in float32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Splits:
-    """What a reader found; `None` is a split that was not given."""
+    """What a reader found; None for a split that was not given."""
 
     train: Dataset
     valid: Dataset | None = None
@@ -33,75 +35,129 @@ class Splits:
 
 
 def as_id(value: Any) -> str | None:
-    """A string, or an integer written as one; anything else is no id."""
+    """An id from a file.
+
+    Args:
+        value: any JSON value.
+
+    Returns:
+        A non-empty string, or an integer as a string; None for anything else.
+    """
     if type(value) is str:
         return value or None
     return str(value) if type(value) is int else None
 
 
 def check_weight(weight: Any, label: str, path: Path, line: int) -> float:
-    if type(weight) not in (int, float) or not LEAST_WEIGHT < weight <= 1:
-        raise DataError(f"weight {weight!r} of label {label!r} does not lie in (0, 1]; rescale it", path, line)
+    """Checks the weight of a label.
+
+    Args:
+        weight: any JSON value.
+        label: its id, for the message.
+        path: the file, for the message.
+        line: the line, for the message.
+
+    Returns:
+        The weight.
+
+    Raises:
+        DataError: it is not a number in (0, 1].
+    """
+    if type(weight) not in (int, float) or not MIN_WEIGHT < weight <= 1:
+        wrong = f"weight {shown(weight)} of label {shown(label)}"
+        raise DataError(f"{wrong} does not lie in (0, 1]; rescale it", path, line)
     return float(weight)
 
 
 @dataclass(eq=False)
 class LabelIndex:
-    """Label ids to columns. Closed where a labels file names them all, else growing as labels appear."""
+    """Maps label ids to columns. A labels file fixes the labels; without one, new labels are added as they appear."""
 
     source: Path | None = None  # the labels file
     row_of: dict[str, int] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)  # where the labels file names each
+    lines: list[int] = field(default_factory=list)  # the line of each label in the labels file
 
     def define(self, name: str, text: str, line: int) -> None:
-        """One label of the labels file."""
+        """Adds a label of the labels file.
+
+        Args:
+            name: its id.
+            text: its text, "" for none.
+            line: its line in the file.
+
+        Raises:
+            DataError: the id occurs twice.
+        """
         if name in self.row_of:
             first = self.lines[self.row_of[name]]
-            raise DataError(f"label id {name!r} is already on line {first}; remove one", self.source, line)
+            raise DataError(f"label id {shown(name)} is already on line {first}; remove one", self.source, line)
         self.row_of[name] = len(self.texts)
         self.texts.append(text)
         self.lines.append(line)
 
     def column(self, label: Any, path: Path, line: int) -> int:
-        """The column of one label; slower than `row_of`, and sure."""
+        """Finds or adds the column of a label; slower than `row_of`, but with checks.
+
+        Args:
+            label: any JSON value.
+            path: the file, for the message.
+            line: the line, for the message.
+
+        Returns:
+            The column.
+
+        Raises:
+            DataError: it is not an id, or the labels file does not have it.
+        """
         name = as_id(label)
         if name is None:
-            raise DataError(f"label {label!r} is not a label id; ids are strings that are not empty", path, line)
+            raise DataError(f"label {shown(label)} is not a label id; ids must be non-empty strings", path, line)
         column = self.row_of.get(name)
         if column is None:
             if self.source is not None:
-                near = did_you_mean(name, islice(self.row_of, 50_000))  # comparing with millions takes minutes
+                near = did_you_mean(name, islice(self.row_of, 50_000))  # comparing with millions would take minutes
                 raise DataError(
-                    f"unknown label id {name!r}{near or ','} add it to {self.source.name} or remove it", path, line
+                    f"unknown label id {shown(name)}{near or ','} add it to {self.source.name} or remove it", path, line
                 )
             column = self.row_of[name] = len(self.texts)
             self.texts.append(name)
         return column
 
     def label_set(self, propensity: Propensity) -> LabelSet:
+        """The labels so far, without counts."""
         return LabelSet(ids=tuple(self.row_of), texts=tuple(self.texts), propensity=propensity)
 
 
 @dataclass(eq=False)
 class Gathered:
-    """The rows of one split so far. Flat arrays, because lists of lists cost ten times the memory."""
+    """The documents of one split so far, in flat arrays, because lists of lists take ten times the memory."""
 
     path: Path
     labels: LabelIndex
     ids: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    lines: array[int] = field(default_factory=lambda: array("q"))  # where each row stands in its file
+    lines: array[int] = field(default_factory=lambda: array("q"))  # the line of each document in its file
     columns: array[int] = field(default_factory=lambda: array("i"))
     weights: array[float] = field(default_factory=lambda: array("f"))
     starts: array[int] = field(default_factory=lambda: array("q", [0]))
 
     def add(self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any]) -> None:
-        """One row, with its labels as a list of ids or an object of weights."""
+        """Adds a document.
+
+        Args:
+            line: its line in the file.
+            name: its id.
+            text: its text.
+            labels: ids, or weights by id.
+
+        Raises:
+            DataError: a label or weight is wrong.
+        """
         row_of = self.labels.row_of
         try:
             columns = [row_of[label] for label in labels]
-        except (KeyError, TypeError):  # unknown, new or an integer
+        except (KeyError, TypeError):  # an unknown or new label, or an integer
             columns = [self.labels.column(label, self.path, line) for label in labels]
         if type(labels) is list:
             self.weights.extend([1.0] * len(columns))
@@ -115,6 +171,15 @@ class Gathered:
         self.lines.append(line)
 
     def dataset(self, labels: LabelSet, excluded: Matrix | None = None) -> Dataset:
+        """The documents as a data set.
+
+        Args:
+            labels: all labels.
+            excluded: csr bool (rows, labels) pairs that must never be predicted.
+
+        Returns:
+            The data set.
+        """
         targets = sparse.csr_array(
             (np.array(self.weights), np.array(self.columns), np.array(self.starts)),
             shape=(len(self.ids), len(labels)),
@@ -128,8 +193,37 @@ class Gathered:
         )
 
 
+def check_declared(labels: int, features: int, entries: int, path: Path | None) -> None:
+    """Checks that a data set has not far more labels or features than entries: each takes memory later.
+
+    Args:
+        labels: how many its headers declare, or the largest label number.
+        features: likewise.
+        entries: of all its targets and features.
+        path: where the sizes were read, for the message.
+
+    Raises:
+        DataError: there are too many to be believed.
+    """
+    for what, number, free in (("labels", labels, FREE_LABELS), ("features", features, FREE_COLUMNS)):
+        limit = max(free, PER_ENTRY * entries)
+        if number > limit:
+            raise DataError(
+                f"declares {number:,} {what} for {entries:,} entries of targets and features; at most {limit:,} are "
+                "believed; correct the header or the numbers",
+                path,
+            )
+
+
 def check_ids(gathered: Sequence[Gathered]) -> None:
-    """Row ids are unique over all splits; the error names both places."""
+    """Checks that document ids are unique over all splits.
+
+    Args:
+        gathered: the splits.
+
+    Raises:
+        DataError: an id occurs twice; names both places.
+    """
     everything = [name for part in gathered for name in part.ids]
     if len(set(everything)) == len(everything):
         return
@@ -139,7 +233,7 @@ def check_ids(gathered: Sequence[Gathered]) -> None:
             if name in places:
                 path, first = places[name]
                 raise DataError(
-                    f"row id {name!r} is already at {path.name}:{first}; ids are unique over all splits, "
+                    f"document id {shown(name)} is already at {path.name}:{first}; ids must be unique over all splits, "
                     "so rename or remove one",
                     part.path,
                     line,
@@ -148,21 +242,37 @@ def check_ids(gathered: Sequence[Gathered]) -> None:
 
 
 def without_repeats(targets: Matrix) -> Matrix:
-    """Canonical CSR where a label that stands twice in a row counts once, with its larger weight."""
+    """Merges duplicate entries: a label that occurs twice in a row counts once, with its larger weight.
+
+    Args:
+        targets: csr (rows, labels); its indices are sorted in place.
+
+    Returns:
+        Canonical csr (rows, labels).
+    """
     targets.sort_indices()
     rows = np.repeat(np.arange(targets.shape[0]), np.diff(targets.indptr))
     first = np.ones(targets.nnz, dtype=np.bool_)
     first[1:] = (rows[1:] != rows[:-1]) | (targets.indices[1:] != targets.indices[:-1])
     if first.all():
         return targets
-    begins = np.flatnonzero(first)
+    kept = np.flatnonzero(first)
     starts = np.concatenate([[0], np.cumsum(first)])[targets.indptr]
     return sparse.csr_array(
-        (np.maximum.reduceat(targets.data, begins), targets.indices[begins], starts), shape=targets.shape
+        (np.maximum.reduceat(targets.data, kept), targets.indices[kept], starts), shape=targets.shape
     )
 
 
 def pairs(rows: AnyArray | Sequence[int], columns: AnyArray | Sequence[int], shape: tuple[int, int]) -> Matrix:
-    """Excluded pairs as a boolean matrix; a pair that stands twice counts once."""
+    """Excluded pairs as a boolean matrix; duplicate pairs count once.
+
+    Args:
+        rows: (pairs,) row numbers.
+        columns: (pairs,) label numbers.
+        shape: (rows, labels)
+
+    Returns:
+        csr bool (rows, labels)
+    """
     marks = np.ones(len(rows), dtype=np.bool_)
     return sparse.csr_array((marks, (np.asarray(rows, np.int64), np.asarray(columns, np.int64))), shape=shape)

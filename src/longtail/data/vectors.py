@@ -1,44 +1,58 @@
-"""Vectors of rows that somebody else made, such as an encoder's: `train.vectors.npy` beside `train.jsonl`.
+"""Vectors of documents from an encoder outside longtail: `train.vectors.npy` beside `train.jsonl`.
 
-A NumPy array a split, one line of numbers a row, in the order of the rows. They become the features of rows that
-have texts; the setting `vectors` of a learner says how much they count beside the words.
+One NumPy array per split, one row per document, in the order of the documents. They become the features of documents
+that have texts; the setting `feature_weight` of a learner sets how much they count beside the words.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from longtail.arrays import AnyArray
 from longtail.data.dataset import Dataset
+from longtail.data.numpy_files import read_array
 from longtail.data.rows import Splits
 from longtail.errors import DataError
 
 
 def with_vectors(splits: Splits, folder: Path) -> Splits:
-    """The same splits with the vectors that stand in their folder, if any do."""
+    """Adds the vectors of a folder to its splits, where it has any.
+
+    Args:
+        splits: the splits.
+        folder: the folder that they were read from.
+
+    Returns:
+        The splits with vectors as features.
+
+    Raises:
+        DataError: vectors are missing, damaged, or do not match the documents.
+    """
     given = {"train": splits.train, "valid": splits.valid, "test": splits.test}
     paths = {split: folder / f"{split}.vectors.npy" for split in given}
-    if not any(path.is_file() for path in paths.values()):
+    if not any(os.path.lexists(path) for path in paths.values()):
         return splits
     found = {split: _joined(data, paths[split]) for split, data in given.items() if data is not None}
     widths = {split: data.features.shape[1] for split, data in found.items() if data.features is not None}
     for split, width in widths.items():
         if width != widths["train"]:
             raise DataError(
-                f"vectors of {width} numbers, those of train have {widths['train']}; use one encoder", paths[split]
+                f"has vectors of {width} numbers, but those of train have {widths['train']}; make all with one encoder",
+                paths[split],
             )
     return replace(splits, train=found["train"], valid=found.get("valid"), test=found.get("test"))
 
 
 def _joined(data: Dataset, path: Path) -> Dataset:
     if data.features is not None:
-        raise DataError("the rows have features already; remove the vectors, or the features", path)
+        raise DataError("the documents have features already; remove the vectors or the features", path)
     vectors = _read(path)
     if len(vectors) != len(data):
-        raise DataError(f"{len(vectors)} vectors for {len(data)} rows; give each row one, in the rows' order", path)
+        raise DataError(
+            f"has {len(vectors)} vectors for {len(data)} documents; give each document one, in the same order", path
+        )
     try:
         return replace(data, features=vectors)
     except DataError as error:
@@ -46,12 +60,9 @@ def _joined(data: Dataset, path: Path) -> Dataset:
 
 
 def _read(path: Path) -> AnyArray:
-    try:
-        vectors = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise DataError("is missing: a split has vectors, so each that is there needs them", path) from None
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"no NumPy array of numbers ({error}); write it with numpy.save", path) from None
-    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind not in "fiub":
-        raise DataError("must hold one array of numbers with a line for each row; write it with numpy.save", path)
+    if not os.path.lexists(path):
+        raise DataError("is missing; where one split has vectors, all must have them", path)
+    vectors = read_array(path, copies=3)  # as read, as float32, and their columns
+    if vectors.ndim != 2 or vectors.dtype.kind not in "fiub":
+        raise DataError("must be one array of numbers with a row per document; write it with numpy.save", path)
     return vectors

@@ -1,8 +1,8 @@
 """Wikipedia's category graph as a hierarchy, from the SQL dump files of any wiki.
 
-Needs the dumps of `category`, `page` and `categorylinks`, for dumps since 2025 also `linktarget`, as
-https://dumps.wikimedia.org has them (`enwiki-20230301-category.sql.gz` ...). They are read as a stream; no
-MySQL is needed. A node is a category: its id is its title, its name and text the title with spaces.
+Needs the dumps of `category`, `page` and `categorylinks`, and for dumps since 2025 also `linktarget`, from
+https://dumps.wikimedia.org (`enwiki-20230301-category.sql.gz` ...). They are read as a stream, without MySQL. A node is
+a category: its id is its title; its name and text are the title with spaces.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import numpy as np
 
 from longtail.arrays import AnyArray, Bools, Ints, Longs
 from longtail.data.hierarchy import Hierarchy
-from longtail.data.wikipedia_sql import Batch, Table, open_table
+from longtail.data.opening import reading
+from longtail.data.wikipedia_sql import SqlRows, SqlTable, open_table
 from longtail.errors import DataError
 
 CATEGORY_NAMESPACE = 14
 UNKNOWN = -1
 TABLES = ("category", "page", "categorylinks", "linktarget")
 
-# Categories that serve the upkeep of English Wikipedia and say nothing about the world. Regular
-# expressions, searched in the name with spaces. Narrow on purpose: "Articles of association" is a topic.
+# Categories for the maintenance of English Wikipedia, which are not topics. Regular expressions, searched in the name
+# with spaces. They are narrow on purpose: "Articles of association" is a topic.
 META = (
     r"^(Wikipedia|Wikipedians|WikiProject|Wikidata)\b",
     r"\b(WikiProject|Wikipedians|Wikipedia sockpuppets)\b",
@@ -60,12 +61,25 @@ META = (
 
 
 def read_wikipedia(source: str | Path | Sequence[str | Path], *, meta: Sequence[str] = META) -> Hierarchy:
-    """Categories and their parent categories, without those whose name matches a pattern of `meta`.
+    """Reads categories and their parent categories.
 
-    `source` is a folder with the dump files of one wiki and day, or the files themselves.
+    Args:
+        source: a folder with the dump files of one wiki and day, or the files themselves.
+        meta: regular expressions; categories whose name matches one are left out.
+
+    Returns:
+        The hierarchy.
+
+    Raises:
+        DataError: a dump is missing or damaged, or a pattern is not a regular expression.
     """
     meta_name = _pattern(meta)
     paths = _find(source)
+    with reading(paths["categorylinks"]):
+        return _read(paths, meta_name)
+
+
+def _read(paths: dict[str, Path], meta_name: re.Pattern[str]) -> Hierarchy:
     tables = {name: open_table(path, name) for name, path in paths.items()}
     links = tables["categorylinks"]
     by_target = "cl_target_id" in links.columns
@@ -92,10 +106,10 @@ def read_wikipedia(source: str | Path | Sequence[str | Path], *, meta: Sequence[
 
 
 class _Lookup:
-    """From the ids of a table's category rows to nodes."""
+    """Maps the ids of a table's categories to nodes."""
 
     def __init__(
-        self, table: Table, columns: tuple[str, str, str], titles: dict[bytes, int], new: bool = False
+        self, table: SqlTable, columns: tuple[str, str, str], titles: dict[bytes, int], new: bool = False
     ) -> None:
         keys, nodes = array("q"), array("i")
         key, namespace, title = columns
@@ -110,15 +124,17 @@ class _Lookup:
         self.nodes: Ints = np.asarray(nodes, dtype=np.int32)[order]
 
     def __call__(self, keys: Longs) -> Ints:
-        """The node of each id, or -1."""
+        """(keys,) the node of each id; -1 where it has none."""
         if len(self.keys) == 0:
             return np.full(len(keys), UNKNOWN, dtype=np.int32)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[place] == keys, self.nodes[place], np.int32(UNKNOWN))
 
 
-def _edges(links: Table, titles: dict[bytes, int], pages: _Lookup, targets: _Lookup | None) -> tuple[Ints, Ints, int]:
-    """Children, parents, and how many links name a category the dump does not list."""
+def _edges(
+    links: SqlTable, titles: dict[bytes, int], pages: _Lookup, targets: _Lookup | None
+) -> tuple[Ints, Ints, int]:
+    """Children, parents, and the number of links to or from a category that the dump does not list."""
     named = "cl_to" in links.columns
     columns = ("cl_from", "cl_type", *(["cl_to"] if named else []), *(["cl_target_id"] if targets else []))
     children: list[AnyArray] = [np.zeros(0, dtype=np.int32)]
@@ -132,8 +148,8 @@ def _edges(links: Table, titles: dict[bytes, int], pages: _Lookup, targets: _Loo
     return child[known], parent[known], int((~known).sum())
 
 
-def _parents(batch: Batch, rows: AnyArray, titles: dict[bytes, int], targets: _Lookup | None, named: bool) -> Ints:
-    """The category each link points to: by title where it has one, else by link target."""
+def _parents(batch: SqlRows, rows: AnyArray, titles: dict[bytes, int], targets: _Lookup | None, named: bool) -> Ints:
+    """The category that each link points to: by title where it has one, else by link target."""
     if not named:
         assert targets is not None
         return targets(batch.integers("cl_target_id")[rows])
@@ -154,7 +170,7 @@ def _parents(batch: Batch, rows: AnyArray, titles: dict[bytes, int], targets: _L
 def _without_meta(
     titles: dict[bytes, int], child: Ints, parent: Ints, meta: re.Pattern[str], wiki: str, notes: list[str]
 ) -> Hierarchy:
-    """The hierarchy of the categories whose name is no meta name."""
+    """The hierarchy without categories whose name matches the pattern."""
     ids: list[str] = []
     names: list[str] = []
     new_node = np.full(len(titles), UNKNOWN, dtype=np.int32)
@@ -179,7 +195,7 @@ def _pattern(meta: Sequence[str]) -> re.Pattern[str]:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise DataError(f"the meta pattern {pattern!r} is no regular expression: {error}") from None
+            raise DataError(f"the meta pattern {pattern!r} is not a regular expression: {error}") from None
     return re.compile("|".join(f"(?:{pattern})" for pattern in meta) or r"(?!)")
 
 

@@ -1,12 +1,12 @@
-"""Tables out of MySQL dump files, streamed, without MySQL.
+"""Reads tables from MySQL dump files as a stream, without MySQL.
 
     table = open_table("enwiki-20230301-page.sql.gz", "page")
     for batch in table.batches(("page_id", "page_namespace", "page_title")):
         category = batch.integers("page_namespace") == 14
         titles = batch.strings("page_title", np.flatnonzero(category))
 
-Everything is bytes: sort keys in such dumps are binary, so only what a caller keeps is ever decoded. The
-scanner that finds the values is compiled, since a dump of English Wikipedia has tens of gigabytes.
+Values are bytes, because sort keys in such dumps are binary; callers decode only what they keep. The scanner that finds
+the values is compiled, since a dump of English Wikipedia has tens of gigabytes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from longtail.arrays import AnyArray, Bools, Bytes, Longs
 from longtail.data.files import chunks
 from longtail.errors import DataError
 
-ROWS = 1 << 15  # tuples handed out at once, at most
-NULL = -1  # what `integers` says for NULL
-LONGEST_INSERT = 4096  # bytes of an INSERT before its values
-LONGEST_TUPLE = 1 << 24  # more bytes than this without an end are damage, not a row
+ROWS = 1 << 15  # the most tuples of a batch
+NULL = -1  # what `integers` returns for NULL
+MAX_INSERT = 4096  # the most bytes of an INSERT before its values
+MAX_HEAD = 1 << 23  # bytes before CREATE TABLE; real dumps have a thousand
+MAX_TUPLE = 1 << 24  # a tuple with more bytes than this is damaged
 
 MORE, DONE, FULL, BAD_SYNTAX, BAD_WIDTH = range(5)  # why a scan stopped
 PROBLEMS = {
@@ -35,18 +36,18 @@ PROBLEMS = {
 }
 
 _CREATE = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?`(\w+)` \((.*?)\n\)", re.DOTALL)
-_COLUMN = re.compile(rb"^\s*`(\w+)`", re.MULTILINE)  # lines of keys begin with another word
+_COLUMN = re.compile(rb"^\s*`(\w+)`", re.MULTILINE)  # lines of keys start with another word
 _INSERT = rb"INSERT INTO `%s`\s*(\([^)]*\))?\s*VALUES\s*(?=\()"
 _ESCAPE = re.compile(rb"\\(.)|''", re.DOTALL)
 _CONTROL = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"Z": b"\x1a"}
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class SqlRows:
     """Some tuples of a table, as spans of bytes. Spans of NULL start at -1."""
 
     path: Path
-    line: int  # where the batch begins
+    line: int  # where the batch starts
     buffer: bytes
     columns: tuple[str, ...]
     starts: Longs  # (tuples, columns)
@@ -56,18 +57,36 @@ class Batch:
         return len(self.starts)
 
     def integers(self, column: str) -> Longs:
-        """A column of whole numbers; NULL is -1."""
+        """A column of whole numbers.
+
+        Args:
+            column: its name.
+
+        Returns:
+            (tuples,) int64; -1 for NULL.
+
+        Raises:
+            DataError: a value is not a whole number.
+        """
         place = self.columns.index(column)
         values = np.empty(len(self), dtype=np.int64)
         view = np.frombuffer(self.buffer, dtype=np.uint8)
         bad = _integers(view, self.starts[:, place], self.ends[:, place], values)
         if bad >= 0:
             raw = self.buffer[self.starts[bad, place] : self.ends[bad, place]]
-            raise DataError(f"column {column} holds {raw[:40]!r}, not a whole number", self.path, self.line)
+            raise DataError(f"column {column} has {raw[:40]!r}, not a whole number", self.path, self.line)
         return values
 
     def equal(self, column: str, value: bytes) -> Bools:
-        """Where a column is exactly these bytes (as they stand in the dump)."""
+        """Compares a column with a value.
+
+        Args:
+            column: its name.
+            value: bytes as they are in the dump, escapes included.
+
+        Returns:
+            (tuples,) True where they are equal.
+        """
         place = self.columns.index(column)
         found = np.empty(len(self), dtype=np.bool_)
         view = np.frombuffer(self.buffer, dtype=np.uint8)
@@ -76,31 +95,49 @@ class Batch:
         return found
 
     def strings(self, column: str, rows: AnyArray) -> list[bytes]:
-        """A column's values in these rows, with escapes undone; NULL is empty."""
+        """Values of a column, without escapes.
+
+        Args:
+            column: its name.
+            rows: the tuples wanted.
+
+        Returns:
+            One value per tuple wanted; empty for NULL.
+        """
         place = self.columns.index(column)
         starts, ends = self.starts[rows, place].tolist(), self.ends[rows, place].tolist()
         return [_plain(self.buffer[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 @dataclass(frozen=True)
-class Table:
+class SqlTable:
     """One dumped table and its columns, in the order of its CREATE TABLE statement."""
 
     path: Path
     name: str
     columns: tuple[str, ...]
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
-        """Every tuple of the table, some thousands at a time, with only these columns."""
+    def batches(self, columns: Sequence[str]) -> Iterator[SqlRows]:
+        """Reads every tuple of the table, some thousands at a time.
+
+        Args:
+            columns: the columns wanted.
+
+        Yields:
+            Tuples with only these columns.
+
+        Raises:
+            DataError: the table has no such column, or the dump is damaged.
+        """
         missing = [column for column in columns if column not in self.columns]
         if missing:
             raise DataError(
                 f"table {self.name} has no column {missing[0]}; it has {', '.join(self.columns)}", self.path
             )
-        slot = np.full(len(self.columns), -1, dtype=np.int64)  # where a table column goes in the batch
+        slot = np.full(len(self.columns), -1, dtype=np.int64)  # the place of each table column in the batch
         for place, column in enumerate(columns):
             slot[self.columns.index(column)] = place
-        inside = False  # an INSERT whose end has not come yet
+        inside = False  # of an INSERT whose end is not read yet
         rest, line = b"", 1
         for first, piece in chunks(self.path):
             line = first - rest.count(b"\n")
@@ -117,11 +154,11 @@ class Table:
                 view = np.frombuffer(buffer, dtype=np.uint8)
                 why, tuples, position = _scan(view, position, slot, starts, ends)
                 if tuples:
-                    yield Batch(self.path, here, buffer, tuple(columns), starts[:tuples], ends[:tuples])
+                    yield SqlRows(self.path, here, buffer, tuple(columns), starts[:tuples], ends[:tuples])
                 if why in PROBLEMS:
                     raise self._problem(PROBLEMS[why], buffer, position, line)
                 if why == MORE:
-                    if len(buffer) - position > LONGEST_TUPLE:
+                    if len(buffer) - position > MAX_TUPLE:
                         raise self._problem("a quote or bracket that is never closed", buffer, position, line)
                     break
                 inside = why == FULL
@@ -130,10 +167,10 @@ class Table:
             raise DataError("the file ends inside an INSERT; download it again", self.path, line)
 
     def _next_insert(self, buffer: bytes, position: int, line: int) -> tuple[bool, int]:
-        """Whether the values of another INSERT begin in the buffer, and from where to go on."""
+        """Whether the values of another INSERT start in the buffer, and where to go on."""
         found = re.compile(_INSERT % self.name.encode()).search(buffer, position)
-        if found is None:  # its words may be cut by the end of the buffer
-            return False, max(position, len(buffer) - LONGEST_INSERT)
+        if found is None:  # the end of the buffer may cut its words
+            return False, max(position, len(buffer) - MAX_INSERT)
         if found[1] and tuple(re.findall(r"`(\w+)`", found[1].decode("latin-1"))) != self.columns:
             raise self._problem("its columns are not those of CREATE TABLE", buffer, found.start(), line)
         return True, found.end()
@@ -143,8 +180,19 @@ class Table:
         return DataError(f"{message}: {buffer[position : position + 60]!r}", self.path, line)
 
 
-def open_table(path: str | Path, name: str) -> Table:
-    """Find the table's columns in its CREATE TABLE statement."""
+def open_table(path: str | Path, name: str) -> SqlTable:
+    """Reads the columns of a table from its CREATE TABLE statement.
+
+    Args:
+        path: the dump file.
+        name: of the table.
+
+    Returns:
+        The table.
+
+    Raises:
+        DataError: the file does not start with that table.
+    """
     path = Path(path)
     head = b""
     for _, piece in chunks(path):
@@ -152,14 +200,14 @@ def open_table(path: str | Path, name: str) -> Table:
         for found in _CREATE.finditer(head):
             if found[1].decode() == name:
                 columns = tuple(column.decode() for column in _COLUMN.findall(found[2]))
-                return Table(path=path, name=name, columns=columns)
-        if b"INSERT INTO" in head:
+                return SqlTable(path=path, name=name, columns=columns)
+        if b"INSERT INTO" in head or len(head) > MAX_HEAD:
             break
-    raise DataError(f"no CREATE TABLE `{name}` at its beginning; is it the dump of that table?", path)
+    raise DataError(f"has no CREATE TABLE `{name}` at its start; check that it is the dump of that table", path)
 
 
 def _plain(value: bytes) -> bytes:
-    """A quoted value as it was before MySQL escaped it."""
+    """A quoted value without MySQL's escapes."""
     if b"\\" not in value and b"'" not in value:
         return value
     return _ESCAPE.sub(lambda found: b"'" if found[1] is None else _CONTROL.get(found[1], found[1]), value)
@@ -169,7 +217,7 @@ def _plain(value: bytes) -> bytes:
 def _scan(
     buffer: Bytes, position: int, slot: Longs, starts: Longs, ends: Longs
 ) -> tuple[int, int, int]:  # pragma: no cover  (compiled)
-    """Find the values of whole tuples from `position` on: (why it stopped, tuples, where to go on)."""
+    """Finds the values of whole tuples from `position` on: (why it stopped, tuples found, where to go on)."""
     quote, backslash, comma, opening, closing = 39, 92, 44, 40, 41
     end = len(buffer)
     tuples = 0
@@ -184,7 +232,7 @@ def _scan(
             return BAD_SYNTAX, tuples, position
         if tuples == len(starts):
             return FULL, tuples, position
-        first = position  # a tuple cut by the end of the buffer is read again from here
+        first = position  # a tuple that the end of the buffer cuts is read again from here
         column = 0
         while True:
             position += 1  # the bracket or comma before the value
@@ -229,7 +277,7 @@ def _scan(
 
 @njit(nogil=True, cache=True)
 def _integers(buffer: Bytes, starts: Longs, ends: Longs, values: Longs) -> int:  # pragma: no cover  (compiled)
-    """Spans as numbers; returns the first row that is none, or -1."""
+    """Parses spans as whole numbers; returns the first row that is not one, or -1."""
     for row in range(len(starts)):
         start, end = starts[row], ends[row]
         if start < 0:

@@ -1,26 +1,26 @@
-"""Makes the WordNet set that ships with longtail, the same bytes every time.
+"""Makes the WordNet data set that ships with longtail, the same bytes every time.
 
     python -m longtail.data.wordnet_ship /usr/share/wordnet src/longtail/data/wordnet
 
-The rows and labels are those of `longtail build hierarchy wordnet`. They are packed smaller, valid is left
-for `load` to hold out, and the facts name the source and the licence.
+Documents and labels are those of `longtail build hierarchy wordnet`. They are compressed more, `load` holds out valid,
+and the facts name the source and the licence.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import lzma
 import sys
 import tempfile
 from pathlib import Path
 
+from longtail.data.files import chunks, whole_object
 from longtail.data.hierarchy import build
 from longtail.data.wordnet_files import read_wordnet
 from longtail.data.write import write_folder
 from longtail.errors import LongtailError
 
-# The whole file fits the window; a larger one would only cost memory when the set is loaded.
+# The whole file fits into this window; a larger one would only take memory when the data set is loaded.
 PACKING = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 24}]
 FACTS = {
     "source": "WordNet 3.0, noun and verb synsets with their hypernyms up to depth 3",
@@ -29,17 +29,22 @@ FACTS = {
 
 
 def write_shipped(database: str | Path, out: str | Path) -> None:
-    """From the folder of WordNet's database files to the files that `load("wordnet")` reads."""
+    """Writes the files that `load("wordnet")` reads.
+
+    Args:
+        database: the folder of WordNet's database files.
+        out: the folder to write into.
+    """
     out = Path(out)
     with tempfile.TemporaryDirectory() as temporary:
         folder = write_folder(build(read_wordnet(database), valid_share=0), Path(temporary) / "wordnet")
         out.mkdir(parents=True, exist_ok=True)
         for path in folder.glob("*.jsonl.gz"):
-            lines = gzip.decompress(path.read_bytes())
-            if lines:  # an empty valid split would stand for one that was given
+            lines = b"".join(piece for _, piece in chunks(path))
+            if lines:  # an empty valid file would count as a valid split
                 packed = lzma.compress(lines, format=lzma.FORMAT_XZ, filters=PACKING)
                 (out / path.with_suffix(".xz").name).write_bytes(packed)
-        facts = json.loads((folder / "corpus.json").read_bytes()) | FACTS
+        facts = whole_object(folder / "corpus.json") | FACTS
     (out / "corpus.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 

@@ -23,11 +23,25 @@ from longtail.errors import DataError
 from longtail.progress import stage
 
 
-def write_folder(corpus: Corpus, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write `train/valid/test/labels.jsonl.gz`, `exclude.jsonl.gz` and `corpus.json`; `load` reads them back.
+def write_folder(
+    corpus: Corpus, path: str | Path, *, overwrite: bool = False, facts: dict[str, Any] | None = None
+) -> Path:
+    """Writes `train/valid/test/labels.jsonl.gz`, `exclude.jsonl.gz` and `corpus.json`, which `load` reads.
 
-    The layout holds texts, and vectors of rows (`train.vectors.npy`, ...), but no sparse features. The folder appears
-    whole or not at all.
+    The layout holds texts and vectors of documents (`train.vectors.npy`, ...), but no sparse features. The folder
+    appears once it is complete.
+
+    Args:
+        corpus: the data set.
+        path: the folder to write.
+        overwrite: replaces a data set that longtail wrote there.
+        facts: more of them for `corpus.json`, such as the licence.
+
+    Returns:
+        The folder.
+
+    Raises:
+        DataError: the layout cannot hold the data, ids are not unique, or the folder cannot be written.
     """
     splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
     _check_ids(corpus)
@@ -36,12 +50,12 @@ def write_folder(corpus: Corpus, path: str | Path, *, overwrite: bool = False) -
     features = corpus.train.features
     if corpus.labels.features is not None or (features is not None and not _are_vectors(features)):
         raise DataError(
-            f"{corpus.name} has sparse features beside its texts, which this layout does not hold; use "
-            "write_repository, which keeps both, or leave them out on purpose: dataclasses.replace(rows, features=None)"
+            f"{corpus.name} has sparse features beside its texts, which this layout cannot hold; use "
+            "write_repository, which keeps both, or drop them in each split: dataclasses.replace(split, features=None)"
         )
     with _new_folder(Path(path), overwrite) as folder:
         for split, dataset in splits.items():
-            if len(dataset) or split == "valid":  # a valid split that is there is not held out of train again
+            if len(dataset) or split == "valid":  # without a valid file, `load` would hold it out of train again
                 with stage(f"writing {split}", total=len(dataset)) as advance:
                     _write_lines(folder / f"{split}.jsonl.gz", map(_json, _rows(dataset)))
                     advance(len(dataset))
@@ -52,16 +66,30 @@ def write_folder(corpus: Corpus, path: str | Path, *, overwrite: bool = False) -
         excluded = [entry for dataset in splits.values() for entry in _excluded(dataset)]
         if excluded:
             _write_lines(folder / "exclude.jsonl.gz", map(_json, excluded))
-        _write_facts(folder, corpus, {"text": "text", "counted_on": _counted_on(corpus)})
+        _write_facts(folder, corpus, {"text": "text", "counted_on": _counted_on(corpus), **(facts or {})})
     return Path(path)
 
 
-def write_repository(corpus: Corpus, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write `trn_X_Y.txt` and its relatives; `load` reads them back.
+def write_repository(
+    corpus: Corpus, path: str | Path, *, overwrite: bool = False, facts: dict[str, Any] | None = None
+) -> Path:
+    """Writes the layout of the Extreme Classification Repository, `trn_X_Y.txt` and others, which `load` reads.
 
-    The layout has no valid split: its rows follow those of train in `trn`. Rows are known by their number
-    alone, and a line end in a text becomes a space. `lbl.json.gz` keeps the label ids and `corpus.json` the
-    facts. The folder appears whole or not at all.
+    The layout has no valid split: its documents follow those of train in `trn`. Documents have numbers instead of ids,
+    and a line end in a text becomes a space. `lbl.json.gz` keeps the label ids and `corpus.json` the facts. The folder
+    appears once it is complete.
+
+    Args:
+        corpus: the data set.
+        path: the folder to write.
+        overwrite: replaces a data set that longtail wrote there.
+        facts: more of them for `corpus.json`, such as the licence.
+
+    Returns:
+        The folder.
+
+    Raises:
+        DataError: ids are not unique, or the folder cannot be written.
     """
     _check_ids(corpus)
     labels = corpus.labels
@@ -77,12 +105,12 @@ def write_repository(corpus: Corpus, path: str | Path, *, overwrite: bool = Fals
             _write_lines(folder / "Y.txt", map(_one_line, labels.texts))
         if labels.features is not None:
             _write_matrix(folder / "Yf.txt", labels.features)
-        _write_facts(folder, corpus, {})
+        _write_facts(folder, corpus, facts or {})
     return Path(path)
 
 
 def _are_vectors(features: Matrix) -> bool:
-    """Whether most numbers of the rows are there, as in an array that somebody's encoder made."""
+    """Whether most entries are not zero, as in vectors of an encoder."""
     return bool(2 * features.nnz > features.shape[0] * features.shape[1])
 
 
@@ -118,7 +146,7 @@ def _after(header: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _words(values: AnyArray) -> list[str]:
-    """The shortest numbers that read back as the same float32."""
+    """The shortest decimals that read back as the same float32."""
     different, places = np.unique(values.astype(np.float32), return_inverse=True)
     words = [_word(value) for value in different]
     return [words[place] for place in places.tolist()]
@@ -152,23 +180,24 @@ def _excluded(dataset: Dataset) -> Iterator[dict[str, Any]]:
 
 
 def _counted_on(corpus: Corpus) -> str:
-    """Which rows the label counts come from: a valid split that was held out of train counts too."""
+    """What the label counts come from: a valid split that was held out of train counts too."""
     both = sparse.vstack([corpus.train.targets, corpus.valid.targets], format="csr")
     return "train+valid" if len(corpus.valid) and corpus.labels.counted(both) == corpus.labels else "train"
 
 
-def _write_facts(folder: Path, corpus: Corpus, more: dict[str, str]) -> None:
+def _write_facts(folder: Path, corpus: Corpus, more: dict[str, Any]) -> None:
     propensity = {"a": corpus.propensity.a, "b": corpus.propensity.b}
-    facts = {"name": corpus.name, "propensity": propensity, **more}
+    unseen = {"held_out_labels": corpus.held_out_labels} if corpus.held_out_labels else {}
+    facts = {"name": corpus.name, "propensity": propensity, **unseen, **more}
     _write_lines(folder / "corpus.json", [json.dumps(facts, indent=2)])
 
 
 def _check_ids(corpus: Corpus) -> None:
     ids = [name for dataset in (corpus.train, corpus.valid, corpus.test) for name in dataset.ids]
     if len(set(ids)) < len(ids):
-        raise DataError(f"row ids of {corpus.name} are not unique over the splits; rename the rows first")
+        raise DataError(f"document ids of {corpus.name} are not unique over the splits; make them unique first")
     if not all(ids) or not all(corpus.labels.ids):
-        raise DataError(f"{corpus.name} has an empty row or label id; name it first")
+        raise DataError(f"{corpus.name} has an empty document or label id; give it an id first")
 
 
 def _json(value: dict[str, Any]) -> str:
@@ -185,12 +214,12 @@ def _encodable(text: str) -> bool:
 
 
 def _one_line(text: str) -> str:
-    """A text without line ends, and without a byte order mark at its start, which readers drop."""
+    """A text without line ends, and without a byte order mark at its start, which readers would drop."""
     return text.lstrip("\ufeff").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Lines of UTF-8, flushed to the disk; the same lines give the same bytes."""
+    """Writes lines as UTF-8 and flushes them to the disk; the same lines give the same bytes."""
     with path.open("wb") as raw:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
@@ -204,25 +233,33 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _ours(name: str) -> bool:
-    """Whether one of the writers of this file makes files of this name."""
+    """Whether one of the writers of this module writes files of this name."""
     folder = r"(train|valid|test|labels|exclude)\.jsonl\.gz|(train|valid|test)\.vectors\.npy|corpus\.json"
     repository = r"(trn|tst)_X(_Y|_Xf)?\.txt|Yf?\.txt|lbl\.json\.gz|filter_labels_(train|test)\.txt"
     return re.fullmatch(f"{folder}|{repository}", name) is not None
 
 
 def check_place(path: Path, *, overwrite: bool) -> None:
-    """Whether a data set may be written there: asked before the long work too."""
+    """Checks that a data set may be written to a folder; call it before the long work, too.
+
+    Args:
+        path: the folder.
+        overwrite: a data set that longtail wrote there may be replaced.
+
+    Raises:
+        DataError: the folder may not be written or replaced.
+    """
     if path.exists():
         if not overwrite:
-            raise DataError("exists already; choose another path, or overwrite it on purpose (--overwrite)", path)
+            raise DataError("exists; choose another path, or replace it with --overwrite (overwrite=True)", path)
         names = {file.name for file in path.iterdir()} if path.is_dir() else {""}
         if names and ("corpus.json" not in names or not all(map(_ours, names))):
-            raise DataError("is no data set that longtail wrote, so it is not replaced; choose another path", path)
+            raise DataError("is not a data set that longtail wrote, so it is not replaced; choose another path", path)
 
 
 @contextmanager
 def _new_folder(path: Path, overwrite: bool) -> Iterator[Path]:
-    """A folder beside `path` that takes its place when the block ends well, and vanishes otherwise."""
+    """A temporary folder that becomes `path` at the end of the block, and is removed after an error."""
     check_place(path, overwrite=overwrite)
     try:
         with new_folder(path) as folder:

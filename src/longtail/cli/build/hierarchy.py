@@ -1,4 +1,4 @@
-"""`longtail build`: data sets from hierarchies."""
+"""`longtail build hierarchy`: data sets from hierarchies."""
 
 from __future__ import annotations
 
@@ -8,35 +8,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from longtail.cli.build.options import Constants, Out, Overwrite, Seed
 from longtail.cli.shared import Json, constants, print_json, progress, ready_to_write, say
 
 if TYPE_CHECKING:
     from longtail.data.hierarchy import Hierarchy
 
-app = typer.Typer(help="Build a data set.", invoke_without_command=True)
-hierarchy = typer.Typer(
+app = typer.Typer(
     help="Build from a hierarchy.\n\nIts nodes are the documents; the labels of a document are its ancestors.",
     invoke_without_command=True,
 )
-app.add_typer(hierarchy, name="hierarchy")
 
 
 @app.callback()
-@hierarchy.callback()
 def _help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
-Out = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Data folder to write.")]
-Depth = Annotated[int, typer.Option(metavar="STEPS", min=1, help="How many steps up an ancestor may be.")]
-TestShare = Annotated[float, typer.Option(metavar="SHARE", help="Share of the documents that become test rows.")]
-Seed = Annotated[int, typer.Option(metavar="NUMBER", help="Seed of the split.")]
-Constants = Annotated[str, typer.Option("--propensity", metavar="A,B", help="Propensity constants to write.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the data set that stands there.")]
+Depth = Annotated[int, typer.Option(metavar="STEPS", min=1, help="How many steps up ancestors are labels.")]
+TestShare = Annotated[float, typer.Option(metavar="SHARE", help="Share of the documents that become the test split.")]
 
 
-@hierarchy.command()
+@app.command()
 def wordnet(
     folder: Annotated[
         Path,
@@ -45,7 +39,7 @@ def wordnet(
     out: Out,
     words: Annotated[
         bool,
-        typer.Option("--words", help="Words for documents, with the hypernyms of all they may mean as labels."),
+        typer.Option("--words", help="Take words as documents; labels are the hypernyms of all their meanings."),
     ] = False,
     depth: Depth = 3,
     test_share: TestShare = 0.2,
@@ -66,7 +60,7 @@ def wordnet(
     _build(read, out, depth, test_share, seed, propensity, overwrite, json)
 
 
-@hierarchy.command()
+@app.command()
 def edges(
     edges: Annotated[Path, typer.Argument(metavar="FILE", help="Tab-separated file: child, parent.")],
     out: Out,
@@ -86,7 +80,7 @@ def edges(
     _build(lambda: read_edges(edges, names), out, depth, test_share, seed, propensity, overwrite, json)
 
 
-@hierarchy.command()
+@app.command()
 def wikipedia(
     folder: Annotated[
         Path,
@@ -126,7 +120,7 @@ def _build(
 
     wanted = constants(propensity)
     if not 0 < test_share < 1:
-        raise DataError(f"--test-share lies between 0 and 1, got {test_share:g}")
+        raise DataError(f"--test-share must be between 0 and 1, got {test_share:g}")
     if out.exists() and not overwrite:
         raise DataError(f"{out} exists; choose another name, or pass --overwrite to replace it")
     check_place(out, overwrite=overwrite)
@@ -140,5 +134,5 @@ def _build(
     if json:
         print_json({"data": str(out), "rows": sizes, "labels": len(corpus.labels), "notes": list(corpus.notes)})
     else:
-        rows = ", ".join(f"{number:,} {name}" for name, number in sizes.items())
-        typer.echo(f"wrote {out}: {rows} rows and {len(corpus.labels):,} labels")
+        examples = ", ".join(f"{number:,} {name}" for name, number in sizes.items())
+        typer.echo(f"wrote {out}: {examples} examples and {len(corpus.labels):,} labels")

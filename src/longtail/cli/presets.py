@@ -1,0 +1,62 @@
+"""`longtail presets`: the published data sets, their constants, and the papers' recipes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from longtail.cli.shared import Json, console, print_json
+
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A data set to show with its recipes.")]
+
+
+def presets(name: Name = None, json: Json = False) -> None:
+    """List the papers' data sets: constants and sizes.
+
+    With a NAME: also its papers and the recipes with their settings.
+    """
+    from longtail.data.published import PUBLISHED, find_published
+    from longtail.errors import DataError, did_you_mean
+
+    if name is None:
+        if json:
+            print_json([asdict(one) for one in PUBLISHED])
+            return
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        for column in ("data set", "train", "labels", "A", "B", "tokens"):
+            table.add_column(column, justify="left" if column == "data set" else "right", no_wrap=True)
+        table.add_column("made by", overflow="fold")
+        for one in PUBLISHED:
+            a, b = f"{one.propensity.a:g}", f"{one.propensity.b:g}"
+            table.add_row(one.name, f"{one.train:,}", f"{one.labels:,}", a, b, str(one.tokens), one.made_by)
+        console().print(table)
+        console().print("About one, with the papers' recipes: longtail presets NAME", soft_wrap=True)
+        return
+    found = find_published(name)
+    if found is None:
+        names = [one.name for one in PUBLISHED]
+        raise DataError(
+            f"no published set is called {name!r}{did_you_mean(name, names)} (all of them: longtail presets)"
+        )
+    if json:
+        print_json(asdict(found))
+        return
+    counts = ", ".join(f"{value:,} {what}" for what, value in found.counts().items() if value is not None)
+    lines = [
+        found.name,
+        f"  sizes      {counts}",
+        f"  propensity {found.propensity}  (--propensity {found.propensity.a:g},{found.propensity.b:g})",
+        f"  tokens     {found.tokens}",
+        f"  made by    {found.made_by}",
+        f"  papers     {', '.join(found.papers)}",
+        *([f"  note       {found.note}"] if found.note else []),
+        "  recipes with the papers' settings:",
+        *(f'    "{recipe}"' for recipe in found.recipes),
+    ]
+    for line in lines:
+        console().print(line, soft_wrap=True)

@@ -1,0 +1,187 @@
+"""Manual pages: names, texts and SEE ALSO references, from roff source in the man and mdoc macros."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from longtail.data.builders.article_graph import Page, found_in
+from longtail.data.builders.spread import Found
+from longtail.errors import DataError
+
+MAX_PAGE = 1 << 24  # bytes; the longest pages have a few million
+BATCH = 200  # pages that a process reads at once
+FILE = re.compile(r"(?P<name>.+)\.(?P<section>\d\w*|n|l)(?:\.(?:gz|xz|bz2))?$")
+SECTION = re.compile(r"^[.']\s*S[Hh]\s+(.*)$")
+REFERENCE = re.compile(r"([\w\[][\w.+:@\[\]\-]*)\s?\((\d[a-zA-Z]*|n|l)\)")
+SOURCE = re.compile(r"^\.so\s+(?:.*/)?([^/\s]+)\s*$")
+FONT = re.compile(r"\\f(?:\(..|\[[^\]]*\]|.)|\\s[-+]?\d|\\m\[[^\]]*\]|\\[&|^/,:%]|\\\*\(..|\\\*.")
+SPECIAL = {r"\-": "-", r"\(en": "-", r"\(em": "-", r"\(hy": "-", r"\(aq": "'", r"\(bu": "", r"\e": "\\", r"\ ": " "}
+GLYPH = re.compile(r"\\\(..|\\\[[^\]]*\]|\\.")
+JOINED = ("BR", "RB", "BI", "IB", "IR", "RI")  # macros whose words are set in turns of two fonts, without spaces
+TEXT_MACROS = {"B", "I", "SM", "SB", "IP", "TP", "SS", "Nm", "Nd", "Ar", "Fl", "Pa", "Dq", "Sq", "Li", "Em", "Sy"}
+TEXT_MACROS |= {"Va", "Vt", "Fa", "Fn", "Ft", "Ev", "Cm", "Ic", "It", "Ss", "Bq", "Pq", "Ql", "Qq", "No", "Op", "Dv"}
+
+
+def find_manpages(folder: Path) -> list[list[Path]]:
+    """Finds the pages of a folder such as /usr/share/man; translations, in folders of their own, are left out.
+
+    Args:
+        folder: with man1, man2, ...
+
+    Returns:
+        Paths in batches.
+
+    Raises:
+        DataError: there are none.
+    """
+    if not folder.is_dir():
+        raise DataError("no such folder; give the folder of manual pages, such as /usr/share/man", folder)
+    paths = sorted(path for path in folder.glob("man*/*") if FILE.match(path.name) and path.exists())
+    if not paths:
+        raise DataError(
+            "has no manual pages such as man1/ls.1.gz; a container may leave them out: install man-db, manpages and "
+            "manpages-dev where documentation is kept",
+            folder,
+        )
+    return [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
+
+
+@dataclass(frozen=True)
+class ManReader:
+    """Makes pages of batches of files."""
+
+    buckets: int
+    words: int
+
+    def __call__(self, batch: list[Path]) -> Found:
+        """The pages of a batch."""
+        found, pages = Found(), list[Page]()
+        for path in batch:
+            found.counts["lines"] += 1
+            try:
+                pages.extend(read_manpage(path, self.words))
+            except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
+                found.faults += 1
+                found.fault = found.fault or f"{path}: cannot be read ({error})"
+        return found_in(pages, self.buckets, found)
+
+
+def title_from(name: str) -> str | None:
+    """The title of a page.
+
+    Args:
+        name: of its file, such as "ls.1.gz".
+
+    Returns:
+        "ls(1)"; None where it is no page.
+    """
+    found = FILE.match(name)
+    return f"{found['name']}({found['section'].lower()})" if found else None
+
+
+def read_manpage(path: Path, words: int) -> Iterator[Page]:
+    """Reads a page; a link or a `.so` line is a redirect.
+
+    Args:
+        path: the file.
+        words: of its text.
+
+    Yields:
+        The page, and a redirect from the main section: "x509(1)" leads to "x509(1ssl)".
+    """
+    title = title_from(path.name)
+    assert title is not None
+    name, _, section = title.removesuffix(")").rpartition("(")
+    if len(section) > 1 and section[0].isdigit():
+        yield Page(f"{name}({section[0]})", redirect=title)
+    if path.is_symlink():
+        leads_to = title_from(path.resolve().name)
+        if leads_to is not None and leads_to != title:
+            yield Page(title, redirect=leads_to)
+            return
+    source = _unpacked(path)
+    for line in source.splitlines()[:40]:
+        found = SOURCE.match(line)
+        if found:
+            yield Page(title, redirect=title_from(found[1]) or title)
+            return
+    sections = dict(_sections(source))
+    references = _joined(next((body for head, body in sections.items() if head.startswith("SEE ALSO")), []))
+    links = tuple(dict.fromkeys(f"{one}({part.lower()})" for one, part in REFERENCE.findall(references)))
+    about = _joined(sections.get("NAME", []))
+    text = " ".join(_joined(body) for head, body in sections.items() if not head.startswith("SEE ALSO"))
+    about = " ".join(about.split()[:40])
+    yield Page(title, links=links, text=" ".join(text.split()[:words]) or name, label=about or name)
+
+
+def _unpacked(path: Path) -> str:
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+    with openers.get(path.suffix, open)(path, "rb") as file:
+        raw: bytes = file.read(MAX_PAGE + 1)
+    if len(raw) > MAX_PAGE:
+        raise ValueError(f"larger than {MAX_PAGE >> 20} MB")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _sections(source: str) -> Iterator[tuple[str, list[str]]]:
+    """Headings in capitals, and the lines below them; what stands before the first heading is macros."""
+    head, body = "", list[str]()
+    inside_macro = False
+    for line in source.splitlines():
+        if inside_macro:
+            inside_macro = not line.startswith("..")
+            continue
+        if line.startswith((".de", ".ig")):
+            inside_macro = True
+            continue
+        found = SECTION.match(line)
+        if found:
+            if head:
+                yield head, body
+            head, body = " ".join(_words(found[1])).upper().strip(), []
+        elif head:
+            body.append(line)
+    if head:
+        yield head, body
+
+
+def _joined(body: list[str]) -> str:
+    return " ".join(filter(None, map(_plain_line, body)))
+
+
+def _plain_line(line: str) -> str:
+    """A line without macros and fonts."""
+    if line[:1] not in (".", "'"):
+        return _plain(line)
+    macro, _, rest = line[1:].strip().partition(" ")
+    if macro in JOINED:
+        return "".join(_words(rest))
+    if macro == "Xr":
+        name, *parts = _words(rest)[:2] or [""]
+        return f"{name}({parts[0]})" if parts else name
+    return " ".join(_words(rest)) if macro in TEXT_MACROS else ""
+
+
+def _words(text: str) -> list[str]:
+    """Words of a macro line; quotes hold several together."""
+    return [_plain(quoted or word) for quoted, word in re.findall(r'"([^"]*)"|(\S+)', text)]
+
+
+def _plain(text: str) -> str:
+    if "\\" not in text:
+        return text
+    text = FONT.sub("", re.sub(r'\\".*', "", text))
+    for mark, letter in SPECIAL.items():
+        text = text.replace(mark, letter)
+    return GLYPH.sub("", text)

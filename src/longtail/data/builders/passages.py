@@ -1,0 +1,311 @@
+"""Passage retrieval as extreme classification: queries are documents, passages are labels.
+
+MS MARCO has 8.8 million passages, of which a training query judges one in seventeen: nearly all labels are zero-shot.
+`labels="all"` keeps them, for methods that know a label by its text; `labels="seen"` keeps passages with a judgement.
+Reads MS MARCO's files, BEIR folders (corpus.jsonl, queries.jsonl, qrels/), or the files given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from longtail.data.builders.judgements import Judgements, read_judgements
+from longtail.data.builders.keys import KeyTable, keys_of, open_table
+from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
+from longtail.data.builders.pool import Workers, processes_for
+from longtail.data.builders.requirements import (
+    MS_MARCO,
+    UNKNOWN,
+    Licence,
+    log_licence,
+    need_files,
+    need_licence,
+    need_space,
+)
+from longtail.data.builders.spread import Found, SpreadPiece, each_line, pieces_of, spread, unpacked_size
+from longtail.data.builders.work import Work, remember, remembered
+from longtail.data.files import decoded, find, lines, listing, objects
+from longtail.data.labels import Propensity
+from longtail.errors import DataError
+
+ROWS = 50_000  # rows of a gzip member
+CHOICES = ("all", "seen")
+
+
+@dataclass(frozen=True)
+class PassageFiles:
+    """The files of a retrieval collection."""
+
+    collection: Path  # lines `id <tab> text`, or JSON with _id, title and text
+    queries: tuple[Path, ...]
+    train: Path  # judgements
+    test: Path
+    licence: Licence
+
+    @property
+    def all(self) -> list[Path]:
+        """All files."""
+        return [self.collection, *self.queries, self.train, self.test]
+
+
+def find_files(folder: Path) -> PassageFiles:
+    """Finds the files of MS MARCO or of a BEIR set.
+
+    Args:
+        folder: with collection.tsv, queries.train.tsv, queries.dev.tsv, qrels.train.tsv and qrels.dev.tsv (where there
+            is a qrels.dev.small.tsv, that one); or with corpus.jsonl, queries.jsonl and qrels/train.tsv and
+            qrels/test.tsv (or dev.tsv).
+
+    Returns:
+        The files.
+
+    Raises:
+        DataError: some are missing.
+    """
+    if not folder.is_dir():
+        raise DataError("no such folder; give the folder of a collection, or its files by options", folder)
+    beir = find(folder, "corpus.jsonl")
+    if beir is not None:
+        found = [beir, find(folder, "queries.jsonl"), find(folder, "qrels/train.tsv")]
+        found.append(find(folder, "qrels/test.tsv") or find(folder, "qrels/dev.tsv"))
+        wanted = ["corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/test.tsv"]
+    else:
+        small = find(folder, "qrels.dev.small.tsv")
+        found = [find(folder, "collection.tsv"), find(folder, "queries.train.tsv"), find(folder, "qrels.train.tsv")]
+        found.append(small or find(folder, "qrels.dev.tsv"))
+        found.append(find(folder, "queries.dev.tsv") or (find(folder, "queries.dev.small.tsv") if small else None))
+        wanted = ["collection.tsv", "queries.train.tsv", "qrels.train.tsv", "qrels.dev.tsv", "queries.dev.tsv"]
+    missing = [name for name, path in zip(wanted, found, strict=True) if path is None]
+    if missing:
+        packed_files = "; unpack what is packed first: tar xf FILE" if any(folder.glob("*.tar*")) else ""
+        raise DataError(f"has no {', no '.join(missing)}; found {listing(folder)}{packed_files}", folder)
+    collection, queries, train, test, *more = [path for path in found if path is not None]
+    ms_marco = beir is None or "marco" in folder.resolve().name.lower()
+    return PassageFiles(collection, (queries, *more), train, test, MS_MARCO if ms_marco else UNKNOWN)
+
+
+def build_passages(
+    files: PassageFiles,
+    out: Path,
+    *,
+    labels: str = "all",
+    counts: bool = False,
+    propensity: Propensity,
+    accepted: bool = False,
+    overwrite: bool = False,
+    command: str = "",
+    processes: int | None = None,
+) -> Built:
+    """Builds a data set of queries and the passages that answer them.
+
+    Args:
+        files: of the collection.
+        out: the folder to write.
+        labels: "all" passages, or those "seen" in a judgement of train or test.
+        counts: soft targets: relevance over the highest relevance of the query.
+        propensity: constants to write.
+        accepted: whether a person accepted the licence of the collection.
+        overwrite: replaces a data set that longtail wrote.
+        command: that builds it again, for `corpus.json`.
+        processes: how many work at once; None: as many as pay.
+
+    Returns:
+        The counts of the set.
+
+    Raises:
+        DataError: something is missing, or a file is damaged.
+    """
+    if labels not in CHOICES:
+        raise DataError(f"labels are 'all' or 'seen', got {labels!r}")
+    need_files(files.all, "the collection")
+    need_licence(files.licence, accepted)
+    check_out(out, overwrite)
+    size = unpacked_size([files.collection])
+    need_space(out, size if labels == "all" else size // 4)
+    workers = processes or processes_for(size)
+    chosen = {"labels": labels, "counts": counts, "builder": "passages.1"}
+    log_licence(files.licence)
+    with Work.begin(out, chosen, files.all, workers) as work:
+        judged, notes = _judged(files)
+        work.once("judged", partial(_judged_table, judged))
+        read = partial(_read_collection, files.collection, work.folder / "judged", labels, work.workers)
+        collection = work.once("collection", read)
+        rows = work.once("rows", partial(_rows, files, judged, collection, counts))
+        facts, made = remembered(collection, "facts"), remembered(rows, "facts")
+        (train, test), (train_pairs, test_pairs) = made["rows"], made["pairs"]
+        totals = sizes(train, test, facts["labels"], train_pairs, test_pairs)
+        totals["labels with a train row"] = made["seen"]
+        totals |= {f"{split} judgements": sum(map(len, found.values())) for split, found in judged.items()}
+        parts: dict[str, Sequence[Path]] = {
+            "train": [rows / "train"], "test": [rows / "test"], "labels": [collection / "labels"]
+        }  # fmt: skip
+        name = "msmarco-passages" if files.licence is MS_MARCO else out.name
+        name += "-seen" if labels == "seen" else ""
+        source = ", ".join(path.name for path in files.all)
+        assemble(out, parts, BuildFacts(name, propensity, files.licence, source, command))
+    published = "MS MARCO" if files.licence is MS_MARCO and labels == "all" else None
+    return Built(out, totals, published, (*notes, *facts["notes"], *made["notes"]))
+
+
+def _judged(files: PassageFiles) -> tuple[dict[str, Judgements], list[str]]:
+    found: dict[str, Judgements] = {}
+    notes = []
+    for split, path in (("train", files.train), ("test", files.test)):
+        found[split], others = read_judgements(path)
+        if others:
+            notes.append(f"{others:,} judgements of {path.name} are not relevant and were left out")
+    both = found["train"].keys() & found["test"].keys()
+    for query in both:
+        del found["train"][query]
+    if both:
+        notes.append(f"{len(both):,} queries have judgements in train and test; they count as test")
+    return found, notes
+
+
+def _passages(judged: dict[str, Judgements]) -> list[str]:
+    """The different passages of all judgements, in order."""
+    return list(dict.fromkeys(name for split in judged.values() for found in split.values() for name in found))
+
+
+def _judged_table(judged: dict[str, Judgements], folder: Path) -> None:
+    KeyTable.of(keys_of([name.encode() for name in _passages(judged)])).save(folder, "table")
+
+
+def _read_collection(path: Path, judged: Path, labels: str, workers: Workers, folder: Path) -> None:
+    """Writes the labels, and remembers which judged passages there are and that ids are unique."""
+    there: list[bytes] = []
+
+    def seen(found: Found) -> None:
+        there.append(found.more)
+
+    work = partial(_read_piece, judged, labels == "seen", _is_json(path))
+    total = spread(pieces_of([path]), work, folder, workers, seen)
+    notes = total.check(total.counts["lines"])
+    keys = np.frombuffer(b"".join(there), dtype=np.uint64)
+    if len(np.unique(keys)) < len(keys):
+        raise DataError(f"{len(keys) - len(np.unique(keys)):,} passages have the id of another; ids must differ", path)
+    if not (folder / "labels").exists():
+        raise DataError("no judged passage is in the collection; check that the files belong together", path)
+    np.save(folder / "keys.npy", keys)
+    remember(folder, "facts", {"labels": total.counts["labels"], "notes": notes})
+
+
+def _read_piece(judged: Path, only_seen: bool, is_json: bool, piece: SpreadPiece) -> Found:
+    """Labels of a piece as a gzip member; `more` has the keys of the ids."""
+    found = Found()
+    names, texts = [], []
+    for name, text in _json_passages(piece, found) if is_json else _plain_passages(piece, found):
+        names.append(name)
+        texts.append(text)
+    keys = keys_of([name.encode() for name in names])
+    found.more = keys.tobytes()
+    wanted = open_table(judged, "table").has(keys).tolist() if only_seen else [True] * len(names)
+    kept = [(name, text) for name, text, want in zip(names, texts, wanted, strict=True) if want]
+    found.counts["labels"] = len(kept)
+    if kept:
+        found.outputs["labels"] = packed(as_line({"id": name, "text": text}) for name, text in kept)
+    return found
+
+
+def _plain_passages(piece: SpreadPiece, found: Found) -> Iterator[tuple[str, str]]:
+    decoded(piece.data, piece.path, piece.line)
+    for number, line in each_line(piece):
+        found.counts["lines"] += 1
+        name, mark, text = line.decode().partition("\t")
+        if not mark or not name:
+            found.damaged(piece, number, "1 column instead of 2: id, passage")
+            continue
+        yield name, " ".join(text.split())
+
+
+def _json_passages(piece: SpreadPiece, found: Found) -> Iterator[tuple[str, str]]:
+    decoded(piece.data, piece.path, piece.line)
+    for number, line in each_line(piece):
+        found.counts["lines"] += 1
+        try:
+            value = json.loads(line)
+            name, title, text = str(value["_id"]), value.get("title") or "", value.get("text") or ""
+            yield name, " ".join(f"{title} {text}".split())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            found.damaged(piece, number, 'not a JSON object with "_id" and "text"')
+
+
+def _is_json(path: Path) -> bool:
+    return path.name.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl")
+
+
+def _query_texts(paths: Sequence[Path]) -> Iterator[tuple[str, str, Path, int]]:
+    for path in paths:
+        if _is_json(path):
+            for number, value in objects(path):
+                if "_id" not in value:
+                    raise DataError('the query has no "_id"', path, number)
+                yield str(value["_id"]), str(value.get("text") or ""), path, number
+            continue
+        for number, line in lines(path):
+            name, mark, text = line.rstrip("\r").partition("\t")
+            if line.strip():
+                if not mark or not name:
+                    raise DataError("1 column instead of 2: id, query", path, number)
+                yield name, " ".join(text.split()), path, number
+
+
+def _rows(files: PassageFiles, judged: dict[str, Judgements], collection: Path, soft: bool, folder: Path) -> None:
+    """The judged queries as rows, in the order of the files of queries."""
+    known = KeyTable.of(np.load(collection / "keys.npy"))
+    passages = _passages(judged)
+    there = known.has(keys_of([name.encode() for name in passages])).tolist()
+    missing = {name for name, found in zip(passages, there, strict=True) if not found}
+    waiting: dict[str, list[str]] = {split: [] for split in judged}
+    rows, pairs = dict.fromkeys(judged, 0), dict.fromkeys(judged, 0)
+    seen: set[str] = set()
+    done: set[str] = set()
+
+    def flush(split: str) -> None:
+        with (folder / split).open("ab") as file:
+            file.write(packed(waiting[split]))
+        waiting[split].clear()
+
+    for name, text, path, number in _query_texts(files.queries):
+        for split, found in judged.items():
+            if name not in found:
+                continue
+            if name in done:
+                raise DataError(f"the query {name!r} is there twice; ids must differ", path, number)
+            done.add(name)
+            relevant = {one: value for one, value in found[name].items() if one not in missing}
+            if not relevant:
+                continue
+            most = max(relevant.values())
+            weights = [value / most for value in relevant.values()] if soft else None
+            waiting[split].append(row_line(f"q{name}", text, list(relevant), weights))
+            rows[split] += 1
+            pairs[split] += len(relevant)
+            if split == "train":
+                seen.update(relevant)
+            if len(waiting[split]) == ROWS:
+                flush(split)
+    for split in judged:
+        flush(split)
+        if not rows[split]:
+            raise DataError(f"no query with a {split} judgement is there; check the files", files.queries[0])
+    notes = _notes(judged, done, missing)
+    facts = {"rows": list(rows.values()), "pairs": list(pairs.values()), "seen": len(seen), "notes": notes}
+    remember(folder, "facts", facts)
+
+
+def _notes(judged: dict[str, Judgements], done: set[str], missing: Iterable[str]) -> list[str]:
+    notes = []
+    lost = sum(query not in done for found in judged.values() for query in found)
+    if lost:
+        notes.append(f"{lost:,} judged queries have no text in the files of queries and were left out")
+    gone = len(list(missing))
+    if gone:
+        notes.append(f"{gone:,} judged passages are not in the collection; their judgements were left out")
+    return notes

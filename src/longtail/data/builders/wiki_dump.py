@@ -1,0 +1,255 @@
+"""Pages of a MediaWiki XML dump (pages-articles), read as a stream and unpacked on several processes.
+
+A multistream dump is many bzip2 streams, one after the other: pieces of whole streams are unpacked apart. Where a
+stream is long, this process unpacks it and only the pages are read apart. A page may lie across pieces: what a piece
+has before its first page and after its last is joined by the caller, in order.
+"""
+
+from __future__ import annotations
+
+import bz2
+import re
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from longtail.data.builders.article_graph import Page, found_in
+from longtail.data.builders.spread import Found
+from longtail.data.builders.wikitext import (
+    LISTS,
+    heading,
+    is_disambiguation,
+    links_of,
+    plain,
+    title_of,
+    without_section,
+)
+from longtail.data.files import chunks
+from longtail.errors import DataError
+from longtail.progress import stage
+
+STREAM = re.compile(rb"BZh[1-9]1AY&SY")  # where a bzip2 stream begins
+PACKED = 1 << 20  # bytes of packed streams in a piece
+LONG_STREAM = 8 << 20  # packed bytes from which on a stream is unpacked in this process
+UNPACKED = 4 << 20
+MAX_PAGE = 1 << 28
+MAX_UNPACKED = 1 << 29  # bytes of a piece; text unpacks to four or five times its size, ten at the most
+PAGE = re.compile(rb"<page>.*?</page>", re.DOTALL)
+TITLE, SPACE = re.compile(rb"<title>(.*?)</title>"), re.compile(rb"<ns>(-?\d+)</ns>")
+REDIRECT = re.compile(rb'<redirect title="(.*?)"')
+TEXT = re.compile(rb"<text\b[^>]*?(?:/>|>(.*?)</text>)", re.DOTALL)
+ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#039;", "'"), ("&amp;", "&"))
+
+
+@dataclass(frozen=True)
+class DumpPiece:
+    """Some bytes of a dump, whole bzip2 streams or XML."""
+
+    path: Path
+    at: int  # byte of the file, for messages
+    data: bytes
+    is_packed: bool
+
+    def xml(self) -> bytes:
+        """The bytes, unpacked.
+
+        Raises:
+            DataError: they are damaged.
+        """
+        if not self.is_packed:
+            return self.data
+        parts: list[bytes] = []
+        left, room = self.data, MAX_UNPACKED
+        while left:
+            unpacker = bz2.BZ2Decompressor()
+            try:
+                parts.append(unpacker.decompress(left, room))
+            except OSError:
+                raise DataError(f"damaged bzip2 data behind byte {self.at:,}; copy it again", self.path) from None
+            room -= len(parts[-1])
+            if room <= 0:
+                raise DataError(f"unpacks to far more than a dump behind byte {self.at:,}; copy it again", self.path)
+            if not unpacker.eof:
+                raise DataError("the dump ends in the middle of a stream; copy it again", self.path)
+            left = unpacker.unused_data
+        return b"".join(parts)
+
+
+def dump_pieces(path: Path) -> Iterator[DumpPiece]:
+    """Reads a dump.
+
+    Args:
+        path: .xml, or compressed as .bz2, .gz or .xz.
+
+    Yields:
+        Pieces, in order.
+
+    Raises:
+        DataError: the file cannot be read or is not bzip2.
+    """
+    if path.suffix != ".bz2":
+        for _, data in chunks(path):
+            yield DumpPiece(path, 0, data, False)
+        return
+    with path.open("rb") as file, stage("reading dump", total=path.stat().st_size) as advance:
+        waiting, at = b"", 0  # bytes from the beginning of a stream on, and where that is
+        while True:
+            more = file.read(PACKED)
+            advance(len(more))
+            waiting += more
+            if at == 0 and len(waiting) >= 4 and waiting[:3] != b"BZh":
+                raise DataError("is not bzip2 data; drop .bz2 from its name, or copy it again", path)
+            starts = [found.start() for found in STREAM.finditer(waiting, 1)]
+            if not more:
+                if waiting:
+                    yield DumpPiece(path, at, waiting, True)
+                return
+            if starts:
+                yield DumpPiece(path, at, waiting[: starts[-1]], True)
+                waiting, at = waiting[starts[-1] :], at + starts[-1]
+            elif len(waiting) >= LONG_STREAM:
+                taken, waiting = yield from _long_stream(path, file, waiting, at, advance)
+                at += taken
+
+
+def _long_stream(
+    path: Path, file: IO[bytes], waiting: bytes, at: int, advance: Callable[[int], None]
+) -> Generator[DumpPiece, None, tuple[int, bytes]]:
+    """Unpacks one stream; returns its bytes and what was read behind it."""
+    unpacker, taken = bz2.BZ2Decompressor(), len(waiting)
+    while True:
+        try:
+            data = unpacker.decompress(waiting, UNPACKED)
+        except OSError:
+            raise DataError(f"damaged bzip2 data behind byte {at:,}; copy it again", path) from None
+        if data:
+            yield DumpPiece(path, at, data, False)
+        if unpacker.eof:
+            rest = unpacker.unused_data
+            return taken - len(rest), rest
+        waiting = b""
+        if unpacker.needs_input:
+            waiting = file.read(PACKED)
+            advance(len(waiting))
+            taken += len(waiting)
+            if not waiting:
+                raise DataError("the dump ends in the middle of a stream; copy it again", path)
+
+
+@dataclass(frozen=True)
+class DumpReader:
+    """Makes pages of pieces."""
+
+    buckets: int
+    words: int  # of a row's text
+    label_words: int  # of a label's text, behind its title
+    section: str
+
+    def __call__(self, piece: DumpPiece) -> Found:
+        """The pages of a piece; `more` has what lies before the first and behind the last."""
+        xml = piece.xml()
+        first, last = xml.find(b"<page>"), xml.rfind(b"</page>")
+        if first < 0 or last < first:
+            return Found(more=(None, xml))
+        found = self.pages(xml[first : last + 7], piece.path)
+        found.more = (xml[:first], xml[last + 7 :])
+        return found
+
+    def pages(self, xml: bytes, path: Path) -> Found:
+        """What whole pages give.
+
+        Args:
+            xml: from the first `<page>` to the last `</page>`.
+            path: of the dump, for messages.
+
+        Returns:
+            Outputs and counts.
+        """
+        found, pages = Found(), []
+        pattern = heading(self.section)
+        for match in PAGE.finditer(xml):
+            found.counts["lines"] += 1
+            try:
+                page = self._page(match[0], pattern)
+            except ValueError:  # bytes that are not UTF-8 too
+                found.faults += 1
+                found.fault = found.fault or f"{path}: a page without title, namespace or text: {match[0][:60]!r}"
+                continue
+            if page is not None:
+                pages.append(page)
+        return found_in(pages, self.buckets, found)
+
+    def _page(self, xml: bytes, pattern: re.Pattern[str]) -> Page | None:
+        """A page; None where it is no article. Raises ValueError where a part is missing."""
+        if int(_part(SPACE, xml)) != 0:
+            return None
+        title = unescaped(_part(TITLE, xml))
+        redirect = REDIRECT.search(xml)
+        if redirect is not None:
+            return Page(title, redirect=title_of(unescaped(redirect[1]).partition("#")[0]))
+        markup = unescaped(_part(TEXT, xml))
+        if is_disambiguation(title, markup):
+            return None
+        rest, section = without_section(markup, pattern)
+        links = () if title.startswith(LISTS) else tuple(links_of(section))
+        text = f"{title} {plain(rest, self.words)}".strip() if links else ""
+        label = f"{title} {plain(rest, self.label_words)}" if self.label_words else title
+        return Page(title, links=links, text=text, label=label)
+
+
+@dataclass
+class DumpJoiner:
+    """Joins pages that lie across pieces; the last call is `end`."""
+
+    reader: DumpReader
+    path: Path
+    rest: bytes = b""
+
+    def __call__(self, found: Found) -> None:
+        """Adds what lies between the last piece and this one to the outputs of this one."""
+        before, behind = found.more
+        found.more = None
+        between = self.rest + (behind if before is None else before)
+        start, end = between.find(b"<page>"), between.rfind(b"</page>")
+        if 0 <= start < end:
+            more = self.reader.pages(between[start : end + 7], self.path)
+            found.add(more)
+            for name, data in more.outputs.items():
+                found.outputs[name] = data + found.outputs.get(name, b"")
+            between = between[end + 7 :]
+        if len(between) > MAX_PAGE or (before is not None and b"<page>" in between):
+            raise DataError("a page of the dump does not end; check that it is a pages-articles dump", self.path)
+        self.rest = between if before is None else behind
+
+    def end(self) -> None:
+        """Checks that the dump was whole.
+
+        Raises:
+            DataError: it ends too early, or is no dump.
+        """
+        if b"<page>" in self.rest or b"</mediawiki>" not in self.rest:
+            raise DataError("the dump ends too early, without </mediawiki>; copy it again", self.path)
+
+
+def _part(pattern: re.Pattern[bytes], xml: bytes) -> bytes:
+    found = pattern.search(xml)
+    if found is None:
+        raise ValueError(pattern.pattern)
+    return found[1] or b""
+
+
+def unescaped(xml: bytes) -> str:
+    """Text of an XML element.
+
+    Args:
+        xml: the bytes between its tags.
+
+    Returns:
+        The text; `&amp;` last, so that nothing is unescaped twice.
+    """
+    text = xml.decode()
+    if "&" in text:
+        for entity, letter in ENTITIES:
+            text = text.replace(entity, letter)
+    return text

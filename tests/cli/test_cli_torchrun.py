@@ -1,0 +1,156 @@
+"""Processes of a torchrun job that die or stop: one line names them, nobody waits, and a restart goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from longtail.cli.torchrun import written_by_an_earlier_attempt
+
+pytest.importorskip("torch", reason="the extra nn is not installed")
+if sys.platform != "linux":
+    pytest.skip("reads /proc", allow_module_level=True)
+
+WORDS = ("apple", "bridge", "castle", "dragon", "engine")
+RECIPE = "renee(encoder='bag', dimension=16, batch_size=8, epochs=40)"
+
+
+class Job:
+    """`torchrun ... -m longtail train ...` in a folder of its own."""
+
+    def __init__(self, folder: Path, processes: int, *words: str) -> None:
+        rows = [{"text": f"{word} {other}", "labels": [word]} for word in WORDS for other in ("of", "the", "and")] * 3
+        folder.mkdir()
+        (folder / "data").mkdir()
+        lines = [json.dumps({"id": str(number), **row}) for number, row in enumerate(rows)]
+        (folder / "data" / "train.jsonl").write_text("\n".join(lines))
+        self.folder, self.processes = folder, processes
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        command += [*words, "-m", "longtail", "train", str(folder / "data"), RECIPE, "--out", str(folder / "model")]
+        command += ["--checkpoint-dir", str(folder / "run"), "--patience", "3"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "LONGTAIL_THREADS": "1"}
+        with (folder / "errors").open("w") as errors:
+            self.starter = subprocess.Popen(command, stderr=errors, stdout=subprocess.DEVNULL, env=environment)
+
+    def errors(self) -> list[str]:
+        lines = (self.folder / "errors").read_text().splitlines()
+        return [line for line in lines if line.startswith("error: ")]
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 300) -> None:
+        until = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < until, (self.folder / "errors").read_text()
+            time.sleep(0.05)
+
+    def wait_for_epochs(self, epochs: int) -> None:
+        def done() -> bool:
+            assert self.starter.poll() is None, (self.folder / "errors").read_text()
+            histories = list(self.folder.glob("run/*/*/history.jsonl"))
+            return bool(histories) and len(histories[0].read_text().splitlines()) >= epochs
+
+        self.wait_for(done)
+
+    def workers(self) -> dict[int, int]:
+        """Process numbers by rank."""
+        found = {}
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                if int((place / "stat").read_text().rpartition(")")[2].split()[1]) == self.starter.pid:
+                    variables = dict(one.split(b"=", 1) for one in (place / "environ").read_bytes().split(b"\0")[:-1])
+                    found[int(variables[b"RANK"])] = int(place.name)
+            except (OSError, ValueError, IndexError, KeyError):
+                continue
+        return found
+
+    def checksums(self) -> object:
+        return json.loads((self.folder / "model" / "manifest.json").read_text())["files"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    jobs: list[Job] = []
+
+    def begin(processes: int, *words: str) -> Job:
+        jobs.append(Job(tmp_path / f"job-{len(jobs)}", processes, *words))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        for pid in [*job.workers().values(), job.starter.pid]:
+            if job.starter.poll() is None:
+                os.kill(pid, signal.SIGKILL)
+        job.starter.wait()
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize(("processes", "rank", "what"), [(2, 1, signal.SIGKILL), (3, 0, signal.SIGSTOP)])
+def test_a_lost_process_is_named_and_a_restart_goes_on_to_the_same_bits(
+    processes: int, rank: int, what: signal.Signals, start: Callable[..., Job]
+) -> None:
+    whole = start(processes)
+    assert whole.starter.wait(300) == 0 and whole.errors() == []
+    job = start(processes, "--max-restarts", "1")
+    job.wait_for_epochs(3)
+    before = job.workers()
+    os.kill(before[rank], what)
+    assert job.starter.wait(300) == 0
+    (line,) = job.errors()
+    assert f"rank {rank} of {processes} (pid {before[rank]} on " in line
+    assert ("was killed or has crashed" if what == signal.SIGKILL else "not answered for 3 s (--patience)") in line
+    assert "run the same command again: with --checkpoint-dir it resumes" in line and "--max-restarts" in line
+    assert "resumes from" in (job.folder / "errors").read_text()
+    assert job.checksums() == whole.checksums()
+    assert all(map(gone, before.values()))
+
+
+def test_without_restarts_the_job_ends_and_nothing_stays_behind(start: Callable[..., Job]) -> None:
+    job = start(2)
+    job.wait_for_epochs(2)
+    workers = job.workers()
+    os.kill(workers[1], signal.SIGSTOP)
+    assert job.starter.wait(25) == 1  # not the 30 s that torchrun waits for a stopped process
+    assert "rank 1 of 2" in job.errors()[0] and len(job.errors()) == 1
+    assert "a bug in longtail" not in (job.folder / "errors").read_text()
+    assert not (job.folder / "model").exists() and all(map(gone, workers.values()))
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_processes_end_with_torchrun(stopped: bool, start: Callable[..., Job]) -> None:
+    job = start(2)
+    job.wait_for_epochs(1)
+    workers = job.workers()
+    if stopped:
+        os.kill(workers[1], signal.SIGSTOP)
+    job.starter.kill()
+    job.starter.wait()
+    job.wait_for(lambda: all(map(gone, workers.values())), 20)
+
+
+def test_only_a_model_of_the_same_job_is_replaced_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model"
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert not written_by_an_earlier_attempt(out)
+    out.mkdir()
+    assert written_by_an_earlier_attempt(out)  # younger than the process that started this one
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 1e9)  # as if torchrun had started long after the model
+    assert not written_by_an_earlier_attempt(out)
+    monkeypatch.undo()
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    assert not written_by_an_earlier_attempt(out)

@@ -1,0 +1,128 @@
+"""A build that is killed goes on where it was, and what it leaves is what an undisturbed build leaves."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lines import Lines
+from longtail.data.builders.requirements import need_space
+from longtail.data.builders.work import Work
+from longtail.errors import DataError
+from longtail.progress import listening
+
+
+def log(path: Path, lines: int) -> Path:
+    rng = random.Random(0)
+    words = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "lmnrs"]
+    rows = ["AnonID\tQuery\tQueryTime\tItemRank\tClickURL"]
+    for _ in range(lines):
+        query = " ".join(rng.choices(words, k=rng.randint(1, 4)))
+        rows.append(f"{rng.randint(1, 500)}\t{query}\t2006-0{rng.choice('345')}-{rng.randint(1, 31):02} 10:00:00\t\t")
+    path.write_bytes(gzip.compress("\n".join(rows).encode()))
+    return path
+
+
+def command(folder: Path, out: str) -> list[str]:
+    build = [sys.executable, "-m", "longtail", "build", "prefixes", str(folder / "log.txt.gz"), "--accept-licence"]
+    return [*build, "--out", str(folder / out), "--json"]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: gzip.decompress(path.read_bytes()) for path in sorted(folder.glob("*.gz"))}
+
+
+def test_kill_9_at_many_moments(tmp_path: Path) -> None:
+    log(tmp_path / "log.txt.gz", 20_000)
+    subprocess.run(command(tmp_path, "whole"), check=True, capture_output=True)
+    work = tmp_path / ".killed.building"
+    stages: set[str] = set()
+    kills = 0
+    for _ in range(40):
+        killed = subprocess.Popen(command(tmp_path, "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        known = len([path for path in work.glob("[a-z]*") if path.is_dir()]) if work.exists() else 0
+        while killed.poll() is None:  # until a few more stages are done
+            done = {path.name for path in work.glob("[a-z]*") if path.is_dir()}
+            if len(done) >= known + 3:
+                break
+            time.sleep(0.002)
+        if killed.poll() is not None:
+            assert killed.returncode == 0, killed.stderr and killed.stderr.read()
+            break
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        stages |= done
+        kills += 1
+        assert not (tmp_path / "killed").exists()
+    assert kills >= 2 and len(stages) >= 6, "it was killed between several stages"
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    assert not work.exists()
+
+
+def test_a_finished_stage_is_not_made_again(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_text("x")
+    made: list[str] = []
+
+    def make(name: str, fail: bool = False) -> None:
+        heard = Lines()
+        with listening(heard), Work.begin(tmp_path / "out", {"name": name}, [source], 1) as work:
+            work.once("first", lambda folder: made.append("first") or (folder / "x").write_text("1"))  # type: ignore[arg-type, func-returns-value]
+
+            def one(number: int, path: Path) -> None:
+                if fail and number == 2:
+                    raise KeyboardInterrupt
+                made.append(str(number))
+                path.write_text("1")
+
+            work.each("second", 3, one)
+        notes.append(heard.lines)
+
+    notes: list[list[str]] = []
+    with pytest.raises(KeyboardInterrupt):
+        make("a", fail=True)
+    make("a")
+    assert made == ["first", "0", "1", "2"]
+    assert notes[-1] == ["going on with an unfinished build; done before: first"]
+    with pytest.raises(KeyboardInterrupt):
+        make("a", fail=True)
+    make("b")  # other settings: from the beginning
+    assert made == ["first", "0", "1", "2", "first", "0", "1", "first", "0", "1", "2"]
+    with pytest.raises(KeyboardInterrupt):
+        make("b", fail=True)
+    source.write_text("longer")
+    make("b")  # another input too
+    assert made[-4:] == ["first", "0", "1", "2"]
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_nothing_is_left_where_nothing_was_done(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="wrong"), Work.begin(tmp_path / "out", {}, [], 1) as work:
+
+        def fail(folder: Path) -> None:
+            raise DataError("wrong")
+
+        work.once("first", fail)
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_builds_of_one_folder_do_not_mix(tmp_path: Path) -> None:
+    with (
+        Work.begin(tmp_path / "out", {}, [], 1),
+        pytest.raises(DataError, match="another process is building it"),
+        Work.begin(tmp_path / "out", {}, [], 1),
+    ):
+        pass
+
+
+def test_space_is_checked_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"needs about 1000\d* [PT]B|needs about .*TB"):
+        need_space(tmp_path / "out", 10**18)
+    need_space(tmp_path / "out", 1000)
