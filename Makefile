@@ -1,5 +1,5 @@
 # make demo   compare three recipes on WordNet and write a report
-# make test   run every test
+# make test   run every test, and those of the kernels with every index checked
 # make docs   build the site into build/docs
 # Both set up a virtual environment in .venv first, and only when it is out of date. The demo needs the package alone.
 
@@ -23,15 +23,21 @@ $(STAMP): pyproject.toml constraints.txt
 # The kernels of the demo are compiled here, once, and kept on disk.
 $(ALONE): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
-	$(BIN)/python -m longtail.warmup "parabel + ranknet"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuse]'
+	$(BIN)/python -m longtail.warmup "parabel + gandalf + ranknet"
 	@touch $@
 
 demo: $(ALONE)
-	$(BIN)/longtail compare wordnet "parabel" "parabel + rerank" "parabel + ranknet" --report demo/report.html
+	$(BIN)/longtail compare wordnet "parabel" "parabel + gandalf" "parabel + gandalf + ranknet" --report demo/report.html
+
+# The kernels once more, with every index checked. Checked code has a cache of its own: it must not replace the other.
+KERNELS := tests/linear tests/metrics tests/search/test_exact.py tests/search/test_soft.py tests/test_selection.py \
+	tests/tail/test_tail_ranknet.py tests/tail/test_tail_centroid.py
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba-boundscheck \
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(KERNELS)
 
 # Not --quiet: what is not said is not counted as a warning, and --strict lets it pass.
 docs: $(STAMP)

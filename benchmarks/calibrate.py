@@ -1,16 +1,17 @@
-"""What `calibrate` does to scores: the calibration error before and after, what it costs in ranking, and F1 at the
-threshold that valid chooses.
+"""Claim: `calibrate` turns scores into probabilities and changes the ranking little.
 
     python benchmarks/calibrate.py wordnet [DATA ...] [--learners "knn" "parabel" ...]
+
+Trains each learner alone and with two kinds of calibration. Prints a table: calibration error (ECE), P and PSP on the
+test split, and F1 at the threshold that is best on the valid split.
 """
 
 from __future__ import annotations
 
-import argparse
-
 import longtail
-from longtail.metrics import at_threshold, best_threshold, evaluate
-from longtail.predictions import CANDIDATES
+from shared.command import parser_for
+from shared.splits import with_test
+from shared.tables import cells, header, row
 
 LEARNERS = ["knn", "centroid", "parabel"]
 METHODS = ["", " + calibrate", ' + calibrate(curve="platt")']
@@ -18,15 +19,16 @@ MEASURES = ("ECE@1", "ECE@5", "P@1", "P@5", "PSP@1", "PSP@5")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+")
-    parser.add_argument("--learners", nargs="+", default=LEARNERS)
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="names or folders of data sets")
+    parser.add_argument("--learners", nargs="+", default=LEARNERS, help="recipes without calibration")
     options = parser.parse_args()
-    columns = [*MEASURES, "threshold", "F1", "macro F1"]
-    print(f"| data | recipe | {' | '.join(columns)} |")
-    print("| --- | --- " + "| --: " * len(columns) + "|")
+    from longtail.metrics import at_threshold, best_threshold, evaluate
+    from longtail.predictions import CANDIDATES
+
+    print(header(["data", "recipe", *MEASURES, "threshold", "F1", "macro F1"], words=2))
     for data in options.data:
-        corpus = longtail.load(data, test_share=0.1)
+        corpus = with_test(data)
         for recipe in [learner + method for learner in options.learners for method in METHODS]:
             model = longtail.Recipe.parse(recipe).fit(corpus.train, corpus.valid)
             valid, test = (
@@ -34,9 +36,13 @@ def main() -> None:
             )
             measures = evaluate(test, corpus.test).values
             chosen = at_threshold(test, corpus.test, best_threshold(valid, corpus.valid))
-            cells = [f"{measures[name]:.1f}" if name in measures else "" for name in MEASURES]
-            cells += [f"{chosen.threshold:.2f}", f"{chosen.f1:.1f}", f"{chosen.macro_f1:.1f}"]
-            print(f"| {corpus.name} | `{recipe}` | {' | '.join(cells)} |", flush=True)
+            figures = [
+                *cells(measures, MEASURES),
+                f"{chosen.threshold:.2f}",
+                f"{chosen.f1:.1f}",
+                f"{chosen.macro_f1:.1f}",
+            ]
+            print(row([corpus.name, f"`{recipe}`", *figures]), flush=True)
 
 
 if __name__ == "__main__":

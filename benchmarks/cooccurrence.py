@@ -1,12 +1,13 @@
-"""The label graph against SciPy's Y.T @ Y: seconds and peak memory of each in a process of its own, then whether every
-entry that is kept is SciPy's.
+"""Claim: the label graph takes less time and memory than SciPy's Y.T @ Y, and its entries are the same.
 
     python benchmarks/cooccurrence.py                         # 2.2 million rows, 1.3 million labels, 22 labels a row
     python benchmarks/cooccurrence.py --rows 20000 --labels 10000
 
-Labels are drawn by Zipf's law with exponent 0.9, each for itself. Peak memory is that of the whole process, the rows
-and labels included; seconds are those of the call, on all threads that LONGTAIL_THREADS allows. Kernels are compiled
-before. With --part and --folder parts are measured one by one, and the table holds all that were.
+Labels are drawn independently by Zipf's law with exponent 0.9. Each graph is built in its own process. Prints a table:
+seconds of the call on all threads that LONGTAIL_THREADS allows, CPU seconds, peak memory of the whole process including
+its input, and the number of entries; then how many entries above the threshold differ from SciPy's. Kernels are
+compiled before the clock starts. With --folder the input and the results are kept, so that --part can measure the
+graphs one by one; the table holds all that were measured.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import Matrix
-from longtail.linear.cooccurrence import cooccurrence
-from longtail.linear.walks import walks
-from longtail.memory import return_large_blocks
+from shared.command import parser_for
+from shared.tables import table
+
+if TYPE_CHECKING:
+    from longtail.arrays import Matrix
 
 THRESHOLD, CHECKED = 0.1, 20_000  # labels compared at a time
 PARTS = {
@@ -39,13 +42,13 @@ PARTS = {
 
 
 def zipf_targets(rows: int, labels: int, each: int, seed: int = 0) -> Matrix:
-    """csr (rows, labels) of ones: `each` draws a row, those that fall on one label counted once."""
-    chance = np.random.default_rng(seed)
-    # The chance of rank r is close to a constant / (r + 1)^0.9; its sum up to r grows as (r + 1)^0.1.
-    drawn = (chance.random((rows, each)) * ((labels + 1) ** 0.1 - 1) + 1) ** 10
+    """csr (rows, labels) of ones: `each` draws a row, duplicates counted once."""
+    rng = np.random.default_rng(seed)
+    # The probability of rank r is close to a constant / (r + 1)^0.9; its sum up to r grows as (r + 1)^0.1.
+    drawn = (rng.random((rows, each)) * ((labels + 1) ** 0.1 - 1) + 1) ** 10
     ranks = np.minimum(drawn.astype(np.int32) - 1, labels - 1)
     del drawn
-    held = np.sort(chance.permutation(labels).astype(np.int32)[ranks], axis=1)
+    held = np.sort(rng.permutation(labels).astype(np.int32)[ranks], axis=1)
     fresh = np.ones(held.shape, dtype=np.bool_)
     fresh[:, 1:] = held[:, 1:] != held[:, :-1]
     starts = np.concatenate([[0], np.cumsum(fresh.sum(axis=1))]).astype(np.int32)
@@ -59,6 +62,9 @@ def read(folder: Path, rows: int, labels: int) -> Matrix:
 
 
 def measure(part: str, targets: Matrix) -> Matrix:
+    from longtail.linear.graph.cooccurrence import cooccurrence
+    from longtail.linear.graph.random_walks import walks
+
     if part == "scipy":
         return targets.T @ targets
     if part == "walk":
@@ -68,6 +74,8 @@ def measure(part: str, targets: Matrix) -> Matrix:
 
 def alone(part: str, folder: Path, rows: int, labels: int) -> None:
     """Measure one part in this process and print the row of the table."""
+    from longtail.memory import return_large_blocks
+
     return_large_blocks()
     if part != "scipy":
         measure(part, zipf_targets(5000, 50, 8))  # compiles all kernels: common labels have more pairs than FEW
@@ -81,6 +89,8 @@ def alone(part: str, folder: Path, rows: int, labels: int) -> None:
 
 def check(folder: Path, rows: int, labels: int) -> int:
     """Entries that differ between the graph and SciPy's product, a few labels at a time."""
+    from longtail.linear.graph.cooccurrence import cooccurrence
+
     targets = read(folder, rows, labels)
     graph = cooccurrence(targets, THRESHOLD)
     turned = targets.T.tocsr()
@@ -106,12 +116,14 @@ def check(folder: Path, rows: int, labels: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2_200_000)
-    parser.add_argument("--labels", type=int, default=1_300_000)
-    parser.add_argument("--each", type=int, default=22)
-    parser.add_argument("--part", nargs="+", choices=[*PARTS, "check"], default=[*PARTS, "check"])
-    parser.add_argument("--folder", type=Path, help="where rows, labels and figures are kept for the next run")
+    parser = parser_for(__doc__)
+    parser.add_argument("--rows", type=int, default=2_200_000, help="training rows")
+    parser.add_argument("--labels", type=int, default=1_300_000, help="labels")
+    parser.add_argument("--each", type=int, default=22, help="labels drawn for a row")
+    parser.add_argument(
+        "--part", nargs="+", choices=[*PARTS, "check"], default=[*PARTS, "check"], help="what to measure"
+    )
+    parser.add_argument("--folder", type=Path, help="keep the input and the results here")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.alone:
@@ -136,14 +148,12 @@ def main() -> None:
             figures.write_text(json.dumps(lines))
         wrong = check(folder, options.rows, options.labels) if "check" in options.part else None
     print(f"{options.rows:,} rows, {options.labels:,} labels, {options.each} draws a row\n")
-    print(
-        "| graph | seconds | SciPy's / ours | of all threads | peak GB | ours / SciPy's | entries |\n"
-        "| --- | --: | --: | --: | --: | --: | --: |"
-    )
-    base = lines.get("scipy")
+    base, rows = lines.get("scipy"), []
     for part, (seconds, used, peak, entries) in lines.items():
         faster, smaller = (f"{base[0] / seconds:.1f}", f"{peak / base[2]:.2f}") if base else ("", "")
-        print(f"| {PARTS[part]} | {seconds:.1f} | {faster} | {used:.1f} | {peak:.2f} | {smaller} | {int(entries):,} |")
+        rows.append([PARTS[part], f"{seconds:.1f}", faster, f"{used:.1f}", f"{peak:.2f}", smaller, f"{int(entries):,}"])
+    columns = ["seconds", "SciPy's / ours", "CPU seconds", "peak GB", "ours / SciPy's", "entries"]
+    print(table(["graph", *columns], rows))
     if wrong is not None:
         print(f"\nentries with threshold {THRESHOLD} that differ from SciPy's: {wrong:,}")
 

@@ -1,29 +1,31 @@
-"""Claim: a training step on 1,024 short texts a side keeps a GPU's matrix units busy for 35% of the time or more.
+"""Claim: a training step on 1,024 short texts a side keeps the matrix units of a GPU busy for 35% of the time or more.
 
     python benchmarks/encode_gpu.py [--texts 1024] [--steps 30] [--only WORDS] [--compiled] [--profile]
 
-The encoder has the shape of all-MiniLM-L6-v2 with random weights (speed does not depend on them). A step encodes 1,024
-rows and 1,024 labels whose tokens lie on the device, takes the in-batch softmax both ways, goes back, clips and moves
-the weights by AdamW. Ways to do it: padded or packed texts in plain torch, compiled or not, and packed texts with the
-library's kernels, launched one by one or replayed together, which is how it trains. Texts have 16 tokens each, or 4 to
-32 as titles do. Last, the training loop itself, which also makes the batches. The share is the multiplications of real
-tokens (padding does not count, three passes: one forward, two back) against what the same GPU reaches in one large
-bf16 product in the same run. Then: texts encoded a second, by `encode`. `--profile` shows what the device spent a step
-on. Exits with 1 where the training loop with dropout does not reach 35% on texts of 16 tokens.
+The encoder has the shape of all-MiniLM-L6-v2 with random weights (they do not change the speed). A step encodes 1,024
+documents and 1,024 labels whose tokens are on the device, computes the in-batch softmax in both directions, its
+gradients, clips them and updates the weights by AdamW. Measured: padded and packed texts in plain torch, compiled or
+not, and packed texts with the library's kernels, launched one by one or replayed as one CUDA graph, which is how the
+library trains. Texts have 16 tokens each, or 4 to 32 as titles do. Then the training loop itself, which also makes the
+batches, and last the texts per second of `encode`. Prints milliseconds and rows per second, and the share: operations
+of real tokens (without padding, one forward and two backward passes) against one large bf16 product in the same run.
+`--profile` prints what the device spent a step on. Exits with 1 where the training loop with dropout does not reach 35%
+on texts of 16 tokens. Needs a GPU.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from shared.command import parser_for
+
 ENOUGH = 0.35
-SHAPE = {"kind": "transformer", "vocabulary": 30_522}  # the rest of all-MiniLM-L6-v2 is how a Shape begins
+SHAPE = {"kind": "transformer", "vocabulary": 30_522}  # the defaults of Shape are those of all-MiniLM-L6-v2
 
 
 def ceiling() -> float:
@@ -53,7 +55,7 @@ def timed(work: Callable[[], Any], times: int) -> float:
 
 
 def titles(rows: int, lengths: Any) -> Any:
-    from longtail.nn.tokens import Tokens
+    from longtail.nn.encoders.tokens import Tokens
 
     draw = np.random.default_rng(0)
     sizes = draw.choice(lengths, rows)
@@ -62,8 +64,13 @@ def titles(rows: int, lengths: Any) -> Any:
 
 
 def count(encoder: Any) -> int:
-    """Weights that a token is multiplied with on its way."""
+    """Weights that each token is multiplied with."""
     return sum(weight.numel() for name, weight in encoder.named_parameters() if ".layers." in name and weight.ndim == 2)
+
+
+def packed_in_plain_torch(encoder: Any, ids: Any, layout: Any) -> Any:
+    """`encoder.packed` without the library's kernels."""
+    return encoder.body._encode(ids, layout.places, layout, layout.longest)
 
 
 def step_of(tokens: Any, texts: int, way: str, compiled: bool, dropout: float) -> tuple[Callable[[], Any], float]:
@@ -71,9 +78,9 @@ def step_of(tokens: Any, texts: int, way: str, compiled: bool, dropout: float) -
     import torch
     import torch.nn.functional as F  # noqa: N812
 
-    from longtail.nn.encoders import build_encoder
-    from longtail.nn.layouts import Packed
-    from longtail.nn.replay import Replayed
+    from longtail.nn.encoders.build import build_encoder
+    from longtail.nn.encoders.cuda_graphs import RecordedEncoder
+    from longtail.nn.encoders.layouts import Packed
 
     encoder = build_encoder({**SHAPE, "dropout": dropout, "attention_dropout": dropout}).cuda().train()
     optimiser = torch.optim.AdamW(encoder.parameters(), lr=1e-5, fused=True)
@@ -82,8 +89,10 @@ def step_of(tokens: Any, texts: int, way: str, compiled: bool, dropout: float) -
     ids, layout = tokens.packed(np.arange(2 * texts), 512)
     run = ids.cuda(), Packed.of(layout.lengths.cuda(), len(ids), layout.longest)
     call: Any = encoder if way == "padded" else encoder.packed
+    if way == "packed" and not compiled:  # what is compiled never uses the kernels
+        call = partial(packed_in_plain_torch, encoder)
     if way == "replayed":
-        call = Replayed(encoder, "bf16")
+        call = RecordedEncoder(encoder, "bf16")
     if compiled:
         call = torch.compile(call, dynamic=False)
     own = torch.arange(texts, device="cuda")
@@ -104,35 +113,35 @@ def step_of(tokens: Any, texts: int, way: str, compiled: bool, dropout: float) -
 
 def loop(lengths: Any, texts: int, steps: int, dropout: float, device: str, replay: bool) -> tuple[float, float]:
     """Seconds of a step of the training loop, batches included, and its operations: the best of some epochs."""
-    from functools import partial
-
     import torch
     from scipy import sparse
 
-    from longtail.nn.batches import Pairs
-    from longtail.nn.encoders import build_encoder
-    from longtail.nn.loop import Course, train
-    from longtail.nn.losses import softmax
-    from longtail.nn.resident import ResidentTokens
-    from longtail.nn.siamese import Siamese
+    from longtail.nn.dual.contrastive_losses import softmax
+    from longtail.nn.dual.dual_task import DualEncoderTask
+    from longtail.nn.dual.pair_batches import Pairs
+    from longtail.nn.encoders.build import build_encoder
+    from longtail.nn.encoders.device_tokens import DeviceTokens
+    from longtail.nn.training.loop import TrainingConfig, train
 
     rows = texts * steps
     there = torch.device(device)
     encoder = build_encoder({**SHAPE, "dropout": dropout, "attention_dropout": dropout}).to(there)
     tokens = titles(rows, lengths)
-    sides = [ResidentTokens(tokens, there, 64) for _ in range(2)]
+    sides = [DeviceTokens(tokens, there, 64) for _ in range(2)]
     pairs = Pairs(sparse.csr_array(sparse.eye_array(rows, dtype=np.float32)))
-    task = Siamese(encoder, *sides, pairs, partial(softmax, both=True), batch=texts, epochs=4, rate=1e-5, replay=replay)
-    history = train(task, Course(epochs=4, measure_every=0), {})
+    task = DualEncoderTask(
+        encoder,
+        *sides,
+        pairs,
+        partial(softmax, both=True),
+        batch_size=texts,
+        epochs=4,
+        learning_rate=1e-5,
+        replay=replay,
+    )
+    history = train(task, TrainingConfig(epochs=4, validate_every=0), {})
     best = max(line["rows_per_second"] for line in history.lines)
     return texts / best, 6.0 * count(encoder) * 2 * len(tokens.ids) / steps
-
-
-def plain_torch() -> Any:
-    """As if the kernels were not there."""
-    from unittest.mock import patch
-
-    return patch("longtail.nn.fused.can_fuse", lambda *_: False)
 
 
 def profile(step: Callable[[], Any]) -> None:
@@ -157,17 +166,17 @@ def profile(step: Callable[[], Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--texts", type=int, default=1_024)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--only", nargs="+", default=[""], help="ways whose name holds one of these")
-    parser.add_argument("--compiled", action="store_true", help="the plain ways compiled too; takes a minute")
-    parser.add_argument("--profile", action="store_true")
+    parser = parser_for(__doc__)
+    parser.add_argument("--texts", type=int, default=1_024, help="texts of a side")
+    parser.add_argument("--steps", type=int, default=30, help="steps timed together")
+    parser.add_argument("--only", nargs="+", default=[""], help="measure only what has one of these words in its name")
+    parser.add_argument("--compiled", action="store_true", help="also plain torch compiled; takes a minute")
+    parser.add_argument("--profile", action="store_true", help="print the kernels of a step")
     given = parser.parse_args()
     import torch
 
-    from longtail.nn.encode import encode
-    from longtail.nn.encoders import build_encoder
+    from longtail.nn.encoders.build import build_encoder
+    from longtail.nn.encoders.encode import encode
 
     if not torch.cuda.is_available():
         raise SystemExit("needs a GPU")
@@ -184,17 +193,16 @@ def main() -> None:
                 name = f"{what}, {way}{', compiled' if compiled else ''}{', dropout' if dropout else ''}"
                 if not any(words in name for words in given.only):
                     continue
-                with nullcontext() if way in ("kernels", "replayed") else plain_torch():
-                    begin = time.perf_counter()
-                    step, operations = step_of(tokens, given.texts, way, compiled, dropout)
-                    step()
-                    torch.cuda.synchronize()
-                    first = time.perf_counter() - begin
-                    seconds = timed(step, given.steps)
-                    rate, share = given.texts / seconds, operations / seconds / most
-                    print(f"  {name}: {1000 * seconds:.2f} ms, {rate:,.0f} rows/s, {share:.1%} (first {first:.1f} s)")
-                    if given.profile and dropout and what == "16 tokens":
-                        profile(step)
+                begin = time.perf_counter()
+                step, operations = step_of(tokens, given.texts, way, compiled, dropout)
+                step()
+                torch.cuda.synchronize()
+                first = time.perf_counter() - begin
+                seconds = timed(step, given.steps)
+                rate, share = given.texts / seconds, operations / seconds / most
+                print(f"  {name}: {1000 * seconds:.2f} ms, {rate:,.0f} rows/s, {share:.1%} (first {first:.1f} s)")
+                if given.profile and dropout and what == "16 tokens":
+                    profile(step)
                 torch.cuda.empty_cache()
         for replay, dropout in ((True, 0.1), (True, 0.0), (False, 0.1)):
             name = f"{what}, the training loop{', replayed' if replay else ''}{', dropout' if dropout else ''}"

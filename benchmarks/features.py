@@ -1,11 +1,12 @@
-"""Claim: tf-idf of texts is built several times faster than scikit-learn builds it, to the same numbers.
+"""Claim: tf-idf features are built several times faster than by scikit-learn, with the same values.
 
     python benchmarks/features.py [DATA ...] [--times 3]
 
-DATA is any data set with texts that `load` knows. This file, run again in a virtual environment of its own, asks
-scikit-learn's TfidfVectorizer for the same words, formula and length, with and without word pairs. It works in one
-thread; longtail is timed with one thread and with all. Figures are the best of three, in seconds of the clock and, in
-brackets, of the processor. Exits with 1 where the columns differ or a value differs by more than 0.00001.
+DATA is any data set with texts that `load` knows. This script runs itself again in a new virtual environment, where
+scikit-learn's TfidfVectorizer builds the same features: the same words, formula and norm, with and without word pairs.
+scikit-learn works in one thread; longtail is timed with one thread and with all. Prints the best times by the clock
+and, in brackets, in CPU seconds, the ratios and the largest difference. Exits with 1 where the columns differ or a
+value differs by more than 0.00001.
 """
 
 from __future__ import annotations
@@ -16,53 +17,43 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from shared.command import parser_for
+from shared.timing import best_of
 
 PEER = "scikit-learn==1.9.1"
 ENOUGH = 1e-5
 
 
-def best(work: Callable[[], Any], times: int) -> tuple[float, float, Any]:
-    """The shortest time by the clock, the shortest by the processor, and what the work gave."""
-    clock, processor, result = [], [], None
-    for _ in range(times):
-        result = None  # two at once would cost memory
-        begin, begun = time.perf_counter(), time.process_time()
-        result = work()
-        clock.append(time.perf_counter() - begin)
-        processor.append(time.process_time() - begun)
-    return min(clock), min(processor), result
-
-
 def peer(folder: Path, times: int) -> None:
-    """What scikit-learn makes of the texts in the folder; runs in the peer's environment."""
+    """scikit-learn's features of the texts in the folder; runs in its own environment."""
     from scipy import sparse
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     texts = json.loads((folder / "texts.json").read_text("ascii"))
-    told = {}
+    found = {}
     for pairs in (False, True):
 
         def work(longest: int = 1 + pairs) -> Any:
             vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+", ngram_range=(1, longest))
             return vectorizer.fit_transform(texts), vectorizer
 
-        clock, processor, (matrix, vectorizer) = best(work, times)
-        told[str(pairs)] = (clock, processor, list(vectorizer.get_feature_names_out()))
+        clock, processor, (matrix, vectorizer) = best_of(work, times)
+        found[str(pairs)] = (clock, processor, list(vectorizer.get_feature_names_out()))
         sparse.save_npz(folder / f"{pairs}.npz", sparse.csr_matrix(matrix), compressed=False)
-    (folder / "told.json").write_text(json.dumps(told), "ascii")
+    (folder / "found.json").write_text(json.dumps(found), "ascii")
 
 
 def first_call(cache: Path) -> None:
     """Seconds until the first few texts are vectors, in a process of its own."""
     code = (
         "import time; begin, begun = time.perf_counter(), time.process_time()\n"
-        "from longtail.linear.text import Vocabulary, Words\n"
+        "from longtail.linear.features.sparse_features import Vocabulary\n"
+        "from longtail.linear.features.word_counts import WordCounts\n"
         "loaded, ready = time.perf_counter(), time.process_time()\n"
-        "vocabulary, _ = Vocabulary.learn(['a b c', 'é b'], Words(pairs=True)); vocabulary.count(['a b'])\n"
+        "vocabulary, _ = Vocabulary.learn(['a b c', 'é b'], WordCounts(bigrams=True)); vocabulary.count(['a b'])\n"
         "print(f'{loaded - begin:.2f} s ({ready - begun:.2f}) to import,', end=' ')\n"
         "print(f'{time.perf_counter() - loaded:.2f} s ({time.process_time() - ready:.2f}) for the first call')"
     )
@@ -90,7 +81,8 @@ def difference(vectors: Any, vocabulary: Any, names: list[str], stored: Path) ->
 def compare(data: str, python: Path, folder: Path, times: int) -> bool:
     from longtail.data import Rows
     from longtail.data.read import load
-    from longtail.linear.text import Features, Words
+    from longtail.linear.features.sparse_features import Features
+    from longtail.linear.features.word_counts import WordCounts
     from longtail.threads import thread_count
 
     corpus = load(data)
@@ -100,31 +92,31 @@ def compare(data: str, python: Path, folder: Path, times: int) -> bool:
     print(f"{corpus.name}: {len(texts):,} texts, {sum(map(len, texts)):,} characters")
     (folder / "texts.json").write_text(json.dumps(texts), "ascii")
     subprocess.run([python, __file__, "--peer", folder, "--times", str(times)], check=True)
-    told = json.loads((folder / "told.json").read_text("ascii"))
+    found = json.loads((folder / "found.json").read_text("ascii"))
     good = True
     for pairs in (False, True):
-        clock, processor, names = told[str(pairs)]
+        clock, processor, names = found[str(pairs)]
         print(f"  {'words and pairs' if pairs else 'words'}: {len(names):,} columns")
         print(f"    scikit-learn, 1 thread: {clock:.2f} s ({processor:.2f})")
         for threads in sorted({1, thread_count()}):
             os.environ["LONGTAIL_THREADS"] = str(threads)
-            chosen = Words(pairs=pairs)
-            mine, used, (features, vectors) = best(lambda chosen=chosen: Features.learn(corpus.train, chosen), times)  # type: ignore[misc]
+            chosen = WordCounts(bigrams=pairs)
+            mine, used, (features, vectors) = best_of(lambda chosen=chosen: Features.learn(corpus.train, chosen), times)  # type: ignore[misc]
             del os.environ["LONGTAIL_THREADS"]
             ratio = f"{clock / mine:.1f} times as fast ({processor / used:.1f})"
             print(f"    longtail, {threads} thread{'s' * (threads > 1)}: {mine:.2f} s ({used:.2f}), {ratio}")
         largest = difference(vectors, features.vocabulary, names, folder / f"{pairs}.npz")
         one = Rows(texts=texts[:1])
-        alone = best(lambda features=features, one=one: features.of(one), 200)[0]  # type: ignore[misc]
+        alone = best_of(lambda features=features, one=one: features.of(one), 200)[0]  # type: ignore[misc]
         print(f"    largest difference of a value: {largest:.1e}; one text alone: {1000 * alone:.2f} ms")
         good &= largest <= ENOUGH
     return good
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("data", nargs="*", default=["wordnet"])
-    parser.add_argument("--times", type=int, default=3)
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="*", default=["wordnet"], help="names or folders of data sets with texts")
+    parser.add_argument("--times", type=int, default=3, help="repetitions; the best counts")
     parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.peer:

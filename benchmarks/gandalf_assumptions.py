@@ -2,18 +2,17 @@
 
     python benchmarks/gandalf_assumptions.py DATA [DATA ...]
 
-1. Label texts and rows are interchangeable: how much of a label's text stands in the texts of its rows, beside rows
-   drawn by chance.
-2. A label j that is the text of a row brings label i as often as label j on a row does: soft targets from train beside
-   what is seen on valid, on rows that have label j and on rows whose text holds every word of j's text.
-3. Labels that stand together do so often enough to be counted: links above the threshold by frequency of the label.
+Prints three tables for each data set:
+
+1. Label texts and rows are interchangeable: how much of a label's text occurs in the texts of its rows, compared with
+   random other rows.
+2. A row whose text is label j has label i as often as a row with label j: soft targets from train beside what is seen
+   on valid, on rows that have label j and on rows whose text holds every word of j's text.
+3. Labels occur together often enough to be counted: links above the threshold, by frequency of the label.
 """
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,26 +20,14 @@ import numpy as np
 from scipy import sparse
 
 import longtail
-from longtail.data import Corpus
-from longtail.data.dataset import Dataset
-from longtail.linear.cooccurrence import cooccurrence
+from longtail.data import Corpus, Dataset
+from shared.command import parser_for
+from shared.splits import columns_for, word_matrix
+from shared.tables import table
 
-WORD = re.compile(r"\w+")
 THRESHOLD = 0.1
 TARGETS = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 ROWS = ((1, 1), (2, 2), (3, 9), (10, 99), (100, 10**9))  # training rows of a label
-
-
-def words_of(texts: Sequence[str], known: dict[str, int]) -> sparse.csr_array:
-    """Which words stand in each text, each once: csr (texts, words); words that are new get the next number."""
-    rows = [sorted({known.setdefault(word, len(known)) for word in WORD.findall(text.lower())}) for text in texts]
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    places = np.fromiter((word for row in rows for word in row), np.int64, count=int(starts[-1]))
-    return sparse.csr_array((np.ones(len(places), np.float32), places, starts), shape=(len(texts), len(known)))
-
-
-def widened(matrix: sparse.csr_array, width: int) -> sparse.csr_array:
-    return sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], width))
 
 
 def name_of(bounds: tuple[int, int]) -> str:
@@ -55,19 +42,14 @@ def of_count(counts: np.ndarray, bounds: tuple[int, int]) -> np.ndarray:
     return found
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def interchangeable(data: Dataset, texts: sparse.csr_array, labels: sparse.csr_array) -> str:
-    """How much of a label's text stands in a row, for the labels of the row and for those of another row."""
-    chance = np.random.default_rng(0)
+    """How much of a label's text occurs in a row, for the labels of the row and for those of another row."""
+    rng = np.random.default_rng(0)
     counts = data.labels.counts
     sizes = np.diff(labels.indptr)
     rows = np.repeat(np.arange(len(data)), np.diff(data.targets.indptr))
     wanted = data.targets.indices
-    other = chance.permutation(len(data))[rows]
+    other = rng.permutation(len(data))[rows]
     able = sizes[wanted] > 0
     rows, other, wanted = rows[able], other[able], wanted[able]
     lines = []
@@ -85,16 +67,18 @@ def interchangeable(data: Dataset, texts: sparse.csr_array, labels: sparse.csr_a
 
 def holds(train: Dataset, valid: Dataset, texts: sparse.csr_array, labels: sparse.csr_array) -> str:
     """Soft targets beside what is seen: by the label's training rows and by the target."""
+    from longtail.linear.graph.cooccurrence import cooccurrence
+
     graph = sparse.coo_array(cooccurrence(train.targets, THRESHOLD, None, 0))
     apart = graph.row != graph.col
     from_, to, soft = graph.row[apart], graph.col[apart], graph.data[apart]
     sizes, counts = np.diff(labels.indptr), train.labels.counts
-    told = sparse.csr_array((valid.targets > 0).astype(np.float32))
+    have = sparse.csr_array((valid.targets > 0).astype(np.float32))
     found = sparse.coo_array(texts @ labels.T)  # words that a row and a label share
     whole = found.data >= sizes[found.col]
-    said = sparse.csr_array((np.ones(whole.sum(), np.float32), (found.row[whole], found.col[whole])), shape=told.shape)
-    # On how many rows each label is had or said, and on how many of these each other label is right.
-    seen = [(np.asarray(one.sum(axis=0)).ravel(), sparse.csr_array(one.T) @ told) for one in (told, said)]
+    named = sparse.csr_array((np.ones(whole.sum(), np.float32), (found.row[whole], found.col[whole])), shape=have.shape)
+    # On how many rows each label occurs or is named, and on how many of these each other label is right.
+    seen = [(np.asarray(one.sum(axis=0)).ravel(), sparse.csr_array(one.T) @ have) for one in (have, named)]
     lines = []
     for low, high in pairwise(TARGETS):
         for bounds in ((1, 2), (3, 9), (10, 10**9)):
@@ -113,6 +97,8 @@ def holds(train: Dataset, valid: Dataset, texts: sparse.csr_array, labels: spars
 
 
 def linked(train: Dataset) -> str:
+    from longtail.linear.graph.cooccurrence import cooccurrence
+
     graph = cooccurrence(train.targets, THRESHOLD, None, 0)
     floor = cooccurrence(train.targets, THRESHOLD, None, 3)
     counts = train.labels.counts
@@ -136,15 +122,15 @@ def linked(train: Dataset) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+")
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="names or folders of data sets with texts")
     for folder in parser.parse_args().data:
         corpus: Corpus = longtail.load(folder)
         train, valid = corpus.train, corpus.valid
         assert valid is not None and train.texts is not None and valid.texts is not None
         known: dict[str, int] = {}
-        parts = [words_of(texts, known) for texts in (train.labels.texts, train.texts, valid.texts)]
-        labels, rows, held_out = (widened(part, len(known)) for part in parts)
+        parts = [columns_for(texts, known) for texts in (train.labels.texts, train.texts, valid.texts)]
+        labels, rows, held_out = (word_matrix(part, len(known)) for part in parts)
         print(f"\n## {Path(folder).name}: {len(train):,} rows, {len(train.labels):,} labels\n")
         print("Percent of pairs in which a row holds words of its label's text:\n")
         print(interchangeable(train, rows, labels) + "\n")

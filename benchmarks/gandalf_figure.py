@@ -1,88 +1,75 @@
-"""Figures 2 and 3 of the Gandalf paper as pictures.
+"""Figures 2 and 3 of the Gandalf paper as SVG, from stored results.
 
     python benchmarks/gandalf_figure.py RUNS --shares LINES --out docs/results
     python benchmarks/gandalf_figure.py RUNS --data yso --paper --out docs/results
 
-Reads RUNS/runs.jsonl of `gpu/gandalf.py --part figure2 figure3` and writes gandalf-bins.svg (what rows, gandalf and
-gandalf as chosen add to the points of P@5 that come from each frequency bin, a panel a net), gandalf-epochs.svg (P@1
-and PSP@5 on valid over the epochs); and LINES, which `gandalf_linear.py --part shares --out LINES` has kept, and writes
-gandalf-share.svg (P@1 and PSP@5 of `parabel` on test against the share of labels that become rows). Nets without a
-plain run and one with rows have no panel, and a picture without its runs is not drawn. Names of pictures of other data
-end in its name.
+Reads RUNS/runs.jsonl, which `gpu/gandalf.py --part figure2 figure3` writes, and LINES, which `gandalf_linear.py --part
+shares --out LINES` writes. Writes gandalf-bins.svg (points of P@5 that rows, gandalf and gandalf with chosen settings
+add in each frequency bin, one panel for each net), gandalf-epochs.svg (P@1 and PSP@5 on valid over the epochs) and
+gandalf-share.svg (P@1 and PSP@5 of `parabel` on test against the share of labels that become rows). A net needs a plain
+run and one with rows to have a panel; a figure without its runs is not drawn. Names of figures of data other than
+gutenberg end in the name of the data set.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from longtail.report.axes import Box, Scale, ticks
-from longtail.report.figures import look, marker, rules, stroke
-from longtail.report.markup import Safe, tag
+from longtail.drawing.axes import AxisScale, Box, ticks
+from longtail.drawing.markup import Safe, tag
+from longtail.report.shapes import rules
+from shared.command import parser_for
+from shared.figures import entry, line, svg
+from shared.tables import read_lines
 
 NETS = ("astec", "inceptionxml", "decaf", "eclare", "inceptionxml-lf", "renee")
 SHARES = (0.25, 0.5, 0.75)
-CHOSEN = "gandalf(scale=0.3, times=2)"
-LOOKS = {"plain": 0, "rows": 1, "gandalf": 2, CHOSEN: 3, "uniform": 0, "rarest first": 3}  # alike in every picture
+CHOSEN = "gandalf(soft_scale=0.3, repeats=2)"
+LOOKS = {"plain": 0, "rows": 1, "gandalf": 2, CHOSEN: 3, "uniform": 0, "rarest first": 3}  # the same in every picture
 WIDE, HIGH, LEGEND = 340, 280, 30  # of a panel, and of the strip above them
-STYLE = """
-svg{background:#fff;font:12px system-ui,sans-serif;fill:#444}
-.rule{stroke:#ddd}.line{fill:none;stroke-width:2}
-.s0 .line{stroke:#1f6fb2}.s0 .marker{fill:#1f6fb2}.s1 .line{stroke:#c4521b}.s1 .marker{fill:#c4521b}
-.s2 .line{stroke:#2b8a5a}.s2 .marker{fill:#2b8a5a}.s3 .line{stroke:#7a4fa3}.s3 .marker{fill:#7a4fa3}
-"""
 Line = tuple[str, Sequence[float]]
 Panel = tuple[str, Sequence[str], Sequence[Line]]
 
 
 def figure(title: str, panels: Sequence[Panel], across: int) -> str:
-    """Panels in rows of `across`; the names of their lines stand above them all."""
-    parts = [tag("style", Safe(STYLE))]
+    """Panels in rows of `across`, below the names of their lines."""
+    parts: list[Safe] = []
     named = {name for _, _, lines in panels for name, _ in lines}
     for place, name in enumerate(name for name in LOOKS if name in named):
-        at, number = 40 + 130 * place, LOOKS[name]
-        parts += [tag("g", marker(at, 16, number), class_=look(number)), tag("text", name, x=at + 12, y=20)]
+        parts += entry(name, 40 + 130 * place, 20, LOOKS[name])
     for number, (name, slots, lines) in enumerate(panels):
         left, top = WIDE * (number % across), LEGEND + HIGH * (number // across)
         frame = Box(left + 44, top + 26, left + WIDE - 16, top + HIGH - 30)
         parts += [tag("text", name, x=frame.left, y=frame.top - 10), *_panel(frame, slots, lines)]
-    size = {"width": WIDE * min(across, len(panels)), "height": HIGH * math.ceil(len(panels) / across) + LEGEND}
-    view = f"0 0 {size['width']} {size['height']}"
-    return str(
-        tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=view, **size, role="img", aria_label=title)
-    )
+    high = HIGH * math.ceil(len(panels) / across) + LEGEND
+    return svg(parts, WIDE * min(across, len(panels)), high, title)
 
 
 def _panel(frame: Box, slots: Sequence[str], lines: Sequence[Line]) -> list[Safe]:
     marks = ticks(*(bound(value for _, values in lines for value in values) for bound in (min, max)))
-    across = Scale(0, max(len(slots) - 1, 1), frame.left + 14, frame.right - 14)
-    down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
+    across = AxisScale(0, max(len(slots) - 1, 1), frame.left + 14, frame.right - 14)
+    down = AxisScale(marks[0], marks[-1], frame.bottom, frame.top)
     parts = [rules(marks, down, frame)]
     for place, slot in enumerate(slots):
         parts.append(tag("text", slot, x=across(place), y=frame.bottom + 16, text_anchor="middle"))
     for name, values in lines:
-        number = LOOKS[name]
-        spots = [(across(place), down(value)) for place, value in enumerate(values)]
-        path = stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots), number)
-        parts.append(tag("g", path, *(marker(x, y, number) for x, y in spots), class_=look(number)))
+        parts.append(line([(across(place), down(value)) for place, value in enumerate(values)], LOOKS[name]))
     return parts
 
 
 class Missing(Exception):
-    """A run that is not there yet."""
+    """A run that has not been made."""
 
 
 class Runs:
-    """What was trained, by recipe; seeds of a recipe are one."""
+    """Stored runs by recipe, the seeds of a recipe together."""
 
     def __init__(self, folder: Path, data: str, paper: bool = False) -> None:
-        lines = (folder / "runs.jsonl").read_text().splitlines()
-        self.found = [run for line in lines if (run := json.loads(line))["data"] == data]
+        self.found = [run for run in read_lines(folder / "runs.jsonl") if run["data"] == data]
         for run in self.found if paper else ():
             run["recipe"] = run["recipe"].replace("(longest=none)", "").replace("longest=none, ", "")
 
@@ -93,7 +80,7 @@ class Runs:
             return False
 
     def of(self, net: str, more: str) -> list[dict[str, Any]]:
-        """Runs of a net, whatever its settings, with exactly this behind it."""
+        """Runs of a net, with any settings, followed by exactly these tail methods."""
         found = [
             run for run in self.found
             if run["recipe"].split(" + ")[0].split("(")[0] == net and "keep=" not in run["recipe"]
@@ -109,13 +96,13 @@ class Runs:
         return [statistics.mean(values) for values in zip(*each, strict=True)]
 
     def epochs(self, net: str, more: str, name: str) -> tuple[list[str], list[float]]:
-        """The mean of the seeds at each look that all of them have."""
+        """The mean over the seeds at each epoch in which all of them were evaluated."""
         each = [
-            {line["epoch"]: line[name] for part in run["history"] for line in part if name in line}
+            {epoch["epoch"]: epoch[name] for part in run["history"] for epoch in part if name in epoch}
             for run in self.of(net, more)
         ]
-        common = sorted(set.intersection(*(set(looks) for looks in each)))
-        return [str(epoch) for epoch in common], [statistics.mean(looks[epoch] for looks in each) for epoch in common]
+        common = sorted(set.intersection(*(set(values) for values in each)))
+        return [str(epoch) for epoch in common], [statistics.mean(values[epoch] for values in each) for epoch in common]
 
 
 def bins(runs: Runs) -> str:
@@ -144,12 +131,11 @@ def epochs(runs: Runs, net: str = "astec") -> str:
     return figure("P@1 and PSP@5 on valid by epoch", panels, 2)
 
 
-def shares(lines: Sequence[str], data: str, learner: str = "parabel") -> str:
-    found = [json.loads(line) for line in lines]
-    known = {run["recipe"]: run for run in found if (run["data"], run["split"]) == (data, "test")}
+def shares(runs: Sequence[dict[str, Any]], data: str, learner: str = "parabel") -> str:
+    known = {run["recipe"]: run for run in runs if (run["data"], run["split"]) == (data, "test")}
 
     def values(which: str, name: str) -> list[float]:
-        some = [f'{learner} + gandalf(share={share:g}, which="{which}")' for share in SHARES]
+        some = [f'{learner} + gandalf(label_share={share:g}, label_selection="{which}")' for share in SHARES]
         return [known[recipe][name] for recipe in (learner, *some, f"{learner} + gandalf")]
 
     slots = ["none", *(f"{share:.0%}" for share in SHARES), "all"]
@@ -162,17 +148,17 @@ def shares(lines: Sequence[str], data: str, learner: str = "parabel") -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_for(__doc__)
     parser.add_argument("runs", type=Path, help="folder of runs.jsonl")
     parser.add_argument("--data", default="gutenberg", help="name of the data set")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the figures")
     parser.add_argument("--shares", type=Path, help="JSON lines of the runs with fewer labels")
-    parser.add_argument("--paper", action="store_true", help="of the runs that gandalf.py made with --paper")
+    parser.add_argument("--paper", action="store_true", help="the runs were made with --paper")
     options = parser.parse_args()
     runs = Runs(options.runs, options.data, options.paper)
     end = "" if options.data == "gutenberg" else f"-{options.data}"
     if options.shares is not None:
-        picture = shares(options.shares.read_text().splitlines(), options.data)
+        picture = shares(read_lines(options.shares), options.data)
         (options.out / f"gandalf-share{end}.svg").write_text(picture + "\n")
     for name, draw in (("bins", bins), ("epochs", epochs)):
         try:

@@ -1,14 +1,14 @@
-"""Recipes judged on rows held out of train: this is how settings are chosen, test has no part in it.
+"""Recipes compared on held-out training rows: this is how settings are chosen, without the test split.
 
-    python benchmarks/held_out.py DATA [DATA ...] --recipes "bonsai(rivals=0, passes=8)" "bonsai" [--parts 3]
+    python benchmarks/held_out.py DATA [DATA ...] --recipes "bonsai(hard_negatives=0, max_iter=8)" "bonsai" [--parts 3]
 
-One tenth of train, another one for each part, and valid are the rows to answer; each part has a seed of its own. Prints
-means over the parts, how far they stand from the first recipe's, and CPU seconds in one thread or several.
+In each part, a different tenth of train is held out; the recipes train on the rest and predict that tenth and the valid
+split. Each part has its own seed. Prints a table: the mean of each measure over the parts, its difference from the
+first recipe, that difference of P@1 in each part, and CPU seconds of training and prediction.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from dataclasses import replace
@@ -17,18 +17,20 @@ import numpy as np
 from scipy import sparse
 
 import longtail
-from longtail import Recipe
-from longtail.data.dataset import Dataset
+from longtail import Dataset, Recipe, evaluate
 from longtail.grammar import Setting
-from longtail.linear.text import Features
-from longtail.metrics import evaluate
+from shared.command import parser_for
+from shared.splits import with_test
+from shared.tables import at_ks, header, row
 
-MEASURES = [f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5)] + ["C@5"]
+MEASURES = [*at_ks("P", "PSP"), "C@5"]
 TENTHS = 10
 
 
 def parts(corpus: longtail.Corpus, number: int) -> list[tuple[Dataset, Dataset]]:
-    """Rows to learn from and rows to answer, over the same features."""
+    """Rows to train on and rows to predict, over the same features."""
+    from longtail.linear.features.sparse_features import Features
+
     features, train = Features.learn(corpus.train)
     valid = features.of(corpus.valid.rows)
     order = np.random.default_rng(99).permutation(len(corpus.train))
@@ -51,8 +53,8 @@ def data(labels: longtail.LabelSet, rows: sparse.csr_array, targets: sparse.csr_
     return Dataset(labels=labels, targets=targets, ids=tuple(map(str, range(rows.shape[0]))), features=rows)
 
 
-def judge(recipe: str, train: Dataset, asked: Dataset, seed: int) -> list[float]:
-    """The measures, and CPU seconds of training and of answering."""
+def measure(recipe: str, train: Dataset, asked: Dataset, seed: int) -> list[float]:
+    """The measures, and CPU seconds of training and of prediction."""
     first, *rest = Recipe.parse(recipe).parts
     made = Recipe((replace(first, settings=(*first.settings, Setting("seed", seed))), *rest))
     begin = time.process_time()
@@ -65,27 +67,29 @@ def judge(recipe: str, train: Dataset, asked: Dataset, seed: int) -> list[float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+")
-    parser.add_argument("--recipes", nargs="+", required=True)
-    parser.add_argument("--parts", type=int, default=3, choices=range(1, TENTHS + 1))
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="names or folders of data sets")
+    parser.add_argument("--recipes", nargs="+", required=True, help="recipes; the others are compared with the first")
+    parser.add_argument(
+        "--parts", type=int, default=3, choices=range(1, TENTHS + 1), help="parts, each with its own tenth"
+    )
     options = parser.parse_args()
-    columns = ["data", "recipe", *MEASURES, "P@1, each part", "train CPU s", "answer CPU s"]
-    print(f"| {' | '.join(columns)} |\n| --- | --- {'| --: ' * (len(columns) - 2)}|", flush=True)
+    columns = [*MEASURES, "P@1, each part", "train CPU s", "predict CPU s"]
+    print(header(["data", "recipe", *columns], words=2), flush=True)
     for name in options.data:
-        corpus = longtail.load(name, test_share=0.1)
+        corpus = with_test(name)
         given = parts(corpus, options.parts)
         few = given[0][0].take(range(300))
         first: np.ndarray | None = None
         for recipe in options.recipes:
-            Recipe.parse(recipe).fit(few, few).predict(few.rows, 5)  # kernels are there before the clock runs
-            found = np.array([judge(recipe, *rows, 100 * part) for part, rows in enumerate(given)])
+            Recipe.parse(recipe).fit(few, few).predict(few.rows, 5)  # kernels are compiled before the clock starts
+            found = np.array([measure(recipe, *rows, 100 * part) for part, rows in enumerate(given)])
             first = found if first is None else first
             mean, gain = found.mean(axis=0), (found - first).mean(axis=0)
             figures = [f"{mean[at]:.1f} ({gain[at]:+.2f})" for at in range(len(MEASURES))]
             figures += [" ".join(f"{one:+.2f}" for one in (found - first)[:, 0])]
             figures += [f"{seconds:.1f}" for seconds in mean[len(MEASURES) :]]
-            print(f"| {corpus.name} | `{recipe}` | {' | '.join(figures)} |", flush=True)
+            print(row([corpus.name, f"`{recipe}`", *figures]), flush=True)
             print(f"{corpus.name}, {recipe}", file=sys.stderr)
 
 

@@ -1,19 +1,18 @@
-"""Claim: `parabel` and `bonsai` train and answer faster than omikuji, napkinXC and PECOS XR-Linear, in no more memory
-and at the same accuracy.
+"""Claim: `parabel` and `bonsai` train and predict faster than omikuji, napkinXC and PECOS XR-Linear, with no more
+memory and the same accuracy.
 
     python benchmarks/linear.py DATA [DATA ...] [--threads 2] [--repeats 1] [--peers FOLDER] [--tools "parabel" ...]
 
-DATA is a folder of JSON lines, or 'wordnet'. The tf-idf matrix is made once and given to every tool. Each tool runs in
-a process of its own, and each peer in a virtual environment that is made in FOLDER (kept there for the next time) or in
-a temporary folder. Times are the best of the repeats, accuracy their mean; rounds go over all tools, so that a busy
-minute does not fall on one tool alone. Prints a table of figures and a table of ratios against the bar for each data
-set. `dismec` and `proxml` are run where `--tools` names them; `--rows` trains on so many rows, spread over train, where
-all would take too long.
+DATA is a folder of JSON lines, or 'wordnet'. Every tool gets the same tf-idf matrix. Each tool runs in its own process,
+and each peer in a virtual environment that is made in FOLDER (and found there the next time) or in a temporary folder.
+Times are the best of the repeats, accuracy is their mean. A repeat runs all tools, so that a busy minute does not hit
+one tool alone. Prints for each data set a table of figures and a table that compares with what is claimed. `dismec` and
+`proxml` run only where `--tools` names them; `--rows` trains on so many evenly spaced rows where all would take too
+long. `linear_peers.py` is the process of one tool.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -31,9 +30,9 @@ from scipy import sparse
 
 import longtail
 from linear_peers import SLOW, TOOLS
-from longtail.linear.text import Features
-from longtail.metrics import evaluate
-from longtail.predictions import Predictions
+from shared.command import parser_for
+from shared.splits import evenly_spaced, with_test
+from shared.tables import MEASURES, cells, table
 
 K = 5  # labels asked for each row
 # What pip installs, one call a group. PECOS declares torch and transformers, which XR-Linear does not import.
@@ -43,7 +42,6 @@ PACKAGES = {
     "PECOS": [["numpy<2", "scipy<1.14", "scikit-learn"], ["--no-deps", "libpecos==1.2.8"]],
 }
 BALANCED, WIDE = ("omikuji Parabel", "napkinXC", "PECOS"), ("omikuji Bonsai",)  # the peers of parabel and of bonsai
-MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,8 @@ def environment(tool: str, place: Path) -> str:
 
 def write(corpus: longtail.Corpus, folder: Path) -> str:
     """The same features for all: as matrices, and as the text file that omikuji reads. Returns the sizes in words."""
+    from longtail.linear.features.sparse_features import Features
+
     features, train = Features.learn(corpus.train)
     test, targets = features.of(corpus.test.rows), corpus.train.targets
     for name, matrix in {"train": train, "test": test, "targets": targets}.items():
@@ -108,7 +108,9 @@ def run(tool: str, corpus: longtail.Corpus, folder: Path, place: Path, threads: 
     found = json.loads(done.stdout.splitlines()[-1])
     answers = np.load(folder / f"{tool}.npz")
     scores = answers["scores"].astype(np.float32)
-    measures = evaluate(Predictions(corpus.labels, answers["labels"].astype(np.int32), scores), corpus.test)
+    measures = longtail.evaluate(
+        longtail.Predictions(corpus.labels, answers["labels"].astype(np.int32), scores), corpus.test
+    )
     print(f"{tool}: {found['train']:.1f} s, {found['predict']:.2f} s", file=sys.stderr, flush=True)
     figures = {name: measures[name] for name in MEASURES}
     return Run(**{name: found[name] for name in Run.__annotations__ if name in found}, measures=figures)
@@ -136,29 +138,28 @@ def best(runs: list[Run]) -> Run:
     return Run(**least, asides=runs[0].asides, measures=measures)
 
 
-def table(runs: dict[str, Run], rows: int) -> str:
+def figures_of(runs: dict[str, Run], rows: int) -> str:
     columns = ["tool", "train s", "CPU s", "others", "predict s", "CPU s", "ms/row"]
     columns += ["MB at start", "peak MB", "model MB", *MEASURES]
-    lines = [f"| {' | '.join(columns)} |", "| --- " + "| --: " * (len(columns) - 1) + "|"]
+    lines = []
     for tool, one in runs.items():
         figures = [f"{one.train:.1f}", f"{one.train_cpu:.1f}", f"{one.others:.1f}", f"{one.predict:.2f}"]
         figures += [f"{one.predict_cpu:.2f}", f"{1000 * one.predict / rows:.2f}"]
         figures += [f"{size / 2**20:,.0f}" for size in (one.start, one.peak, one.model)]
-        figures += [f"{one.measures[name]:.1f}" for name in MEASURES]
-        lines.append(f"| {tool} | {' | '.join(figures)} |")
-    return "\n".join(lines)
+        lines.append([tool, *figures, *cells(one.measures, MEASURES)])
+    return table(columns, lines)
 
 
 def bars(runs: dict[str, Run]) -> str:
-    """What is claimed, as ratios and differences within this run; only where the tools it compares were run."""
+    """Ratios and differences within this run beside what is claimed, where the tools to compare were run."""
     peers = [tool for tool in (*BALANCED, *WIDE) if tool in runs]
-    lines = ["| claim | against | found | CPU time | bar | |", "| --- | --- | --: | --: | --: | --- |"]
+    lines: list[list[str]] = []
 
     def add(claim: str, against: str, found: float, bar: float, work: str = "", least: bool = False) -> None:
         met = found >= bar if least else found <= bar
         sign, form = ("≥", "+.2f") if least else ("≤", ".2f")
         verdict = "met" if met else "not met"
-        lines.append(f"| {claim} | {against} | {found:{form}} | {work} | {sign} {bar:g} | {verdict} |")
+        lines.append([claim, against, f"{found:{form}}", work, f"{sign} {bar:g}", verdict])
 
     def faster(ours: str, than: list[str], what: str, bar: float) -> None:
         against = min(than, key=lambda tool: getattr(runs[tool], what))
@@ -181,15 +182,15 @@ def bars(runs: dict[str, Run]) -> str:
         if ours in runs and peers:
             median = statistics.median(runs[tool].peak for tool in peers)
             add(f"{ours}, peak memory", "median of the peers", runs[ours].peak / median, 1.0)
-    return "\n".join(lines)
+    return table(["claim", "against", "found", "CPU time", "claimed", ""], lines, words=2)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--rows", type=int, default=0, help="train on so many rows, spread over train; 0: all")
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="names or folders of data sets")
+    parser.add_argument("--threads", type=int, default=2, help="of every tool")
+    parser.add_argument("--repeats", type=int, default=1, help="runs of every tool")
+    parser.add_argument("--rows", type=int, default=0, help="train on so many evenly spaced rows; 0: all")
     parser.add_argument("--peers", type=Path, help="folder of the peers' environments")
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=[name for name in TOOLS if name not in SLOW])
     options = parser.parse_args()
@@ -198,14 +199,12 @@ def main() -> None:
         for tool in options.tools:
             environment(tool, place)
         for data in options.data:
-            corpus = longtail.load(data, test_share=0.1)
-            if 0 < options.rows < len(corpus.train):
-                some = np.linspace(0, len(corpus.train) - 1, options.rows).astype(np.int64)
-                corpus = replace(corpus, train=corpus.train.take(some))
+            corpus = with_test(data)
+            corpus = replace(corpus, train=evenly_spaced(corpus.train, options.rows))
             folder = Path(tempfile.mkdtemp(dir=temporary))
             print(f"## {corpus.name}\n\n{write(corpus, folder)}; {options.threads} threads.\n", flush=True)
             runs = all_runs(options.tools, options.repeats, corpus, folder, place, options.threads)
-            print(f"{table(runs, len(corpus.test))}\n\n{bars(runs)}\n")
+            print(f"{figures_of(runs, len(corpus.test))}\n\n{bars(runs)}\n")
             asides = [
                 f"{tool}, {what}: {seconds:.2f} s" for tool in runs for what, seconds in runs[tool].asides.items()
             ]

@@ -1,17 +1,15 @@
-"""One tool, trained and asked once in a process of its own. `linear.py` starts this file in the tool's environment.
+"""One tool, trained and used for prediction once. `linear.py` starts this script in the tool's own environment.
 
     python benchmarks/linear_peers.py TOOL FOLDER THREADS K
 
-FOLDER holds train.npz, targets.npz, test.npz and, for omikuji, train.txt. The last line printed is JSON; the answers
-go to FOLDER/TOOL.npz. Each tool is called the fastest way its package allows: no file is read and no model is loaded
-while the clock runs. Linux only: it reads /proc.
+FOLDER holds train.npz, targets.npz, test.npz and, for omikuji, train.txt. Each tool is called in the fastest way that
+its package allows: no file is read and no model is loaded while the clock runs. The last line printed is JSON with
+times and memory; the predictions go to FOLDER/TOOL.npz. Linux only: it reads /proc.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,29 +18,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-
-class Clock:
-    """Seconds that passed, seconds this process worked, and how many cores were busy for others meanwhile."""
-
-    def __enter__(self) -> Clock:
-        self.begin = self._now()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds, self.cpu, busy = (now - then for now, then in zip(self._now(), self.begin, strict=True))
-        self.others = max(busy - self.cpu, 0) / self.seconds
-
-    @staticmethod
-    def _now() -> tuple[float, float, float]:
-        ticks = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
-        user, nice, system, _idle, _wait, irq, soft, steal = ticks
-        busy = (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
-        return time.perf_counter(), time.process_time(), busy
-
-
-def memory(which: str) -> int:
-    """Bytes this process holds (VmRSS) or held at most (VmHWM); getrusage would count the parent's before exec too."""
-    return 1024 * int(Path("/proc/self/status").read_text().split(f"{which}:")[1].split()[0])
+from shared.command import parser_for
+from shared.timing import Clock, memory
 
 
 class Tool:
@@ -211,10 +188,10 @@ TOOLS: dict[str, type[Tool]] = {
     "napkinXC": NapkinXC,
     "PECOS": Pecos,
 }
-SLOW = ("dismec", "proxml")  # one classifier a label against all rows; no bar, and run only where asked for
+SLOW = ("dismec", "proxml")  # one classifier a label against all rows: they run only where they are named
 
 
-def main(name: str, folder: Path, threads: int, k: int) -> dict[str, Any]:
+def measure(name: str, folder: Path, threads: int, k: int) -> dict[str, Any]:
     rows = sparse.load_npz(folder / "test.npz")
     tool = TOOLS[name](folder, threads, name)
     start = memory("VmRSS")
@@ -234,5 +211,15 @@ def main(name: str, folder: Path, threads: int, k: int) -> dict[str, Any]:
     return found | {"asides": tool.asides}
 
 
+def main() -> None:
+    parser = parser_for(__doc__)
+    parser.add_argument("tool", choices=TOOLS)
+    parser.add_argument("folder", type=Path, help="of the matrices and the predictions")
+    parser.add_argument("threads", type=int)
+    parser.add_argument("k", type=int, help="labels predicted for a row")
+    options = parser.parse_args()
+    print(json.dumps(measure(options.tool, options.folder, options.threads, options.k)))
+
+
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))))
+    main()

@@ -2,14 +2,16 @@
 
     python benchmarks/measures_against_peers.py [DATA ...]
 
-DATA is a folder of JSON lines, or 'wordnet'. longtail trains, predicts and evaluates. Then this file, run again in a
-virtual environment of its own, reads the data and the predictions with plain Python and asks napkinXC, xCOLUMNs,
-scikit-learn and trec_eval. Checked first is a made-up data set with ties, short rankings, rows without labels, labels
-never seen in training and excluded pairs. Exits with 1 where a difference is above 0.01.
+DATA is a folder of JSON lines, or 'wordnet'. longtail trains, predicts and evaluates. This script then runs itself
+again in a new virtual environment, reads the data and the predictions with plain Python and computes the measures with
+napkinXC, xCOLUMNs, scikit-learn and trec_eval. Checked first is a made-up data set with ties, short rankings, rows
+without labels, labels that never occur in training and excluded pairs. Prints the largest difference of each measure
+and tool. Exits with 1 where one is above 0.01.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import itertools
 import json
@@ -21,6 +23,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from shared.command import parser_for
+from shared.tables import table
 
 PEERS = ("napkinxc==0.7.2", "xcolumns==0.0.2", "scikit-learn==1.9.1", "pytrec-eval-terrier==0.5.11")
 RECIPES, KS = ("centroid", "centroid + rerank", "bm25"), (1, 3, 5)
@@ -34,30 +39,30 @@ def lines(folder: Path, name: str) -> Iterator[dict[str, Any]]:
 
 
 def make_odd(folder: Path) -> None:
-    """Every awkward case, and predictions for it in which ties stand in order of the label's row."""
-    dice = random.Random(0)
+    """Every awkward case, and predictions for it in which ties are in order of the label's row."""
+    rng = random.Random(0)
     often = [1 / (label + 1) for label in range(300)]
-    seen = [chance * (label % 9 > 0) for label, chance in enumerate(often)]  # every ninth: never
+    seen = [weight * (label % 9 > 0) for label, weight in enumerate(often)]  # every ninth: never
 
-    def row(name: str, chances: list[float]) -> dict[str, Any]:
-        labels = {str(label) for label in dice.choices(range(300), chances, k=dice.choice((0, 1, 2, 4, 9)))}
+    def entry_of(name: str, weights: list[float]) -> dict[str, Any]:
+        labels = {str(label) for label in rng.choices(range(300), weights, k=rng.choice((0, 1, 2, 4, 9)))}
         return {"id": name, "text": f"text {name}", "labels": sorted(labels)}
 
-    test, predicted, exclude = [row(f"test {number}", often) for number in range(500)], [], []
+    test, predicted, exclude = [entry_of(f"test {number}", often) for number in range(500)], [], []
     for entry in test:
-        guesses = {int(label) for label in entry["labels"] if dice.random() < 0.6}
-        guesses.update(dice.choices(range(300), often, k=dice.choice((0, 1, 3, 12))))
-        ranked = sorted((-dice.randrange(11) / 10, label) for label in guesses)
+        guesses = {int(label) for label in entry["labels"] if rng.random() < 0.6}
+        guesses.update(rng.choices(range(300), often, k=rng.choice((0, 1, 3, 12))))
+        ranked = sorted((-rng.randrange(11) / 10, label) for label in guesses)
         predicted.append({"id": entry["id"], "labels": [{"id": str(one), "score": -minus} for minus, one in ranked]})
-        exclude.append({"id": entry["id"], "labels": [str(one) for one in guesses if dice.random() < 0.1]})
+        exclude.append({"id": entry["id"], "labels": [str(one) for one in guesses if rng.random() < 0.1]})
     labels = [{"id": str(label), "text": f"label {label}"} for label in range(300)]
-    train = [row(f"train {number}", seen) for number in range(900)]
+    train = [entry_of(f"train {number}", seen) for number in range(900)]
     for name, rows in {"labels": labels, "train": train, "test": test, "odd": predicted, "exclude": exclude}.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in rows), "utf-8")
 
 
 def ask_peers(folder: Path, predicted: Path) -> dict[str, dict[str, float]]:
-    """What each tool says, in fractions. A name with a star is its value brought to longtail's convention."""
+    """The measures of each tool, in fractions. A name with a star is its value in longtail's convention."""
     import numpy as np
     import pytrec_eval
     from napkinxc import metrics as napkin
@@ -79,7 +84,7 @@ def ask_peers(folder: Path, predicted: Path) -> dict[str, dict[str, float]]:
         columns, starts = [label for row in rows for label in sorted(row)], np.cumsum([0, *map(len, rows)])
         return csr_matrix((np.ones(len(columns), np.int64), columns, starts), shape=(len(rows), number))
 
-    said: dict[str, dict[str, float]] = {tool: {} for tool in ("napkinXC", "xCOLUMNs", "scikit-learn", "trec_eval")}
+    computed: dict[str, dict[str, float]] = {tool: {} for tool in ("napkinXC", "xCOLUMNs", "scikit-learn", "trec_eval")}
     words = {"P": "precision", "R": "recall", "nDCG": "ndcg", "C": "coverage"}
     words |= {"macroP": "macro_precision", "macroR": "macro_recall", "macroF1": "macro_f1_measure"}
     found = {name: getattr(napkin, f"{word}_at_k")(truth, ranked) for name, word in words.items()}
@@ -93,21 +98,21 @@ def ask_peers(folder: Path, predicted: Path) -> dict[str, dict[str, float]]:
     for k in KS:
         top = matrix([row[:k] for row in ranked])
         last = max(*present, int(top.indices.max()))  # napkinXC's macro means go up to the largest label row it saw
-        said["napkinXC"] |= {f"{name}@{k}": values[k - 1] for name, values in found.items()}
-        said["xCOLUMNs"][f"P@{k}"] = xcolumns.precision_at_k(true, top, k=k)
-        said["xCOLUMNs"][f"C@{k}"] = xcolumns.coverage(true, top)  # over all labels, also those without a positive
-        said["xCOLUMNs"][f"C*@{k}"] = xcolumns.coverage(true, top) * number / len(present)
+        computed["napkinXC"] |= {f"{name}@{k}": values[k - 1] for name, values in found.items()}
+        computed["xCOLUMNs"][f"P@{k}"] = xcolumns.precision_at_k(true, top, k=k)
+        computed["xCOLUMNs"][f"C@{k}"] = xcolumns.coverage(true, top)  # over all labels, also those without a positive
+        computed["xCOLUMNs"][f"C*@{k}"] = xcolumns.coverage(true, top) * number / len(present)
         calls = (xcolumns.macro_precision, xcolumns.macro_recall, xcolumns.macro_f1_score)
         macro = scores(true, top, average="macro", zero_division=0)[:3]
         for name, call, value in zip(("macroP", "macroR", "macroF1"), calls, macro, strict=True):
-            said["napkinXC"][f"{name}*@{k}"] = found[name][k - 1] * (last + 1) / number
-            said["xCOLUMNs"][f"{name}@{k}"] = call(true, top)  # adds 1e-6 to counts that it has divided by the rows
-            said["xCOLUMNs"][f"{name}*@{k}"] = call(true, top, epsilon=1e-15)
-            said["scikit-learn"][f"{name}@{k}"] = value
-        said["scikit-learn"][f"R@{k}"] = scores(true, top, average="samples", zero_division=0)[1]
+            computed["napkinXC"][f"{name}*@{k}"] = found[name][k - 1] * (last + 1) / number
+            computed["xCOLUMNs"][f"{name}@{k}"] = call(true, top)  # adds 1e-6 to counts that it has divided by the rows
+            computed["xCOLUMNs"][f"{name}*@{k}"] = call(true, top, epsilon=1e-15)
+            computed["scikit-learn"][f"{name}@{k}"] = value
+        computed["scikit-learn"][f"R@{k}"] = scores(true, top, average="samples", zero_division=0)[1]
         for name, key in (("P", f"P_{k}"), ("R", f"recall_{k}"), ("nDCG", f"ndcg_cut_{k}")):
-            said["trec_eval"][f"{name}@{k}"] = sum(row[key] for row in trec.values()) / len(truth)
-    return said
+            computed["trec_eval"][f"{name}@{k}"] = sum(row[key] for row in trec.values()) / len(truth)
+    return computed
 
 
 def run(command: str, *words: object) -> str:
@@ -115,7 +120,7 @@ def run(command: str, *words: object) -> str:
     return done.stdout if done.returncode == 0 else sys.exit(done.stderr)
 
 
-def main(names: list[str], place: Path) -> None:
+def compare(names: list[str], place: Path) -> None:
     python, longtail = str(place / "bin" / "python"), str(Path(sys.executable).with_name("longtail"))
     run(sys.executable, "-m", "venv", place)
     run(python, "-m", "pip", "install", *PEERS)
@@ -135,15 +140,23 @@ def main(names: list[str], place: Path) -> None:
             for key, value in values.items():
                 name, difference = (key.partition("@")[0], tool), abs(100 * value - ours[key.replace("*", "")])
                 worst[name] = difference if not difference <= worst.get(name, 0) else worst.get(name, 0)  # NaN stays
-    print("| measure | tool | largest difference | in longtail's convention |\n| --- | --- | --- | --- |")
     same = {name: worst.get((name[0] + "*", name[1]), value) for name, value in worst.items() if "*" not in name[0]}
-    for name, difference in sorted(same.items()):
-        print(f"| {name[0]} | {name[1]} | {worst[name]:.1e} | {difference:.1e} |")
+    rows = [[*name, f"{worst[name]:.1e}", f"{difference:.1e}"] for name, difference in sorted(same.items())]
+    print(table(["measure", "tool", "largest difference", "in longtail's convention"], rows, words=2))
     sys.exit(not all(difference <= ENOUGH for difference in same.values()))
 
 
-if __name__ == "__main__" and sys.argv[1:2] == ["--ask"]:
-    print(json.dumps(ask_peers(*map(Path, sys.argv[2:])), default=float))
-elif __name__ == "__main__":
+def main() -> None:
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="*", help="folders of JSON lines, or 'wordnet'")
+    parser.add_argument("--ask", type=Path, nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.ask:
+        print(json.dumps(ask_peers(*options.ask), default=float))
+        return
     with tempfile.TemporaryDirectory() as place:
-        main(sys.argv[1:], Path(place))
+        compare(options.data, Path(place))
+
+
+if __name__ == "__main__":
+    main()

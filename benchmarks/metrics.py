@@ -3,14 +3,13 @@
     python benchmarks/metrics.py [--rows 1000000]
 
 The peer is the plain way to write it: a Python loop over rows with NumPy inside, for P, nDCG, PSP and R only.
-`evaluate` computes those and seven more. The loop is timed on a sample of the rows and scaled by their number;
-on that sample the figures of both must agree.
+`evaluate` computes these and seven more. The loop is timed on a sample of the rows and its time scaled to all rows.
+Prints the seconds of both, the ratio, and the largest difference on the sample. Exits with an error where the two
+disagree, or where the ratio is below 10 with a million rows or more.
 """
 
 from __future__ import annotations
 
-import argparse
-import math
 import time
 
 import numpy as np
@@ -21,6 +20,8 @@ from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.metrics import evaluate, inverse_propensity
 from longtail.predictions import Predictions
+from shared.command import parser_for
+from shared.timing import best_of
 
 LABELS, PLACES, KS, SAMPLE = 1_000_000, 100, (1, 3, 5, 10, 100), 20_000
 
@@ -80,8 +81,8 @@ def numpy_loop(predictions: Predictions, data: Dataset, weights: Doubles) -> dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser = parser_for(__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows to evaluate")
     rows = parser.parse_args().rows
     predictions, data = make(rows)
     sample = min(rows, SAMPLE)
@@ -94,22 +95,18 @@ def main() -> None:
     slow = numpy_loop(few, few_data, weights)
     loop_seconds = (time.perf_counter() - start) * rows / sample
 
-    seconds = math.inf
-    for _ in range(3):
-        start = time.perf_counter()
-        measures = evaluate(predictions, data, KS)
-        seconds = min(seconds, time.perf_counter() - start)
+    seconds, _, measures = best_of(lambda: evaluate(predictions, data, KS))
 
     apart = max(abs(fast[name] - value) for name, value in slow.items())
     print(f"{rows:,} rows x top {PLACES}, {LABELS:,} labels, {data.targets.nnz:,} true pairs, k = {KS}")
     print(f"{'NumPy loop, 4 measures':40}{loop_seconds:10.2f} s  timed on {sample:,} rows and scaled")
     print(f"{f'evaluate, {len(measures.values) // len(KS)} measures and bins':40}{seconds:10.2f} s  best of 3")
-    print(f"{'ratio (bar: 10)':40}{loop_seconds / seconds:10.1f} x")
+    print(f"{'ratio (at least 10)':40}{loop_seconds / seconds:10.1f} x")
     print(f"{'largest difference on the sample':40}{apart:10.1e}  points, of {len(slow)} values")
     if apart > 1e-6:
         raise SystemExit("the two disagree")
     if rows >= 1_000_000 and loop_seconds / seconds < 10:  # with few rows the work per label weighs more
-        raise SystemExit("the bar is missed")
+        raise SystemExit("the ratio is below 10")
 
 
 if __name__ == "__main__":

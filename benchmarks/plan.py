@@ -1,10 +1,10 @@
-"""What a recipe takes, against what `longtail plan` foretold: memory and time of training, a fresh process each.
+"""Claim: `longtail plan` predicts the memory and time that a recipe then takes.
 
-    python benchmarks/plan.py wordnet [DATA ...] [--recipes "bm25" "centroid" "knn"] [--rows 3000] [--runs 1]
+    python benchmarks/plan.py wordnet [DATA ...] [--recipes "bm25" "centroid" "knn"] [--rows 3000] [--runs 3]
 
-Prints one row a data set and recipe: measured peak over the loaded data, planned / measured, seconds, the same for
-predictions. The table "labels, learner, memory, time" of the README is this script's output. `--rows` trains on so
-many rows spread over train, for learners that would take hours on all of them.
+Trains each recipe in a new process, several times; the fastest run counts. Prints one line for each data set and
+recipe: peak memory over the loaded data, size of the model, seconds of training and of 1,000 predictions, each with
+planned / measured. `--rows` trains on so many evenly spaced rows, for learners that would take hours on all of them.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
+
+from shared.command import parser_for
+from shared.splits import evenly_spaced, with_test
+from shared.tables import header, row
 
 
 def measure(data: str, recipe: str, most: int) -> dict[str, float]:
     """Train and predict once in this process."""
-    import numpy as np
-
     import longtail
     from longtail.memory import measure_peak, release, resident_bytes
-    from longtail.plan import Facts
+    from longtail.plan import DataFacts
     from longtail.store import size_on_disk
     from longtail.warmup import warm_up
 
-    corpus = longtail.load(data, test_share=0.1)
-    train = corpus.train
-    if 0 < most < len(train):
-        train = train.take(np.linspace(0, len(train) - 1, most).astype(np.int64))
+    corpus = with_test(data)
+    train = evenly_spaced(corpus.train, most)
     made = longtail.Recipe.parse(recipe)
-    planned = made.plan(Facts.of(train))
+    planned = made.plan(DataFacts.of(train))
     warm_up([made], train)
     release()
     before = resident_bytes()
@@ -43,9 +45,6 @@ def measure(data: str, recipe: str, most: int) -> dict[str, float]:
     begin = time.perf_counter()
     model.predict(rows, 5)
     predicted = (time.perf_counter() - begin) / len(rows) * 1000
-    import tempfile
-    from pathlib import Path
-
     with tempfile.TemporaryDirectory() as folder:
         size = size_on_disk(model.save(Path(folder) / "model"))
     return {
@@ -63,9 +62,9 @@ def measure(data: str, recipe: str, most: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+")
-    parser.add_argument("--recipes", nargs="+", default=["bm25", "centroid", "knn"])
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="names or folders of data sets")
+    parser.add_argument("--recipes", nargs="+", default=["bm25", "centroid", "knn"], help="recipes")
     parser.add_argument("--rows", type=int, default=0, help="of train, at most; 0: all")
     parser.add_argument("--runs", type=int, default=3, help="of which the fastest counts, since machines are shared")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
@@ -78,8 +77,7 @@ def main() -> None:
 
     columns = ["data", "rows", "labels", "recipe", "memory", "planned", "model", "planned"]
     columns += ["training", "planned", "1,000 rows", "planned"]
-    print(f"| {' | '.join(columns)} |")
-    print("| --- " * len(columns) + "|")
+    print(header(columns, words=len(columns)))
     for data in options.data:
         for recipe in options.recipes:
             command = [sys.executable, __file__, data, "--recipes", recipe, "--rows", str(options.rows), "--one"]
@@ -88,14 +86,15 @@ def main() -> None:
                 found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                 best = found if best is None or found["train"] < best["train"] else best
             assert best is not None
-            print(
-                f"| {data.rstrip('/').rsplit('/', 1)[-1]} | {best['rows']:,} | {best['labels']:,} | {recipe} "
-                f"| {readable(best['peak'])} | {best['planned_peak'] / best['peak']:.2f} x "
-                f"| {readable(best['model'])} | {best['planned_model'] / best['model']:.2f} x "
-                f"| {readable_seconds(best['train'])} | {best['planned_train'] / best['train']:.2f} x "
-                f"| {readable_seconds(best['predict'])} | {best['planned_predict'] / best['predict']:.2f} x |",
-                flush=True,
-            )
+            line: list[object] = [Path(data).name, f"{best['rows']:,}", f"{best['labels']:,}", recipe]
+            for what, words in (
+                ("peak", readable),
+                ("model", readable),
+                ("train", readable_seconds),
+                ("predict", readable_seconds),
+            ):
+                line += [words(best[what]), f"{best[f'planned_{what}'] / best[what]:.2f} x"]
+            print(row(line), flush=True)
 
 
 if __name__ == "__main__":

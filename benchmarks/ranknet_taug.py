@@ -1,17 +1,16 @@
 """The tables and figures of the RankNet and TAUG paper on your data sets, as Markdown.
 
-    python benchmarks/ranknet_taug.py DATA [DATA ...] --keep FOLDER [--parts ranknet taug rivals]
+    python benchmarks/ranknet_taug.py DATA [DATA ...] --checkpoint-dir FOLDER [--parts ranknet taug rivals]
         [--learners fastxml bonsai parabel] [--rows N] [--so-far]
 
-The folder keeps every figure the moment it is there, a line each in figures.jsonl, and the predictions that RankNet
-learns from, so that a stopped run goes on where it was and a finished one prints at once. Delete a line to measure it
-again. `--rows` takes only so many training rows; `--so-far` trains nothing and leaves out what is not there.
+Stores every result at once as a line of FOLDER/figures.jsonl, with the predictions that RankNet trains on, so that an
+interrupted run continues and a finished one prints at once. Delete a line to measure it again. `--rows` takes only so
+many training rows; `--so-far` trains nothing and leaves out what is not stored. Prints one table for each table or
+figure of the paper.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,58 +18,60 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import longtail
 from longtail.data import Corpus, Dataset, LabelSet
-from longtail.linear.text import Features
 from longtail.metrics import evaluate, inverse_propensity
 from longtail.metrics.norms import norm_bins
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.recipe import Recipe, _HeldOut
-from longtail.tail.ranknet import RankNet, RankNetBlocks
 from longtail.tail.rerank import Rerank
-from longtail.tail.taug import Taug
+from shared.command import parser_for
+from shared.tables import append_lines, at_ks, read_lines
+from shared.tables import table as markdown
+
+if TYPE_CHECKING:
+    from longtail.tail.ranknet import RankNetBlocks
 
 LEARNERS = ("fastxml", "bonsai", "parabel")
-BASE = "bonsai(trees=1, passes=8, rivals=0)"  # under TAUG, as published; three trees take longer and say the same
+# Under TAUG, as published; three trees take longer and show the same.
+BASE = "bonsai(trees=1, max_iter=8, hard_negatives=0)"
 TAUG = {  # what each control is called in the paper's table 6
     "": "baseline",
     "taug(copies=0)": "decoupled only",
-    "taug(swap=0)": "TAUG-d, only dropped",
-    "taug(keep=1)": "TAUG-s, only swapped",
+    "taug(swap_fraction=0)": "TAUG-d, only dropped",
+    "taug(keep_probability=1)": "TAUG-s, only swapped",
     "taug": "TAUG-ds",
 }
 COPIES = (0, 1, 2, 4, 8, 16)
 HEADS = (0.01, 0.03, 0.1, 0.25, 0.5, 1)
 RIVALS = (BASE, f"{BASE} + ranknet", f"{BASE} + taug", f"{BASE} + taug + ranknet", "pfastrexml", "proxml")
-TAIL = [f"{name}@{k}" for name in ("PSP", "PSnDCG") for k in (1, 3, 5)]
-ALL = [f"{name}@{k}" for name in ("P", "nDCG") for k in (1, 3, 5)]
+TAIL, ALL = at_ks("PSP", "PSnDCG"), at_ks("P", "nDCG")
 STRENGTHS = np.round(np.arange(0, 3.005, 0.01), 2)  # of rerank, searched for the precision that RankNet has
 Values = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Kept:
+class Stored:
     """Finished work in a folder."""
 
     folder: Path
-    closed: bool = False  # nothing new is made
+    closed: bool = False  # nothing new is computed
 
     def values(self, data: str, name: str, make: Callable[[], Values]) -> Values:
-        """The figures of this name, made and written down where they are not there yet."""
+        """The figures of this name; computed and stored where they are not stored yet."""
         path = self.folder / "figures.jsonl"
-        for line in path.read_text().splitlines() if path.exists() else []:
-            found = json.loads(line)
+        for found in read_lines(path):
             if (found["data"], found["name"]) == (data, name):
                 return found["values"]
         if self.closed:
             return {}
         print(f"{time.strftime('%H:%M:%S')} {data}: {name}", file=sys.stderr, flush=True)
         values = make()
-        with path.open("a") as file:
-            file.write(json.dumps({"data": data, "name": name, "values": values}) + "\n")
+        append_lines(path, {"data": data, "name": name, "values": values})
         return values
 
     def arrays(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -82,8 +83,8 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A learner's predictions for rows it did not learn from: out of fold, on valid and on test."""
+class HeldOut:
+    """A learner's predictions for rows it did not train on: out of fold, on valid and on test."""
 
     corpus: Corpus
     arrays: dict[str, np.ndarray]
@@ -106,22 +107,24 @@ class Stored:
         return self.predictions("folds"), self.train
 
 
-def stored(corpus: Corpus, learner: str, kept: Kept) -> Stored:
-    """What `learner + ranknet` would make for itself, made once for all the rows of the tables that learn from it."""
+def held_out_of(corpus: Corpus, learner: str, stored: Stored) -> HeldOut:
+    """The predictions that `learner + ranknet` trains on, made once for all rows of the tables."""
+
+    from longtail.tail.ranknet import RankNet
 
     def make() -> dict[str, np.ndarray]:
         recipe, valid, test = Recipe.parse(learner), corpus.valid, corpus.test
         model = recipe.fit(corpus.train, valid)
-        held_out = _HeldOut(model, corpus.train, valid, partial(recipe._fit, valid=valid, methods=0))
+        held_out = _HeldOut(model, corpus.train, valid, partial(recipe.fit, valid=valid))
         found = {
             "test": model.predict(test.rows, CANDIDATES, test.excluded),
             "valid": held_out.valid()[0],
-            "folds": held_out.folds(RankNet.folds, RankNet.rows, RankNet.seed)[0],
+            "folds": held_out.folds(RankNet.folds, RankNet.max_examples, RankNet.seed)[0],
         }
         labels = {f"{split}_labels": predictions.indices for split, predictions in found.items()}
         return labels | {f"{split}_scores": predictions.scores for split, predictions in found.items()}
 
-    return Stored(corpus, kept.arrays(f"{corpus.name}-{learner}", make))
+    return HeldOut(corpus, stored.arrays(f"{corpus.name}-{learner}", make))
 
 
 def measured(predictions: Predictions, test: Dataset) -> Values:
@@ -129,15 +132,17 @@ def measured(predictions: Predictions, test: Dataset) -> Values:
     return {name: measures[name] for name in [*TAIL, *ALL, "C@1", "C@5"]}
 
 
-def ranknet_values(corpus: Corpus, learner: str, kept: Kept) -> dict[str, Values]:
+def ranknet_values(corpus: Corpus, learner: str, stored: Stored) -> dict[str, Values]:
     """The rows of tables 2 and 5 for one learner, and what each part of RankNet brings."""
+    from longtail.tail.ranknet import RankNet
+
     known: dict[str, object] = {}
 
     def once(name: str, make: Callable[[], object]) -> object:
         return known[name] if name in known else known.setdefault(name, make())
 
-    def source() -> Stored:
-        return once("source", lambda: stored(corpus, learner, kept))  # type: ignore[return-value]
+    def source() -> HeldOut:
+        return once("source", lambda: held_out_of(corpus, learner, stored))  # type: ignore[return-value]
 
     def network(**settings: object) -> RankNetBlocks:
         method = RankNet(**settings)  # type: ignore[arg-type]
@@ -159,7 +164,7 @@ def ranknet_values(corpus: Corpus, learner: str, kept: Kept) -> dict[str, Values
         return found
 
     def row(name: str, make: Callable[[], Values]) -> Values:
-        return kept.values(corpus.name, f"{learner}{name}", make)
+        return stored.values(corpus.name, f"{learner}{name}", make)
 
     rows = {
         "plain": row("", lambda: measured(source().predictions("test"), corpus.test)),
@@ -211,7 +216,7 @@ def equal_strength(predictions: Predictions, test: Dataset, name: str, value: fl
 
 
 def trained(corpus: Corpus, recipe: str) -> Values:
-    """A recipe trained and measured; mean lengths of classifier rows by label frequency under "norm LOW-HIGH"."""
+    """A recipe trained and measured; mean norms of classifier rows by label frequency under "norm LOW-HIGH"."""
     begin = time.perf_counter()
     model = Recipe.parse(recipe).fit(corpus.train, corpus.valid)
     seconds = time.perf_counter() - begin
@@ -223,7 +228,9 @@ def trained(corpus: Corpus, recipe: str) -> Values:
 
 
 def as_features(corpus: Corpus) -> Corpus:
-    """The same rows as tf-idf vectors, learned on train: TAUG drops and swaps values, as in the paper."""
+    """The same rows as tf-idf vectors of the training words: TAUG drops and swaps values, as in the paper."""
+    from longtail.linear.features.sparse_features import Features
+
     words, vectors = Features.learn(corpus.train)
 
     def read(data: Dataset) -> Dataset:
@@ -234,21 +241,18 @@ def as_features(corpus: Corpus) -> Corpus:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], words: int) -> None:
-    """Markdown; the first columns hold words, the others numbers."""
-    print(f"| {' | '.join(heads)} |")
-    print("|" + " --- |" * words + " --: |" * (len(heads) - words))
-    for row in rows:
-        if any(cell != "" for cell in row[words:]):
-            print(f"| {' | '.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in row)} |")
-    print(flush=True)
+    """Print a table without its empty rows; the first columns hold words, the others numbers."""
+    some = [row for row in rows if any(cell != "" for cell in row[words:])]
+    lines = [[f"{cell:.1f}" if isinstance(cell, float) else cell for cell in row] for row in some]
+    print(markdown(heads, lines, words) + "\n", flush=True)
 
 
 def picked(values: Values, names: Sequence[str]) -> list[float | str]:
     return [values.get(name, "") for name in names]
 
 
-def print_ranknet(corpora: Sequence[Corpus], kept: Kept, learners: Sequence[str] = LEARNERS) -> None:
-    found = {(c.name, learner): ranknet_values(c, learner, kept) for c in corpora for learner in learners}
+def print_ranknet(corpora: Sequence[Corpus], stored: Stored, learners: Sequence[str] = LEARNERS) -> None:
+    found = {(c.name, learner): ranknet_values(c, learner, stored) for c in corpora for learner in learners}
     names = {"plain": "{}", "rerank": "{} + rerank", "control": "{} + rerank({})", "ranknet": "{} + ranknet"}
 
     def rows(measures: Sequence[str]) -> Iterator[list[object]]:
@@ -302,10 +306,10 @@ def _chosen(values: Values) -> list[str]:
     return [f"{values[name]:g}" if name in values else "" for name in ("step", "strength")]
 
 
-def print_taug(corpora: Sequence[Corpus], kept: Kept) -> None:
+def print_taug(corpora: Sequence[Corpus], stored: Stored) -> None:
     def values(corpus: Corpus, method: str) -> Values:
         recipe = f"{BASE} + {method}" if method else BASE
-        return kept.values(corpus.name, f"{recipe}, features", lambda: trained(corpus, recipe))
+        return stored.values(corpus.name, f"{recipe}, features", lambda: trained(corpus, recipe))
 
     print("## TAUG and its controls (tables 3 and 6)\n")
     names = [*TAIL, "P@1", "P@5"]
@@ -322,15 +326,15 @@ def print_taug(corpora: Sequence[Corpus], kept: Kept) -> None:
     ):
         print(f"### {title}\n")
         rows = [
-            [corpus.name, f"{value:g}", *picked(values(corpus, _method(setting, value)), names)]
+            [corpus.name, f"{value:g}", *picked(values(corpus, taug_with(setting, value)), names)]
             for corpus in corpora
             for value in sweep
         ]
         table(["data", setting, *names], rows, 2)
-    print("### Mean length of classifier rows by training rows of the label (figures 1 and 2)\n")
-    methods = ["", *(_method("copies", value) for value in COPIES)]
+    print("### Mean norm of classifier rows by training rows of the label (figures 1 and 2)\n")
+    methods = ["", *(taug_with("copies", value) for value in COPIES)]
     for corpus in corpora:
-        made = {f"`{method or BASE}`": _lengths(values(corpus, method)) for method in methods}
+        made = {f"`{method or BASE}`": _norms(values(corpus, method)) for method in methods}
         sizes = sorted(set().union(*made.values()))
         rows = [
             [_between(size), *(f"{each[size]:.2f}" if size in each else "" for each in made.values())] for size in sizes
@@ -338,8 +342,8 @@ def print_taug(corpora: Sequence[Corpus], kept: Kept) -> None:
         table([f"{corpus.name}: rows", *made], rows, 1)
 
 
-def _lengths(values: Values) -> dict[int, float]:
-    """Mean length of the rows by the power of two that the labels' numbers of training rows do not exceed."""
+def _norms(values: Values) -> dict[int, float]:
+    """Mean norm of the rows by the power of two that the labels' numbers of training rows do not exceed."""
     bins = {name.removeprefix("norm ").split("-")[1]: mean for name, mean in values.items() if name.startswith("norm ")}
     return {int(np.ceil(np.log2(int(high)))): mean for high, mean in bins.items()}
 
@@ -348,41 +352,47 @@ def _between(power: int) -> str:
     return f"{2 ** (power - 1) + 1} to {2**power}" if power > 1 else str(2**power)
 
 
-def _method(setting: str, value: float) -> str:
+def taug_with(setting: str, value: float) -> str:
+    from longtail.tail.taug import Taug
+
     return "taug" if getattr(Taug, setting) == value else f"taug({setting}={value:g})"
 
 
-def print_rivals(corpora: Sequence[Corpus], kept: Kept) -> None:
+def print_rivals(corpora: Sequence[Corpus], stored: Stored) -> None:
     print("## Side by side (table 4)\n")
     names = ["PSP@1", "PSP@3", "PSP@5", "P@1", "P@5", "C@1"]
     rows: list[list[object]] = []
     for corpus, recipe in product(corpora, RIVALS):
-        values = kept.values(corpus.name, f"{recipe}, features", partial(trained, corpus, recipe))
+        values = stored.values(corpus.name, f"{recipe}, features", partial(trained, corpus, recipe))
         rows.append([corpus.name, f"`{recipe}`", *picked(values, names)])
     table(["data", "recipe", *names], rows, 2)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+")
-    parser.add_argument("--keep", type=Path, required=True, help="folder for finished figures")
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="names or folders of data sets")
+    parser.add_argument("--checkpoint-dir", type=Path, required=True, help="folder where results are stored")
     parser.add_argument(
-        "--parts", nargs="+", choices=["ranknet", "taug", "rivals"], default=["ranknet", "taug", "rivals"]
+        "--parts",
+        nargs="+",
+        choices=["ranknet", "taug", "rivals"],
+        default=["ranknet", "taug", "rivals"],
+        help="what to measure",
     )
     parser.add_argument("--learners", nargs="+", default=LEARNERS, help="under RankNet; any that a recipe can name")
-    parser.add_argument("--so-far", action="store_true", help="print what is there, train nothing")
+    parser.add_argument("--so-far", action="store_true", help="print what is stored, train nothing")
     parser.add_argument("--rows", type=int, help="training rows to take, at most")
     options = parser.parse_args()
-    options.keep.mkdir(parents=True, exist_ok=True)
+    options.checkpoint_dir.mkdir(parents=True, exist_ok=True)
     corpora = [smaller(longtail.load(data), options.rows) for data in options.data]
-    kept = Kept(options.keep, options.so_far)
+    stored = Stored(options.checkpoint_dir, options.so_far)
     if "ranknet" in options.parts:
-        print_ranknet(corpora, kept, options.learners)
+        print_ranknet(corpora, stored, options.learners)
     vectors = [as_features(corpus) for corpus in corpora] if set(options.parts) - {"ranknet"} else []
     if "taug" in options.parts:
-        print_taug(vectors, kept)
+        print_taug(vectors, stored)
     if "rivals" in options.parts:
-        print_rivals(vectors, kept)
+        print_rivals(vectors, stored)
 
 
 def smaller(corpus: Corpus, rows: int | None) -> Corpus:

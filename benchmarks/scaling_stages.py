@@ -1,72 +1,77 @@
-"""Where the time of training a label tree goes as labels grow in number: CPU seconds of each stage, in one thread.
+"""Where the time of training a label tree goes as the number of labels grows: CPU seconds of each stage.
 
-    LONGTAIL_THREADS=1 python benchmarks/scaling_stages.py [ROWS LABELS [LABELS ...]]
+    python benchmarks/scaling_stages.py [ROWS [LABELS ...]]     # default 200,000 rows, 1,000 to 500,000 labels
 
-The same Zipf data as `scaling.py`; the better of two trainings. A stage's seconds include those of the stages it calls.
+Trains on the Zipf data of `scaling.py`, in one thread, under Python's profiler; the faster of two trainings counts.
+Prints one line for each number of labels. The seconds of a stage include those of the stages that it calls.
 """
 
 from __future__ import annotations
 
-import sys
+import cProfile
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
-import longtail.learners.parabel as learner
-import longtail.linear.tree as tree
 from longtail import Recipe
-from longtail.linear.beam import ForestMaker
-from longtail.linear.node_rows import LevelTargets
-from zipf_data import zipf_data
+from shared.command import parser_for
+from shared.tables import header, row
+from shared.zipf import zipf_data
 
-STAGES = {  # what is wrapped, and what it is called in the table
-    (learner, "label_vectors"): "vectors of labels",
-    (learner, "halve"): "halving labels",
-    (tree, "_raised"): "targets of nodes",
-    (LevelTargets, "__init__"): "sorting them by node",
-    (LevelTargets, "of"): "gathering targets",
-    (tree, "_node_rows"): "gathering rows",
-    (tree, "fit_children"): "classifiers",
-    (tree, "_packed"): "dropping small weights",
-    (ForestMaker, "keep"): "keeping the rest",
-}
-spent: dict[str, float] = {}
+LABELS = [1_000, 3_000, 10_000, 30_000, 100_000, 500_000]
 
 
-def timed(work: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def run(*given: Any, **named: Any) -> Any:
-        begin = time.process_time()
-        found = work(*given, **named)
-        spent[name] = spent.get(name, 0.0) + time.process_time() - begin
-        return found
+def stages() -> dict[str, Callable[..., Any]]:
+    """The function of each column of the table."""
+    from longtail.linear.solvers import coordinate_descent as solve
+    from longtail.linear.trees import label_clusters as cluster
+    from longtail.linear.trees import train_tree as tree
+    from longtail.linear.trees.beam_search import ForestMaker
+    from longtail.linear.trees.node_rows import LevelTargets
 
-    return run
+    return {
+        "vectors of labels": cluster.label_vectors,
+        "halving labels": cluster.balanced_halves,
+        "targets of nodes": tree._node_targets,
+        "sorting them by node": LevelTargets.__init__,
+        "gathering targets": LevelTargets.of,
+        "gathering rows": tree._node_rows,
+        "classifiers": solve.fit_children,
+        "dropping small weights": tree._packed,
+        "storing the rest": ForestMaker.keep,
+    }
 
 
 def measure(recipe: Recipe, rows: int, labels: int) -> dict[str, float]:
     train, _ = zipf_data(rows, labels, 100)
+    names = {function.__code__: name for name, function in stages().items()}
     runs = []
     for _ in range(2):
-        spent.clear()
+        profile = cProfile.Profile(time.process_time)
         begin = time.process_time()
-        recipe.fit(train, train.take([]))
-        runs.append({"all": time.process_time() - begin, **spent})
+        profile.runcall(recipe.fit, train, train.take([]))
+        spent = {"all": time.process_time() - begin}
+        spent |= {names[entry.code]: entry.totaltime for entry in profile.getstats() if entry.code in names}
+        runs.append(spent)
     return min(runs, key=lambda run: run["all"])
 
 
-def main(rows: int, sizes: list[int]) -> None:
+def main() -> None:
+    parser = parser_for(__doc__)
+    parser.add_argument("rows", type=int, nargs="?", default=200_000, help="training rows")
+    parser.add_argument("labels", type=int, nargs="*", default=LABELS, help="numbers of labels, one training each")
+    options = parser.parse_args()
+    os.environ["LONGTAIL_THREADS"] = "1"  # the profiler sees one thread
     recipe = Recipe.parse("parabel(trees=1)")
     few, _ = zipf_data(2_000, 500, 100)
-    recipe.fit(few, few)  # kernels come from Numba's cache, or are compiled into it
-    for (home, name), told in STAGES.items():
-        setattr(home, name, timed(getattr(home, name), told))
-    names = ["all", *STAGES.values()]
-    print(f"| labels | {' | '.join(names)} |\n{'| --: ' * (len(names) + 1)}|")
-    for labels in sizes:
-        found = measure(recipe, rows, labels)
-        print(f"| {labels:,} | {' | '.join(f'{found.get(name, 0.0):.2f}' for name in names)} |", flush=True)
+    recipe.fit(few, few)  # kernels are compiled, or loaded from Numba's cache
+    names = ["all", *stages()]
+    print(header(["labels", *names], words=0))
+    for labels in options.labels:
+        found = measure(recipe, options.rows, labels)
+        print(row([f"{labels:,}", *(f"{found.get(name, 0.0):.2f}" for name in names)]), flush=True)
 
 
 if __name__ == "__main__":
-    numbers = [int(number) for number in sys.argv[1:]] or [200_000, 1_000, 3_000, 10_000, 30_000, 100_000, 500_000]
-    main(numbers[0], numbers[1:])
+    main()

@@ -2,65 +2,58 @@
 
     python benchmarks/search.py [--vectors V.npy --queries Q.npy] [--times 3] [--skip-graph | --only-gpu]
 
-Without files, vectors are drawn around 4,096 centres in a space whose directions fade, and queries near vectors. Each
-measure is taken in turns, so that a busy moment hits all alike, and the best is kept. A borrowed core spoils a time, so
-what other processes used is printed beside it, and the work of all cores, which suffers less. "NumPy's threads" is the
-same search with products shared out by the matrix library, instead of one to each of our threads. Then what half
-precision misses, what HNSW and IVF find for what time, and, where there is a GPU, the same search there against torch's
-own product and topk. Exits with 1 where the ratio is above 1.1 or an answer differs by more than a tie.
+Without files, vectors are drawn around 4,096 centres, with smaller variance in later dimensions, and queries near
+vectors. The searches take turns, so that a busy moment hits all alike, and the best time of each counts. Prints times,
+CPU seconds, which suffer less from a busy machine, and the cores that other processes used. "NumPy's threads" is the
+same search with each product spread over the threads of NumPy's BLAS instead of one product for each of our threads.
+Then: what half precision misses; recall and time of HNSW and IVF; and, with a GPU, the same search there against
+torch's product and topk. Exits with 1 where the ratio is above 1.1 or a score differs by more than rounding. Linux
+only: it reads /proc. Needs `pip install faiss-cpu`, but not with --only-gpu.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from longtail.search.approximate import EFFORTS, _search, build
-from longtail.search.exact import Exact
+from shared.command import parser_for
+from shared.timing import Clock
+
+if TYPE_CHECKING:
+    from longtail.search.exact import Exact
 
 ENOUGH = 1.1
 
 
-def busy() -> float:
-    """Seconds that all processes together have used the cores."""
-    numbers = [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-    return (sum(numbers) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
-
-
 def measure(works: dict[str, Callable[[], Any]], times: int) -> dict[str, tuple[float, float, float]]:
-    """The best seconds of each work, taken in turns, by the clock and of all cores, and what others used meanwhile."""
+    """The least seconds, CPU seconds and cores used by other processes of each work; the works take turns."""
     best = dict.fromkeys(works, (np.inf, np.inf, np.inf))
     for work in works.values():
-        work()  # compile, allocate
+        work()  # compiles and allocates
     for _ in range(times):
         for name, work in works.items():
-            all_before, own_before, begin = busy(), time.process_time(), time.perf_counter()
-            work()
-            seconds, own = time.perf_counter() - begin, time.process_time() - own_before
-            others = max((busy() - all_before - own) / seconds, 0.0)
-            clock, least, quietest = best[name]
-            best[name] = (min(seconds, clock), min(own, least), min(others, quietest))
+            with Clock() as clock:
+                work()
+            seconds, cpu, others = best[name]
+            best[name] = (min(clock.seconds, seconds), min(clock.cpu, cpu), min(clock.others, others))
     return best
 
 
 def draw(number: int, queries: int, dimension: int, seed: int = 0) -> tuple[Any, Any]:
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     fading = np.arange(1, dimension + 1, dtype=np.float32) ** -0.4
-    centres = chance.standard_normal((4096, dimension), dtype=np.float32) * fading
-    vectors = centres[chance.integers(0, 4096, number)]
-    vectors += 0.7 * fading * chance.standard_normal((number, dimension), dtype=np.float32)
-    asked = vectors[chance.integers(0, number, queries)]
-    asked = asked + 0.7 * fading * chance.standard_normal((queries, dimension), dtype=np.float32)
+    centres = rng.standard_normal((4096, dimension), dtype=np.float32) * fading
+    vectors = centres[rng.integers(0, 4096, number)]
+    vectors += 0.7 * fading * rng.standard_normal((number, dimension), dtype=np.float32)
+    asked = vectors[rng.integers(0, number, queries)]
+    asked = asked + 0.7 * fading * rng.standard_normal((queries, dimension), dtype=np.float32)
     return tuple(each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, asked))
 
 
@@ -68,14 +61,17 @@ def overlap(rows: Any, truth: Any) -> float:
     return float((rows[:, :, None] == truth[:, None, :]).any(1).mean())
 
 
-def on_the_librarys_threads(index: Exact, queries: Any, k: int) -> None:
-    """As it was: the matrix library shares out each product, and its threads stay awake for a while after it."""
-    with patch("longtail.search.lone._library", lambda: None):
-        index.top(queries, k)
+def on_numpys_threads(index: Exact, queries: Any, k: int) -> None:
+    """The search that `Exact.top` uses where it cannot limit the BLAS to one thread: each product is spread over the
+    threads of the BLAS, which stay awake for a while after it."""
+    for _ in index._in_turn(queries, k, k):
+        pass
 
 
 def on_processor(vectors: Any, queries: Any, times: int) -> bool:
     import faiss
+
+    from longtail.search.exact import Exact
 
     flat = faiss.IndexFlatIP(vectors.shape[1])
     flat.add(vectors)
@@ -86,7 +82,7 @@ def on_processor(vectors: Any, queries: Any, times: int) -> bool:
             {
                 "faiss flat": lambda k=k: flat.search(queries, k),
                 "longtail fp32": lambda k=k: single.top(queries, k),
-                "NumPy's threads": lambda k=k: on_the_librarys_threads(single, queries, k),
+                "NumPy's threads": lambda k=k: on_numpys_threads(single, queries, k),
                 "longtail bf16": lambda k=k: half.top(queries, k),
             },
             times,
@@ -96,7 +92,7 @@ def on_processor(vectors: Any, queries: Any, times: int) -> bool:
         rows, ours = single.top(queries, k)
         print(f"top {k} of {len(vectors):,} x {vectors.shape[1]} for {len(queries):,} queries")
         for name, (seconds, work, others) in found.items():
-            print(f"  {name:15} {1000 * seconds:6.0f} ms, ratio {seconds / peer:.2f}; work {work:.2f} s, ", end="")
+            print(f"  {name:15} {1000 * seconds:6.0f} ms, ratio {seconds / peer:.2f}; CPU {work:.2f} s, ", end="")
             print(f"ratio {work / peer_work:.2f} (others used {others:.1f} cores or more)")
         ratio, gap = found["longtail fp32"][0] / peer, float(np.abs(scores - ours).max())
         print(f"  same rows {overlap(rows, truth):.4f}, bf16 {overlap(half.top(queries, k)[0], truth):.4f}; ", end="")
@@ -111,6 +107,9 @@ def on_processor(vectors: Any, queries: Any, times: int) -> bool:
 
 
 def graphs(vectors: Any, queries: Any) -> None:
+    from longtail.search.approximate import EFFORTS, _search, build
+    from longtail.search.exact import Exact
+
     truth = Exact(vectors).top(queries, 10)[0]
     for kind in ("ivf", "hnsw"):
         begin, begun = time.perf_counter(), time.process_time()
@@ -127,6 +126,10 @@ def graphs(vectors: Any, queries: Any) -> None:
 
 
 def on_gpu(times: int) -> None:
+    import torch
+
+    from longtail.search.exact import Exact
+
     vectors, queries = draw(1_000_000, 16_384, 384)
     indexes = {precision: Exact(vectors, precision, "cuda") for precision in ("fp32", "bf16")}
     held, asked = torch.from_numpy(vectors).cuda(), torch.from_numpy(queries).cuda()
@@ -155,13 +158,15 @@ def on_gpu(times: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vectors", type=Path)
-    parser.add_argument("--queries", type=Path)
-    parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--skip-graph", action="store_true")
+    parser = parser_for(__doc__)
+    parser.add_argument("--vectors", type=Path, help="a .npy file, with --queries")
+    parser.add_argument("--queries", type=Path, help="a .npy file")
+    parser.add_argument("--times", type=int, default=3, help="turns; the best counts")
+    parser.add_argument("--skip-graph", action="store_true", help="without HNSW and IVF")
     parser.add_argument("--only-gpu", action="store_true", help="needs no faiss")
     given = parser.parse_args()
+    import torch
+
     if given.only_gpu:
         on_gpu(given.times)
         return 0

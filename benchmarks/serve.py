@@ -1,13 +1,16 @@
-"""Claims: at 32 clients the service answers at 3 times the rate of a plain FastAPI endpoint; under four times that load
-it answers or refuses in time, with flat memory; nothing is answered wrong; kill -9 loses no acknowledged label.
+"""Claims: with 32 clients the service answers 3 times as many requests as a plain FastAPI endpoint; under four times
+that load it answers or refuses in time, with constant memory; no answer is wrong; `kill -9` loses no acknowledged
+label.
 
     python benchmarks/serve.py gutenberg [--parts speed overload memory kill] [--seconds 8] [--minutes 5]
 
 DATA gives the labels and, from its test split, the texts; the encoder is all-MiniLM-L6-v2, untrained. Peers: a FastAPI
-endpoint that calls `SentenceTransformer.encode` and takes the exact top k for each request, written as `def` (threads)
-and as `async def` (one after another), and one that calls this library's `predict`. Service and peers take turns, each
-in its own process; clients run in another one, on loopback. Every answer of the service is compared with the offline
-prediction. What the machine's other work took is printed beside the times: beyond 0.2 cores, do not trust them.
+endpoint that calls `SentenceTransformer.encode` and finds the exact top k for each request, written as `def` (threads)
+and as `async def` (one request after another), and one that calls this library's `predict`. Service and peers take
+turns, each in its own process; the clients run in another process, over loopback. Prints a table of latencies and
+rates, and compares every answer of the service with the offline prediction. The cores that other processes used are
+printed beside the times: do not trust times with more than 0.2. Linux only: it reads /proc. The peers need `pip install
+fastapi sentence-transformers`.
 """
 
 from __future__ import annotations
@@ -30,11 +33,16 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
+from shared.command import parser_for
+from shared.splits import with_test
+from shared.tables import table
+from shared.timing import busy
+
 K = 5
 TEXTS = 2048
-TOLERANCE = 0.02  # of a chance: texts alone are read in fp32, many together in bf16
+TOLERANCE = 0.02  # of a probability: single texts are encoded in fp32, batches in bf16
 PEERS = ("def", "async", "ours")
-SAID = {
+TITLES = {
     "service": "`longtail serve`",
     "def": "FastAPI, `def`: sentence-transformers `encode` + exact top k",
     "async": "the same, `async def`",
@@ -43,34 +51,34 @@ SAID = {
 
 
 def build(data: str, folder: Path) -> tuple[Path, Path]:
-    """A model that was not trained, and the texts to ask for; kept in the folder."""
-    import longtail
+    """An untrained model and the texts to ask for, stored in the folder."""
+    from longtail.linear.solvers.platt_scaling import PlattScaling
     from longtail.model import Model
-    from longtail.nn.blend import Odds
-    from longtail.nn.encoders import load_encoder
-    from longtail.nn.towers import Reader, TowerScorer
+    from longtail.nn.dual.dual_scorer import DualEncoderScorer
+    from longtail.nn.encoders.build import load_encoder
+    from longtail.nn.encoders.text_encoder import TextEncoder
 
     model, texts = folder / "minilm.longtail", folder / "texts.json"
     if not texts.exists():
-        corpus = longtail.load(data, test_share=0.1)
+        corpus = with_test(data)
         encoder, tokenizer = load_encoder("minilm")
-        reader = Reader.of(encoder, tokenizer, 64)
+        reader = TextEncoder.of(encoder, tokenizer, 64)
         vectors = reader.vectors([corpus.labels.word(row) for row in range(len(corpus.labels))])
-        scorer = TowerScorer(reader, vectors, Odds(20.0, -10.0))
+        scorer = DualEncoderScorer(reader, vectors, PlattScaling(20.0, -10.0))
         Model("dpr(encoder='minilm')", corpus.labels, scorer, text_field=corpus.text_field).save(model, overwrite=True)
         texts.write_text(json.dumps(list(corpus.test.texts or ())[:TEXTS]))
     return model, texts
 
 
 class Ask(BaseModel):
-    """What a peer is asked."""
+    """A request to a peer."""
 
     text: str
     k: int = K
 
 
 def plain(kind: str, model: Path) -> None:
-    """The peers: what one writes who has an afternoon. Prints its port, then serves."""
+    """A peer: the endpoint that most people would write. Prints its port, then serves."""
     import socket
 
     import uvicorn
@@ -90,7 +98,7 @@ def plain(kind: str, model: Path) -> None:
         import torch
         from sentence_transformers import SentenceTransformer
 
-        from longtail.nn.encoders import find_folder
+        from longtail.nn.encoders.build import find_folder
 
         encoder = SentenceTransformer(str(find_folder("minilm")), device="cpu")
         labels = torch.from_numpy(loaded.scorer.labels)  # type: ignore[attr-defined]
@@ -124,11 +132,13 @@ class Started:
 
     def __init__(self, kind: str, model: Path, *options: str) -> None:
         service = kind == "service"
+        # All clients here have one address, so they may have all connections.
+        options = ("--connections-per-address", "1024", *options)
         words = (
             ["-m", "longtail", "serve", str(model), "--port", "0", *options] if service else [__file__, "--plain", kind]
         )
         words += [] if service else [str(model)]
-        # Into a file: a pipe that nobody reads in time would stop the service.
+        # Into a file: a pipe that is not read in time would stop the service.
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".jsonl")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, *words], stdout=subprocess.PIPE, stderr=self.log if service else None, text=True
@@ -187,7 +197,7 @@ async def _one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, text:
 async def clients(port: int, texts: list[str], number: int, seconds: float, rate: float) -> list[Any]:
     """(status, seconds, which text, answer) of every request. A rate of 0: each client asks again when answered; above,
     requests come at that rate, whether or not the last ones were answered, as long as a connection is free."""
-    told: list[Any] = []
+    replies: list[Any] = []
     loop = asyncio.get_running_loop()
     begin = loop.time() + 0.2
     turn = iter(range(10**9))
@@ -205,10 +215,10 @@ async def clients(port: int, texts: list[str], number: int, seconds: float, rate
                 return
             asked = loop.time()
             status, body = await _one(reader, writer, texts[this % len(texts)])
-            told.append((status, loop.time() - asked, this % len(texts), body.decode() if status == 200 else ""))
+            replies.append((status, loop.time() - asked, this % len(texts), body.decode() if status == 200 else ""))
 
     await asyncio.gather(*(client() for _ in range(number)))
-    return told
+    return replies
 
 
 Clients = tuple[int, float, float]  # how many, for how many seconds, requests a second or 0: as fast as answered
@@ -221,13 +231,13 @@ class Load:
         self.texts, self.through = texts, through.split()
 
     def __call__(self, *sides: tuple[Started, list[Clients]]) -> list[tuple[list[list[Any]], float, float]]:
-        """For each side, what each of its loads was told, the cores that other work took meanwhile, and the processor
+        """For each side, the replies to each of its loads, the cores that other work took meanwhile, and the processor
         seconds that the side spent on its last load."""
         plan = [(on.port, on.process.pid, loads) for on, loads in sides]
-        with tempfile.NamedTemporaryFile("r") as told:  # this process may be paused: it could not read a pipe
-            words = [__file__, "--clients", str(self.texts), json.dumps(plan), told.name]
+        with tempfile.NamedTemporaryFile("r") as replies:  # this process may be paused: it could not read a pipe
+            words = [__file__, "--clients", str(self.texts), json.dumps(plan), replies.name]
             subprocess.run([*self.through, sys.executable, *words], check=True)
-            found: list[tuple[list[list[Any]], float, float]] = json.load(told)
+            found: list[tuple[list[list[Any]], float, float]] = json.load(replies)
             return found
 
 
@@ -240,17 +250,17 @@ def play(texts: Path, plan: list[tuple[int, int, list[Clients]]], out: Path) -> 
     found = []
     for port, process, loads in plan:
         before, mine, own, begin = busy(), spent(process), time.process_time(), time.monotonic()
-        told, last = [], mine
+        replies, last = [], mine
         for load in loads:
             last = spent(process)
-            told.append(asyncio.run(clients(port, asked, *load)))
+            replies.append(asyncio.run(clients(port, asked, *load)))
         others = busy() - before - (spent(process) - mine) - (time.process_time() - own)
-        found.append((told, max(others, 0.0) / (time.monotonic() - begin), spent(process) - last))
+        found.append((replies, max(others, 0.0) / (time.monotonic() - begin), spent(process) - last))
     out.write_text(json.dumps(found))
 
 
 class Offline:
-    """What the model says without a service."""
+    """Predictions without a service."""
 
     def __init__(self, model: Path, texts: Path) -> None:
         import longtail
@@ -258,9 +268,9 @@ class Offline:
         found = longtail.load_model(model).predict(json.loads(texts.read_text()), 20)
         self.answers = [{one.id: one.score for one in answers} for answers in found]
 
-    def wrong(self, told: list[Any]) -> int:
+    def wrong(self, replies: list[Any]) -> int:
         """Answers with a label whose score is not the offline one, or without a label that should be there."""
-        return sum(not self._right(self.answers[which], body) for status, _, which, body in told if status == 200)
+        return sum(not self._right(self.answers[which], body) for status, _, which, body in replies if status == 200)
 
     def _right(self, offline: dict[str, float], body: str) -> bool:
         (answer,) = json.loads(body)["answers"]
@@ -271,19 +281,13 @@ class Offline:
         return all(name in found for name, score in offline.items() if score > least + TOLERANCE)
 
 
-def busy() -> float:
-    """Seconds of processor time that the machine has spent."""
-    times = [int(one) for one in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return (sum(times) - times[3] - times[4]) / os.sysconf("SC_CLK_TCK")
-
-
 def spent(process: int) -> float:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def told_in_ms(told: list[Any]) -> tuple[float, float, float]:
-    waits = 1000 * np.array([seconds for status, seconds, *_ in told if status == 200])
+def latencies(replies: list[Any]) -> tuple[float, float, float]:
+    waits = 1000 * np.array([seconds for status, seconds, *_ in replies if status == 200])
     return (*np.percentile(waits, [50, 99]).tolist(), float(waits.max()))
 
 
@@ -297,27 +301,26 @@ def speed(model: Path, texts: Path, seconds: float, rounds: int, load: Load, pee
     rates: dict[str, float] = {}
     costs: dict[str, float] = {}
     answers: list[Any] = []
-    rows: dict[str, list[tuple[float, str]]] = {kind: [] for kind in sides}
+    rows: dict[str, list[tuple[float, list[str]]]] = {kind: [] for kind in sides}
     for _ in range(rounds):
         found = load(*((one, [(8, 1, 0), (1, seconds / 2, 0), (32, seconds, 0)]) for one in sides.values()))
         for kind, ((_, alone, many), others, cores) in zip(sides, found, strict=True):
             if kind == "service":
                 answers += alone + many
-            first, late, _ = told_in_ms(alone)
-            middle, last, _ = told_in_ms(many)
+            first, late, _ = latencies(alone)
+            middle, last, _ = latencies(many)
             rate = len(many) / seconds
             each = 1000 * cores / len(many)
-            told = f"{first:.1f} | {late:.1f} | {rate:.0f} | {middle:.0f} | {last:.0f} | {each:.1f} | {others:.2f}"
+            line = [f"{first:.1f}", f"{late:.1f}", f"{rate:.0f}", f"{middle:.0f}", f"{last:.0f}"]
+            line += [f"{each:.1f}", f"{others:.2f}"]
             if not rows[kind] or others < min(rows[kind])[0]:
                 rates[kind], costs[kind] = rate, each
-            rows[kind].append((others, told))
-            print(f"{kind}: {told}", file=sys.stderr, flush=True)
+            rows[kind].append((others, line))
+            print(f"{kind}: {' | '.join(line)}", file=sys.stderr, flush=True)
     for one in sides.values():
         one.stop()
-    print("| | p50 ms, 1 client | p99 | requests/s, 32 clients | p50 ms | p99 | CPU ms a request | other work, cores |")
-    print("| --- | --: | --: | --: | --: | --: | --: | --: |")
-    for kind in sides:
-        print(f"| {SAID[kind]} | {min(rows[kind])[1]} |")
+    columns = ["p50 ms, 1 client", "p99", "requests/s, 32 clients", "p50 ms", "p99", "CPU ms a request"]
+    print(table(["", *columns, "other work, cores"], [[TITLES[kind], *min(rows[kind])[1]] for kind in sides]))
     for kind in peers:
         ratios = rates["service"] / rates[kind], costs[kind] / costs["service"]
         print(f"service against {kind}: {ratios[0]:.2f} x the requests/s, {ratios[1]:.2f} x a CPU second", flush=True)
@@ -330,16 +333,16 @@ def overload(model: Path, texts: Path, rate: float, seconds: float, load: Load, 
     """`times` the rate it keeps up with."""
     offline = Offline(model, texts)
     service = Started("service", model).wait()
-    (((_, told), others, _),) = load((service, [(8, 1, 0), (512, seconds, times * rate)]))
+    (((_, replies), others, _),) = load((service, [(8, 1, 0), (512, seconds, times * rate)]))
     service.stop()
-    waits = np.array([wait for _, wait, *_ in told])
-    statuses = {status: sum(one[0] == status for one in told) for status in sorted({one[0] for one in told})}
-    middle, last, worst = told_in_ms(told)
+    waits = np.array([wait for _, wait, *_ in replies])
+    statuses = {status: sum(one[0] == status for one in replies) for status in sorted({one[0] for one in replies})}
+    middle, last, worst = latencies(replies)
     print(
         f"\n{times:g} x {rate:.0f} requests/s asked for, 512 connections, {seconds:g} s: "
-        f"{len(told) / seconds:.0f}/s answered; by status {statuses}; "
+        f"{len(replies) / seconds:.0f}/s answered; by status {statuses}; "
         f"accepted: {statuses.get(200, 0) / seconds:.0f}/s, p50 {middle:.0f} ms, p99 {last:.0f} ms, "
-        f"longest {worst:.0f} ms; longest of all {1000 * waits.max():.0f} ms; wrong: {offline.wrong(told)}; "
+        f"longest {worst:.0f} ms; longest of all {1000 * waits.max():.0f} ms; wrong: {offline.wrong(replies)}; "
         f"other work {others:.2f} cores",
         flush=True,
     )
@@ -382,7 +385,7 @@ def kill(model: Path, rounds: int) -> None:
     """Four clients add labels; kill -9 after a random time; every label that was acknowledged must be there again."""
     journal = model.parent / f"{model.name}.added.jsonl"
     journal.unlink(missing_ok=True)
-    told: list[str] = []
+    acknowledged: list[str] = []
     lost = 0
     for number in range(rounds):
         service = Started("service", model).wait()
@@ -394,7 +397,7 @@ def kill(model: Path, rounds: int) -> None:
                 body = json.dumps({"labels": [{"text": name}]}).encode()
                 asked = urllib.request.Request(address, body, {"Content-Type": "application/json"})
                 try:
-                    told.extend(json.load(urllib.request.urlopen(asked))["added"])
+                    acknowledged.extend(json.load(urllib.request.urlopen(asked))["added"])
                 except (OSError, ValueError):
                     return
 
@@ -417,27 +420,38 @@ def kill(model: Path, rounds: int) -> None:
             there |= {label["id"] for label in found["labels"]}
             if len(found["labels"]) < 200:
                 break
-        lost += len(set(told) - there)
+        lost += len(set(acknowledged) - there)
         again.stop()
     journal.unlink(missing_ok=True)
-    print(f"\nkill -9 while 4 clients add labels, {rounds} times: {len(told)} acknowledged, {lost} lost", flush=True)
+    print(
+        f"\nkill -9 while 4 clients add labels, {rounds} times: {len(acknowledged)} acknowledged, {lost} lost",
+        flush=True,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="?", default="wordnet")
-    parser.add_argument("--parts", nargs="+", default=["speed", "overload", "memory", "kill"])
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--minutes", type=float, default=5)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
-    parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--through", default="", help="command that the clients are run through")
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="?", default="wordnet", help="name or folder of a data set")
+    parser.add_argument("--parts", nargs="+", default=["speed", "overload", "memory", "kill"], help="what to test")
+    parser.add_argument("--seconds", type=float, default=8, help="of each load")
+    parser.add_argument("--minutes", type=float, default=5, help="of the part memory")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of service and peers")
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS, help="of the part speed")
+    parser.add_argument("--kills", type=int, default=5, help="rounds of the part kill")
+    parser.add_argument("--through", default="", help="command in front of that of the clients")
     parser.add_argument(
-        "--rate", type=float, default=0, help="requests a second it keeps up with; 0: as speed measures"
+        "--rate", type=float, default=0, help="requests a second that it keeps up with; 0: as the part speed measures"
     )
-    parser.add_argument("--folder", type=Path, help="keeps the model here")
+    parser.add_argument("--folder", type=Path, help="store the model here")
+    parser.add_argument("--plain", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--clients", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.plain:
+        plain(given.plain[0], Path(given.plain[1]))
+        return
+    if given.clients:
+        play(Path(given.clients[0]), json.loads(given.clients[1]), Path(given.clients[2]))
+        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -455,9 +469,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--plain"]:
-        plain(sys.argv[2], Path(sys.argv[3]))
-    elif sys.argv[1:2] == ["--clients"]:
-        play(Path(sys.argv[2]), json.loads(sys.argv[3]), Path(sys.argv[4]))
-    else:
-        main()
+    main()

@@ -1,35 +1,36 @@
-"""Claim: what LEVER's soft labels need of the processor takes a few seconds at the size of yso, most of it tokens.
+"""Claim: the work on a processor for LEVER's soft labels takes a few seconds at the size of yso, most of it tokenising.
 
     python benchmarks/soft_labels.py DATA --encoder FOLDER
 
-On a GPU encoding and searching are quick, and what is left runs here: texts become tokens (once for the teacher, the
-soft labels and the student), vectors get length 1, pairs that are given already are left out, relevances are learned
-from held-out rows, and targets are joined. Neighbours are drawn at random: their number decides the time, not what they
-are. One thread.
+On a GPU, encoding and searching are quick, and the rest runs here: texts are tokenised (once for the teacher, the soft
+labels and the student), vectors are normalised, pairs that are already targets are left out, relevances are fitted on
+held-out rows, and targets are joined. Neighbours are drawn at random: the time depends on their number only. Prints a
+table of seconds, in one thread.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-os.environ["LONGTAIL_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+from shared.command import parser_for
+from shared.tables import header, row
+from shared.timing import timed
 
 DIMENSION, PLACES, HELD_OUT, CANDIDATES = 384, 15, 2000, 100
 
 
-def timed(name: str, work: Callable[[], Any]) -> Any:
-    begin = time.perf_counter()
-    found = work()
-    print(f"| {name} | {time.perf_counter() - begin:.2f} |", flush=True)
-    return found
+def show(name: str, work: Callable[[], Any]) -> Any:
+    """Do the work, print its seconds as a row of the table, and return its result."""
+    spent = timed(work)
+    print(row([name, f"{spent.seconds:.2f}"]), flush=True)
+    return spent.result
 
 
 class Drawn:
-    """An index that has its answers."""
+    """An index whose answers are given."""
 
     def __init__(self, rows: Any, cosines: Any) -> None:
         self.rows, self.cosines = rows, cosines
@@ -39,52 +40,51 @@ class Drawn:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
+    parser = parser_for(__doc__)
+    parser.add_argument("data", help="name or folder of a data set")
     parser.add_argument("--encoder", required=True, help="folder whose tokenizer reads the texts")
     options = parser.parse_args()
-
-    from pathlib import Path
+    os.environ["LONGTAIL_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy and torch are loaded
 
     import numpy as np
 
     import longtail
     from longtail.metrics.calibration import Teaching
-    from longtail.nn.lesson import Lesson
-    from longtail.nn.read_once import reading_once
-    from longtail.nn.relevance import estimate
-    from longtail.nn.tokenizers import TextTokenizer
-    from longtail.nn.tokens import tokenise
-    from longtail.nn.towers import unit
-    from longtail.search.soft import Near, new_documents, twin_targets
+    from longtail.nn.distill.relevance import estimate
+    from longtail.nn.distill.soft_labels import SoftLabels
+    from longtail.nn.encoders.text_encoder import normalised
+    from longtail.nn.encoders.token_cache import sharing_tokens
+    from longtail.nn.encoders.tokenizers import TextTokenizer
+    from longtail.nn.encoders.tokens import tokenise
+    from longtail.search.soft import Neighbours, new_documents, twin_targets
 
-    corpus, chance = longtail.load(options.data), np.random.default_rng(0)
+    corpus, rng = longtail.load(options.data), np.random.default_rng(0)
     train, labels = corpus.train, len(corpus.labels)
     tokenizer = TextTokenizer.from_folder(Path(options.encoder))
-    print(f"{len(train):,} rows, {labels:,} labels\n\n| what | s |\n| --- | --: |")
-    with reading_once():
-        timed("texts to tokens, the first time", lambda: tokenise(train.texts, tokenizer, 64))
-        timed(
+    print(f"{len(train):,} rows, {labels:,} labels\n\n{header(['what', 's'])}")
+    with sharing_tokens():
+        show("texts to tokens, the first time", lambda: tokenise(train.texts, tokenizer, 64))
+        show(
             "the same and the labels, from then on",
             lambda: tokenise((*train.texts, *corpus.labels.texts), tokenizer, 64),
         )
-    vectors = chance.standard_normal((len(train), DIMENSION), dtype=np.float32)
-    timed("vectors to length 1", lambda: unit(vectors))
-    cosines = -np.sort(-chance.random((labels, PLACES), dtype=np.float32), axis=1)
-    index = Drawn(chance.integers(0, len(train), (labels, PLACES)).astype(np.int32), cosines)
+    vectors = rng.standard_normal((len(train), DIMENSION), dtype=np.float32)
+    show("vectors normalised", lambda: normalised(vectors))
+    cosines = -np.sort(-rng.random((labels, PLACES), dtype=np.float32), axis=1)
+    index = Drawn(rng.integers(0, len(train), (labels, PLACES)).astype(np.int32), cosines)
     few = np.empty((labels, 0), dtype=np.float32)
-    documents = timed(
-        "nearest documents without those that are given",
+    documents = show(
+        "nearest documents without those that are targets already",
         lambda: new_documents(index, few, train.targets, train.excluded, PLACES),  # type: ignore[arg-type]
     )
-    steps = np.cumsum(chance.integers(1, labels // PLACES, (labels, PLACES - 1)), axis=1)
-    near = Near(((np.arange(labels)[:, None] + steps) % labels).astype(np.int32), cosines[:, 1:])
-    scores = chance.random(HELD_OUT * CANDIDATES, dtype=np.float32)
-    hits = chance.random(len(scores)) < 0.1 * scores
-    relevance = timed("relevances from held-out rows", lambda: estimate("isotonic", scores, hits))
+    steps = np.cumsum(rng.integers(1, labels // PLACES, (labels, PLACES - 1)), axis=1)
+    near = Neighbours(((np.arange(labels)[:, None] + steps) % labels).astype(np.int32), cosines[:, 1:])
+    scores = rng.random(HELD_OUT * CANDIDATES, dtype=np.float32)
+    hits = rng.random(len(scores)) < 0.1 * scores
+    relevance = show("relevances from held-out rows", lambda: estimate("isotonic", scores, hits))
     twins = twin_targets(train.targets, train.excluded)
-    lesson = Lesson(near, documents, twins, 0.0, relevance, Teaching("", "isotonic"))
-    timed("targets joined, label rows added", lambda: lesson.softened(train, PLACES, 0.0))
+    lesson = SoftLabels(near, documents, twins, 0.0, relevance, Teaching("", "isotonic"))
+    show("targets joined, label rows added", lambda: lesson.softened(train, PLACES, 0.0))
 
 
 if __name__ == "__main__":

@@ -1,38 +1,31 @@
-"""The pictures of docs/results/unidec.md, drawn from its tables: what pools bring together, what lengths trade, and how
-soon P@1 is there.
+"""The figures of docs/results/unidec.md, drawn from its tables.
 
     python benchmarks/unidec_figure.py docs/results/unidec.md
 
-Writes unidec-pools.svg and unidec-pools-yso.svg (figure 2.2b: positives of a row in its pool against the pool's size; a
-line for each beta, with more mined labels along it) and unidec-lengths.svg (P@1 against PSP@1 on test; a line for each
-training, with more of the classifiers' lengths along it), and unidec-time.svg and unidec-time-yso.svg (P@1 against the
-seconds of whole trainings; a line for each learner, with more epochs along it) beside the page.
+Writes beside the page: unidec-pools.svg and unidec-pools-yso.svg (figure 2.2b: positives of a row in its pool against
+the size of the pool; one line for each beta, with more mined labels along it), unidec-lengths.svg (P@1 against PSP@1 on
+test; one line for each training, with more of the classifiers' norms along it), unidec-time.svg and unidec-time-yso.svg
+(P@1 against the seconds of whole trainings; one line for each learner, with more epochs along it).
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from longtail.report.axes import Box, Scale, ticks
-from longtail.report.figures import look, marker, stroke
-from longtail.report.markup import Safe, tag
+from longtail.drawing.axes import AxisScale, Box, ticks
+from longtail.drawing.markup import Safe, tag
+from longtail.report.shapes import look, marker, stroke
+from shared.command import parser_for
+from shared.figures import entry, svg
 
 WIDE, HIGH, LEGEND = 560, 380, 22  # of the picture, and of a line of its legend
-STYLE = """
-svg{background:#fff;font:12px system-ui,sans-serif;fill:#444}
-.rule{stroke:#ddd}.line{fill:none;stroke-width:2}
-.s0 .line{stroke:#1f6fb2}.s0 .marker{fill:#1f6fb2}.s1 .line{stroke:#c4521b}.s1 .marker{fill:#c4521b}
-.s2 .line{stroke:#2b8a5a}.s2 .marker{fill:#2b8a5a}.s3 .line{stroke:#8053a8}.s3 .marker{fill:#8053a8}
-.s4 .line{stroke:#777}.s4 .marker{fill:#777}
-"""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Points that belong together, each with what is written beside it."""
+    """Points of one line, each with the text beside it."""
 
     name: str
     points: tuple[tuple[float, float, str], ...]
@@ -74,7 +67,7 @@ def lengths(page: str) -> list[Line]:
     ]
     head, rows = next(found for found in tables(page) if found[0][0] == "recipe")
     across, down = head.index("PSP@1"), head.index("P@1")
-    least = min(point[1] for line in lines for point in line.points) - 2  # far below, they would press these together
+    least = min(point[1] for line in lines for point in line.points) - 2  # what is far below would compress the scale
     others = [row for row in rows if not row[0].startswith("unidec") and float(row[down]) > least]
     return [*lines, Line("others", tuple((float(row[across]), float(row[down]), row[0]) for row in others))]
 
@@ -97,12 +90,11 @@ def figure(lines: Sequence[Line], across_name: str, down_name: str, joined: int)
     frame = Box(56, top, WIDE - 24, top + HIGH - 60)
     points = [point for line in lines for point in line.points]
     marks = [ticks(min(point[axis] for point in points), max(point[axis] for point in points)) for axis in (0, 1)]
-    across = Scale(marks[0][0], marks[0][-1], frame.left, frame.right)
-    down = Scale(marks[1][0], marks[1][-1], frame.bottom, frame.top)
-    parts: list[Safe] = [tag("style", Safe(STYLE))]
+    across = AxisScale(marks[0][0], marks[0][-1], frame.left, frame.right)
+    down = AxisScale(marks[1][0], marks[1][-1], frame.bottom, frame.top)
+    parts: list[Safe] = []
     for number, line in enumerate(lines):
-        y = 16 + LEGEND * number
-        parts += [tag("g", marker(frame.left, y, number), class_=look(number)), tag("text", line.name, x=70, y=y + 4)]
+        parts += entry(line.name, frame.left, 20 + LEGEND * number, number)
     for mark in marks[1]:
         parts.append(tag("line", x1=frame.left, x2=frame.right, y1=down(mark), y2=down(mark), class_="rule"))
         parts.append(tag("text", f"{mark:g}", x=frame.left - 6, y=down(mark) + 4, text_anchor="end"))
@@ -115,22 +107,17 @@ def figure(lines: Sequence[Line], across_name: str, down_name: str, joined: int)
             drawn.append(stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in spots), number))
         parts.append(tag("g", *drawn, class_=look(number)))
         for x, y, text in spots:
-            below = number == 1  # lines come near each other: one is named above, the other below
+            below = number == 1  # lines come close: the text of one is above, of the other below
             place = {"x": x - 6 if below else x + 8, "y": y + (17 if below else -6)}
             parts.append(tag("text", text, text_anchor="end" if below else "start", **place))
     parts.append(tag("text", across_name, x=frame.right, y=frame.bottom + 38, text_anchor="end"))
     parts.append(tag("text", down_name, x=frame.left, y=frame.top - 8, text_anchor="middle"))
-    high = frame.bottom + 48
-    view, label = f"0 0 {WIDE} {high:g}", f"{down_name} against {across_name}"
-    size = {"width": WIDE, "height": f"{high:g}"}
-    return str(
-        tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=view, **size, role="img", aria_label=label)
-    )
+    return svg(parts, WIDE, frame.bottom + 48, f"{down_name} against {across_name}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path)
+    parser = parser_for(__doc__)
+    parser.add_argument("page", type=Path, help="the Markdown page")
     page = parser.parse_args().page
     text = page.read_text()
     for name, lines, *words in (

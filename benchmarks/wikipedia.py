@@ -1,20 +1,22 @@
-"""Speed of reading a `categorylinks` dump, against unpacking it and doing nothing.
+"""Claim: reading a `categorylinks` dump takes about twice as long as unpacking it.
 
-python benchmarks/wikipedia.py [rows]     # default 1,000,000 links, about 110 MB unpacked
+    python benchmarks/wikipedia.py [LINKS]     # default 1,000,000 links, about 110 MB unpacked
+
+Generates a dump, reads it packed and unpacked, and compares with only unpacking it. Prints MB per second of each and
+the ratio to the floor.
 """
 
 from __future__ import annotations
 
 import gzip
-import sys
 import tempfile
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from longtail.data.wikipedia_sql import open_table
+from shared.command import parser_for
+from shared.timing import timed
 
 CREATE = b"""CREATE TABLE `categorylinks` (
   `cl_from` int(8) unsigned NOT NULL DEFAULT 0,
@@ -32,9 +34,9 @@ LINKS_A_LINE = 8_000  # mysqldump ends a statement after about a megabyte
 
 def write_dump(path: Path, rows: int, seed: int = 0) -> int:
     """Links with binary sort keys, one in ten from a subcategory; returns the bytes before packing."""
-    random = np.random.default_rng(seed)
-    parents = (1_000_000 * random.random(rows) ** 2).astype(int)
-    keys = random.integers(128, 256, (rows, 24), dtype=np.uint8)
+    rng = np.random.default_rng(seed)
+    parents = (1_000_000 * rng.random(rows) ** 2).astype(int)
+    keys = rng.integers(128, 256, (rows, 24), dtype=np.uint8)
     size = len(CREATE)
     with gzip.open(path, "wb", compresslevel=6) as file:
         file.write(CREATE)
@@ -51,7 +53,9 @@ def write_dump(path: Path, rows: int, seed: int = 0) -> int:
 
 
 def read(path: Path) -> int:
-    """Sub-categories and their parents, as the Wikipedia front end takes them."""
+    """Sub-categories and their parents, as `longtail build hierarchy wikipedia` reads them."""
+    from longtail.data.wikipedia_sql import open_table
+
     found = 0
     for batch in open_table(path, "categorylinks").batches(("cl_from", "cl_to", "cl_type")):
         rows = np.flatnonzero(batch.equal("cl_type", b"subcat"))
@@ -67,21 +71,19 @@ def unpack(path: Path) -> int:
     return 0
 
 
-def timed(work: Callable[[Path], int], path: Path) -> tuple[int, float]:
-    start = time.perf_counter()
-    return work(path), time.perf_counter() - start
-
-
-def main(rows: int) -> None:
+def main() -> None:
+    parser = parser_for(__doc__)
+    parser.add_argument("links", type=int, nargs="?", default=1_000_000, help="links of the dump")
+    rows = parser.parse_args().links
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "xxwiki-categorylinks.sql.gz"
         size = write_dump(path, rows) / 1e6
         read(path)  # compiles
-        found, seconds = timed(read, path)
-        _, floor = timed(unpack, path)
+        seconds, _, found = timed(partial(read, path))
+        floor = timed(partial(unpack, path)).seconds
         plain = path.with_suffix("")
         plain.write_bytes(gzip.decompress(path.read_bytes()))
-        _, bare = timed(read, plain)
+        bare = timed(partial(read, plain)).seconds
     print(f"dump       {rows:,} links, {size:.0f} MB unpacked; {found:,} from sub-categories")
     print(f"longtail   {size / seconds:.0f} MB/s from .sql.gz, {size / bare:.0f} MB/s from .sql")
     print(f"floor      {size / floor:.0f} MB/s for unpacking alone")
@@ -89,4 +91,4 @@ def main(rows: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    main()

@@ -3,8 +3,6 @@ written from the docstrings of the methods themselves."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -12,11 +10,9 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
-from longtail.grammar import literal
-from longtail.seams import seams_of
+from longtail.method_help import describe_method
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("Paper", "Needs", "Costs", "Prefer instead", "Example")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -52,52 +48,20 @@ def anchor(title: str, name: str) -> str:
 
 
 def described(name: str, method: type[Any], identity: str) -> list[str]:
-    said = parts_of(inspect.getdoc(method) or "")
-    lines = [f"### `{name}` {{ #{identity} }}", "", said["what"]]
-    seams = seams_of(method)
-    if seams:
-        lines += ["", f"*Acts on*: {', '.join(seams)}."]
-    for part in PARTS:
-        if part == "Example" and part in said:
-            lines += ["", "```sh", said[part], "```"]
-        elif part in said:
-            lines += ["", f"*{part}*: {said[part]}"]
-    fields = settings_of(method)
-    if fields:
-        lines += ["", "| setting | default | what it is |", "| --- | --- | --- |", *fields]
+    found = describe_method(name, method)
+    lines = [f"### `{name}` {{ #{identity} }}", "", found.what]
+    if found.seams:
+        lines += ["", f"*Acts on*: {', '.join(found.seams)}."]
+    for paper in found.papers:
+        lines += ["", f"*Paper*: {paper}"]
+    for heading, text in found.sections.items():
+        lines += ["", "```sh", text, "```"] if heading == "Example" else ["", f"*{heading}*: {text}"]
+    if found.settings:
+        lines += ["", "| setting | default | what it is |", "| --- | --- | --- |"]
+        lines += [f"| `{one.name}` | `{one.default}` | {escaped(one.meaning)} |" for one in found.settings]
     return lines
 
 
-def parts_of(text: str) -> dict[str, str]:
-    """A docstring by its parts: what it does, then `Paper: ...` and so on."""
-    found: dict[str, str] = {}
-    part = "what"
-    for line in text.splitlines():
-        begins = re.match(rf"({'|'.join(PARTS)}): (.*)", line)
-        if begins:
-            part, line = begins.group(1), begins.group(2)
-        elif part == "what" and not line.strip():
-            line = "\n"
-        found[part] = (
-            f"{found[part]} {line.strip()}" if found.get(part) and line != "\n" else found.get(part, "") + line
-        )
-    return {name: re.sub(r"\n+ *", "\n\n", said).strip() for name, said in found.items()}
-
-
-def settings_of(method: type[Any]) -> list[str]:
-    """A table row a setting, with the comment that stands behind it in the source."""
-    comments: dict[str, str] = {}
-    for kind in reversed(method.__mro__[:-1]):
-        try:
-            source = inspect.getsource(kind)
-        except (OSError, TypeError):
-            continue
-        comments |= dict(re.findall(r"^    (\w+): [^#\n]+  # (.+)$", source, re.MULTILINE))
-    return [
-        f"| `{field.name}` | `{shown(field.default)}` | {comments.get(field.name, '').replace('|', chr(92) + '|')} |"
-        for field in dataclasses.fields(method)
-    ]
-
-
-def shown(value: Any) -> str:
-    return "" if value is dataclasses.MISSING else literal(value)
+def escaped(text: str) -> str:
+    """As a cell of a table takes it."""
+    return text.replace("|", "\\|")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # One thread a test worker: the machine's cores are taken by the workers.
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault("LONGTAIL_THREADS", "1")
+
+
+def pytest_collection_finish() -> None:
+    # A comparison collects garbage before every recipe, and would walk through all that the tests have imported.
+    gc.freeze()
 
 
 def rows(labels: LabelSet, name: str, wanted: list[list[int]], seed: int) -> Dataset:

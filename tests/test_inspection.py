@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import sparse
 
-from longtail.data import Corpus
+from longtail.comparison.judge import clean_rows
+from longtail.data import Corpus, Dataset, LabelSet
 from longtail.data.read import load
-from longtail.inspection import Inspection, inspect
+from longtail.inspection import Inspection, concerns, inspect
 
 TRAIN = [(f"r{row}", f"{word} number {row}", [word]) for row, word in enumerate(("cat", "dog", "owl") * 4)]
 TEST = [(f"t{row}", f"{word} unseen {row}", [word]) for row, word in enumerate(("cat", "dog", "owl"))]
@@ -133,3 +136,45 @@ def test_features_without_texts(numbers: Corpus) -> None:
 def test_soft_targets_are_counted(weight: float, tmp_path: Path) -> None:
     train = [*TRAIN, ("soft", "half a cat", {"cat": weight})]
     assert found(tmp_path, train).facts["soft targets"] == (weight < 1)
+
+
+def with_texts(texts: list[str], labels: list[str], truth: list[list[int]], train: list[str]) -> Corpus:
+    known = LabelSet(ids=tuple(f"L{row}" for row in range(len(labels))), texts=tuple(labels))
+
+    def data(texts: list[str], truth: list[list[int]]) -> Dataset:
+        targets = np.zeros((len(texts), len(labels)), dtype=np.float32)
+        for row, true in enumerate(truth):
+            targets[row, true] = 1
+        ids = tuple(f"{row}" for row in range(len(texts)))
+        return Dataset(labels=known, targets=sparse.csr_array(targets), ids=ids, texts=tuple(texts))
+
+    rows = data(train, [[0]] * len(train))
+    return Corpus(name="c", train=rows, valid=rows.take([]), test=data(texts, truth))
+
+
+def test_concerns_name_what_spoils_measures_and_the_rows_they_touch() -> None:
+    corpus = with_texts(
+        ["A  known Text", "", "about cats and dogs", "Cats, dogs: both", "something else"],
+        ["cats", "dogs", "Twin", "twin"],
+        [[0], [0], [0], [0, 1], [3]],
+        ["a known text", "other"],
+    )
+    messages = {one.message: one.rows.tolist() for one in concerns(corpus)}
+    assert messages == {
+        "1 of 5 test rows also stand in train: what they measure is memory": [True, False, False, False, False],
+        "1 of 5 test rows are empty: nothing can be predicted for them": [False, True, False, False, False],
+        "1 of 5 test rows name all of their labels, two or more, in their text: are the labels part of it?": [
+            False, False, False, True, False,
+        ],
+        "1 of 5 test rows have a label whose text another label has too (2 such labels): no text tells them apart": [
+            False, False, False, False, True,
+        ],
+    }  # fmt: skip
+    clean = clean_rows(corpus, concerns(corpus))
+    assert clean is not None and clean.tolist() == [False, False, True, False, False]
+
+
+def test_a_few_documents_that_name_their_labels_are_no_concern() -> None:
+    texts = ["cats and dogs", *(f"text {row}" for row in range(19))]
+    corpus = with_texts(texts, ["cats", "dogs"], [[0, 1]] * 20, ["a"])
+    assert concerns(corpus) == () and clean_rows(corpus, ()) is None

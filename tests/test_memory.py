@@ -13,7 +13,7 @@ from longtail import recipe
 from longtail.memory import keeping_large_blocks, resident_bytes, return_large_blocks
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="how glibc is told")
+@pytest.mark.skipif(sys.platform != "linux", reason="settings of glibc")
 def test_large_blocks_are_kept_only_inside() -> None:
     return_large_blocks()
     begin, size = resident_bytes(), 100 << 20
@@ -35,7 +35,7 @@ print(threads_that_allocate(8), threads_that_allocate(1))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="how glibc is told")
+@pytest.mark.skipif(sys.platform != "linux", reason="settings of glibc")
 def test_few_threads_allocate_from_one_pool() -> None:
     """In a process of its own: it cannot be taken back."""
     said = subprocess.run([sys.executable, "-c", ONE_POOL], capture_output=True, text=True, check=True).stdout

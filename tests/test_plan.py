@@ -9,11 +9,11 @@ import pytest
 
 import longtail
 from longtail.data.corpus import Corpus
-from longtail.plan import Facts, Plan
+from longtail.plan import DataFacts, Plan
 from longtail.recipe import Recipe
 from longtail.store import size_on_disk
 
-BOOKS = Facts(
+BOOKS = DataFacts(
     rows=46_030,
     labels=17_473,
     positives=221_149,
@@ -26,7 +26,7 @@ BOOKS = Facts(
 )
 
 
-def plan(recipe: str, facts: Facts = BOOKS) -> Plan:
+def plan(recipe: str, facts: DataFacts = BOOKS) -> Plan:
     return Recipe.parse(recipe).plan(facts)
 
 
@@ -40,12 +40,12 @@ def test_models_are_as_large_as_planned(recipe: str, wordnet: Corpus, tmp_path: 
     train = wordnet.train.take(range(0, len(wordnet.train), 2))
     made = Recipe.parse(recipe)
     size = size_on_disk(made.fit(train, wordnet.valid.take(range(200))).save(tmp_path / "model"))
-    assert made.plan(Facts.of(train)).model_bytes == pytest.approx(size, rel=0.25)
+    assert made.plan(DataFacts.of(train)).model_bytes == pytest.approx(size, rel=0.25)
 
 
 def test_a_smaller_cut_keeps_more_weights() -> None:
     for learner in ("parabel", "bonsai", "dismec"):
-        sizes = [plan(f"{learner}(cut={cut})").model_bytes for cut in (0, 0.001, 0.01, 0.1, 0.2)]
+        sizes = [plan(f"{learner}(weight_threshold={cut})").model_bytes for cut in (0, 0.001, 0.01, 0.1, 0.2)]
         assert sizes == sorted(sizes, reverse=True) and sizes[1] > 2 * sizes[3], learner
 
 
@@ -76,7 +76,7 @@ def test_folds_are_trained_too() -> None:
     assert three.train_seconds > 2.9 * plain.train_seconds  # itself and three times on two thirds
     assert five.train_seconds > three.train_seconds + 1.9 * plain.train_seconds
     assert three.train_bytes > plain.train_bytes  # the model stays while folds are trained
-    assert plan("parabel + ranknet(rows=1000)").train_bytes < three.train_bytes
+    assert plan("parabel + ranknet(max_examples=1000)").train_bytes < three.train_bytes
     untrained = plan("parabel + ranknet(epochs=0)")
     assert untrained.train_seconds == plain.train_seconds
     assert untrained.model_bytes == plain.model_bytes + 8 * 64 * BOOKS.labels

@@ -144,6 +144,16 @@ def test_augmenting_happens_inside_each_fold_and_added_rows_are_not_predicted(ti
     assert (predictions.indices[:, 0] == 0).all()
 
 
+def test_rows_that_were_added_before_are_learned_from_and_not_predicted(tiny: Corpus) -> None:
+    given, asks = unique(tiny), Asks(4)
+    train = given.with_rows(targets=given.targets[:8], texts=[f"more {row}" for row in range(8)], origin="rows")
+    learner = fit(train, asks)
+    _, rows = asks.got[0]
+    assert rows.ids == given.ids
+    for fold in learner.fits[1:]:
+        assert len(fold) == 38 and set(train.ids[40:]) <= set(fold.ids)
+
+
 def test_earlier_rerankers_are_applied_and_later_ones_are_not(tiny: Corpus) -> None:
     first, second = Asks(2), Asks(2)
     learner = fit(unique(tiny), first, Rerank(), second, Rerank())
@@ -195,5 +205,5 @@ def test_nothing_is_trained_until_the_folds_are_asked_for_and_the_stages_say_so(
 
 
 def test_one_row_cannot_be_held_out_from_others(tiny: Corpus) -> None:
-    with pytest.raises(DataError, match=r"train has 1 row, and some rows must be held out"):
+    with pytest.raises(DataError, match=r"need at least 2 training rows, and train has 1"):
         Recipe.parse("knn + ranknet").fit(tiny.train.take([0]), tiny.valid)

@@ -1,4 +1,4 @@
-"""Settings that no part can work with are told when a recipe is read, by the names that recipes use."""
+"""Settings that no part can work with raise an error when a recipe is read, by the names that recipes use."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from longtail.recipe import Recipe
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ("inceptionxml(places=0)", "setting 'places' of inceptionxml is at least 1, got 0"),
+        ("inceptionxml(max_words=0)", "setting 'max_words' of inceptionxml is at least 1, got 0"),
         ("inceptionxml(channels=0)", "setting 'channels' of inceptionxml is at least 1, got 0"),
-        ("inceptionxml(last_dropout=1)", "setting 'last_dropout' of inceptionxml lies in [0, 1), got 1"),
-        ("inceptionxml(alone=2)", "setting 'alone' of inceptionxml lies in [0, 1], got 2"),
+        ("inceptionxml(feature_dropout=1)", "setting 'feature_dropout' of inceptionxml lies in [0, 1), got 1"),
+        ("inceptionxml(meta_only_share=2)", "setting 'meta_only_share' of inceptionxml lies in [0, 1], got 2"),
         ("inceptionxml(dimension=66)", "setting 'dimension' of inceptionxml is at least 64 and a multiple of 4"),
         ("inceptionxml-lf(beam=-3)", "setting 'beam' of inceptionxml-lf is at least 0, got -3"),
-        ("inceptionxml-lf(walk=0)", "setting 'walk' of inceptionxml-lf is at least 1, got 0"),
+        ("inceptionxml-lf(walk_steps=0)", "setting 'walk_steps' of inceptionxml-lf is at least 1, got 0"),
         ("eclare(restart=2)", "setting 'restart' of eclare lies in [0, 1], got 2"),
         ("eclare(neighbours=-1)", "setting 'neighbours' of eclare is at least 0, got -1"),
-        ("astec(rate=150)", "takes the share head_decay x rate of a classifier, which lies in [0, 1), got 0.01 x 150"),
-        ("parabel + synonyms(least=2)", "setting 'least' of synonyms is a cosine, from -1 to 1, got 2"),
+        (
+            "astec(learning_rate=150)",
+            "shrinks classifiers by head_weight_decay x learning_rate, which lies in [0, 1), got 0.01 x 150",
+        ),
+        (
+            "parabel + synonyms(min_similarity=2)",
+            "setting 'min_similarity' of synonyms is a cosine, from -1 to 1, got 2",
+        ),
     ],
 )
 def test_settings_that_cannot_work(recipe: str, message: str) -> None:
@@ -38,4 +44,10 @@ def test_a_seed_is_not_negative() -> None:
     for name in seeded:
         recipe = f"{name}(seed=-1)" if name in LEARNERS else f"centroid + {name}(seed=-1)"
         with pytest.raises(RecipeError, match=f"setting 'seed' of {name} is at least 0, got -1"):
+            Recipe.parse(recipe)
+
+
+def test_a_setting_is_found_by_a_part_of_its_name() -> None:
+    for recipe, wanted in (("dpr(rate=0.1)", "learning_rate"), ("parabel(leaf=5)", "max_leaf_labels")):
+        with pytest.raises(RecipeError, match=f"did you mean '{wanted}'"):
             Recipe.parse(recipe)

@@ -28,8 +28,8 @@ def compiled():
                     found[value.py_func.__qualname__] = len(value.signatures)
     return found
 
-chance = np.random.default_rng(0)
-targets = (chance.random((900, 230)) < 0.01).astype(np.float32)
+rng = np.random.default_rng(0)
+targets = (rng.random((900, 230)) < 0.01).astype(np.float32)
 texts = [" ".join(f"w{word}" for word in np.flatnonzero(row)) + " plain" for row in targets]
 labels = LabelSet(ids=tuple(map(str, range(230))))
 data = Dataset(labels=labels, targets=targets, ids=tuple(map(str, range(900))), texts=texts)
@@ -71,10 +71,12 @@ def test_ahead_of_the_first_run() -> None:
 
 def test_features_alone_and_both(tiny: Corpus, numbers: Corpus) -> None:
     warm_up([Recipe.parse("centroid")], numbers.train)
-    warm_up([Recipe.parse("centroid(vectors=0.5)")], replace(tiny.train, features=numbers.train.features))
+    warm_up([Recipe.parse("centroid(feature_weight=0.5)")], replace(tiny.train, features=numbers.train.features))
 
 
-@pytest.mark.parametrize("recipe", ["centroid(vectors=0.5)", "knn(neighbours=999)", "knn + ranknet(folds=999999)"])
+@pytest.mark.parametrize(
+    "recipe", ["centroid(feature_weight=0.5)", "knn(neighbours=999)", "knn + ranknet(folds=999999)"]
+)
 def test_what_the_few_rows_cannot_train_is_let_go(recipe: str, tiny: Corpus) -> None:
     warm_up([Recipe.parse(recipe)], tiny.train)
 

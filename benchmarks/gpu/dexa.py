@@ -1,33 +1,39 @@
 """Claim: auxiliary vectors that labels share lift a dual encoder at no cost in model size and little in time.
 
     python benchmarks/gpu/dexa.py DATA [DATA ...] --tables 2 5 6 7 8 --encoders bag gru FOLDER ... [--seeds 2]
-                                  [--workers 4] [--epochs 30] [--rows N] [--kept results.jsonl] [--figure K.svg]
+        [--workers 4] [--epochs 30] [--rows N] [--kept results.jsonl] [--figure K.svg]
 
 Trains the dual encoders of the paper's tables 2 (baselines), 5 (encoders without and with auxiliary vectors), 6 and
-figure 3 (number of vectors, with and without the head's own) and 7 (grouping and its space) on DATA, folders of JSON
-lines, several at a time on one GPU. Results are kept line by line in a file, and what stands there is not done again.
-Prints the tables. Seconds of runs that share a GPU are not comparable; table 8 trains without and with the vectors in
-turns, in one process with the GPU to itself, and compares the best of each. Runs with --examples keep what they say
-about some test rows, and the rows where one recipe of a pair is right and the other wrong are shown. Table 0 trains the
-recipes given by --recipes.
+figure 3 (number of vectors, with and without own vectors of the head) and 7 (how labels are clustered) on DATA, folders
+of JSON lines, several at a time on one GPU. Table 0 trains the recipes of --recipes. Each result is a line of --kept,
+and what is stored there is not done again. Prints the tables. Seconds of runs that share a GPU are not comparable, so
+table 8 trains without and with the vectors in turns, in one process that has the GPU to itself, and compares the best
+of each. With --examples the predictions for some test rows are stored, and the rows where only one recipe of a pair is
+right are printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import statistics
+import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from crew import afresh, crew
-from splits import splits
 
-MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from shared.command import parser_for
+from shared.splits import splits
+from shared.tables import MEASURES, append_lines, header, read_lines, row, table
+from shared.timing import gpu_peak, reset_gpu
+from shared.workers import worker_pool
+
 CLUSTERS = (256, 1024, 4096, 8192)
 
 
@@ -45,7 +51,7 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str, str]]:
                     found += [("5", data, f"ngame({own}){more}") for more in ("", " + dexa")]
                 if "2" in options.tables and main:
                     found += [("2", data, f"{learner}({own})") for learner in ("dpr", "ance")]
-                    found += [("2", data, f"siamesexml(seed={seed})"), ("2", data, f"dpr({own}, rows='labels')")]
+                    found += [("2", data, f"siamesexml(seed={seed})"), ("2", data, f"dpr({own}, anchors='labels')")]
                     found += [("2", data, "bm25")] if seed == 0 else []
                     found += [("2", data, f"ngame({own})"), ("2", data, f"ngame({own}) + dexa")]
                 if "6" in options.tables and main:
@@ -66,16 +72,12 @@ def jobs(options: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 def one(data: str, recipe: str, rows: int | None, examples: int) -> dict[str, Any]:
     """Train and evaluate a recipe."""
-    import tempfile
-
-    import torch
-
     import longtail
     from longtail.metrics import evaluate
 
     train, valid, test = splits(data, rows)
     made = longtail.Recipe.parse(recipe)
-    afresh()
+    reset_gpu()
     begin = time.perf_counter()
     model = made.fit(train, valid)
     seconds = time.perf_counter() - begin
@@ -87,20 +89,19 @@ def one(data: str, recipe: str, rows: int | None, examples: int) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder:
         saved = model.save(Path(folder) / "model")
         size = sum(path.stat().st_size for path in saved.rglob("*") if path.is_file())
-    memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     return {
         "seconds": seconds,
         "predicting": predicting,
         "bytes": size,
-        "gpu": memory,
+        "gpu": gpu_peak(),
         **{name: measures[name] for name in MEASURES},
         "valid": {name: chosen_on[name] for name in MEASURES},
-        "examples": said(found, test, examples),
+        "examples": predicted(found, test, examples),
     }
 
 
-def said(found: Any, test: Any, number: int) -> list[dict[str, Any]]:
-    """What was predicted for some test rows, drawn once for all recipes."""
+def predicted(found: Any, test: Any, number: int) -> list[dict[str, Any]]:
+    """The predictions for some test rows, the same rows for all recipes."""
     rows = np.sort(np.random.default_rng(0).permutation(len(test))[:number])
     labels, targets = test.labels, test.targets
     return [
@@ -114,17 +115,15 @@ def said(found: Any, test: Any, number: int) -> list[dict[str, Any]]:
 
 
 def overhead(data: str, recipe: str, rows: int | None, times: int = 2) -> dict[str, Any]:
-    """Seconds of training and bytes of the model without and with auxiliary vectors, in turns, the best of each. Texts
-    are cut into tokens once for all of them: that takes the same time for both and another in every run."""
-    import tempfile
-
+    """Seconds of training and bytes of the model without and with auxiliary vectors, in turns. Texts are tokenised
+    once for all trainings, because that time is the same for both and varies from run to run."""
     import longtail
-    from longtail.nn.read_once import reading_once
+    from longtail.nn.encoders.token_cache import sharing_tokens
 
     train, valid, _ = splits(data, rows)
     seconds: dict[str, list[float]] = {"": [], " + dexa": []}
     sizes = {}
-    with reading_once():
+    with sharing_tokens():
         for more in seconds:
             longtail.Recipe.parse(re.sub(r"epochs=\d+", "epochs=1", recipe) + more).fit(
                 train, valid
@@ -142,7 +141,7 @@ def overhead(data: str, recipe: str, rows: int | None, times: int = 2) -> dict[s
 
 
 def work(until: float, job: tuple[str, str], options: argparse.Namespace) -> dict[str, Any] | None:
-    """A run in a worker; none where it is too late to begin one."""
+    """A run in a worker; none where no time is left to start one."""
     if time.monotonic() > until:
         return None
     data, recipe = job
@@ -155,39 +154,32 @@ def work(until: float, job: tuple[str, str], options: argparse.Namespace) -> dic
 
 def run(todo: list[tuple[str, str]], options: argparse.Namespace) -> None:
     until = time.monotonic() + options.limit
-    with crew(options.workers, options.data, options.rows, options.encoders) as pool:
+    with worker_pool(options.workers, options.data, options.rows, options.encoders) as pool:
         for line in pool.imap_unordered(partial(work, until, options=options), todo):
             if line is None or "error" in line:
                 print("no time was left" if line is None else f"{line['recipe']}: {line['error']}", flush=True)
                 continue
-            with options.kept.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            append_lines(options.kept, line)
             brief = " ".join(f"{line[name]:.1f}" for name in ("P@1", "P@5", "PSP@1", "PSP@5", "C@5"))
             print(f"{line['data']} {line['recipe']}: {brief}  {line['seconds']:.0f} s", flush=True)
 
 
 def kept(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    if not path.exists():
-        return {}
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return {(line["data"], line["recipe"]): line for line in lines}
+    return {(line["data"], line["recipe"]): line for line in read_lines(path)}
 
 
 def overheads(options: argparse.Namespace) -> str:
     """Table 8: each pair with the GPU to itself."""
-    lines = ["", "Table 8: the best of several trainings in turns", ""]
-    lines += ["| data | recipe | s without | s with | more | bytes without | bytes with |"]
-    lines += ["| --- | --- | --: | --: | --: | --: | --: |"]
+    rows = []
     for data in options.data:
         for encoder in options.encoders:
             recipe = f"ngame(encoder='{encoder}', epochs={options.epochs}, classifiers=false)"
             found = overhead(data, recipe, options.rows)
             bare, moved = min(found["without"]), min(found["with"])
-            lines.append(
-                f"| {Path(data).name} | {recipe} | {bare:.1f} | {moved:.1f} | {moved / bare - 1:+.1%} | "
-                f"{found['bytes'][0]:,} | {found['bytes'][1]:,} |"
-            )
-    return "\n".join(lines)
+            sizes = [f"{size:,}" for size in found["bytes"]]
+            rows.append([Path(data).name, recipe, f"{bare:.1f}", f"{moved:.1f}", f"{moved / bare - 1:+.1%}", *sizes])
+    columns = ["data", "recipe", "s without", "s with", "more", "bytes without", "bytes with"]
+    return f"\nTable 8: the best of several trainings in turns\n\n{table(columns, rows, words=2)}"
 
 
 def examples(options: argparse.Namespace, shown: int = 3) -> str:
@@ -205,21 +197,22 @@ def examples(options: argparse.Namespace, shown: int = 3) -> str:
         lost = [pair for pair, (less, more) in zip(pairs, hits, strict=True) if less - more and not more - less]
         lines += ["", f"{data}, {recipe}: of {len(pairs)} rows, dexa has more right in {len(gained)}, ", ""]
         lines[-2] += f"less in {len(lost)}"
-        lines += ["| text | right | without | with |", "| --- | --- | --- | --- |"]
+        shown_rows = []
         for one_row, other in gained[:shown] + lost[:shown]:
             cells = [
                 one_row["text"][:80],
                 *(", ".join(row) for row in (one_row["right"], one_row["said"], other["said"])),
             ]
-            lines.append("| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |")
+            shown_rows.append([cell.replace("|", "/").replace("\n", " ") for cell in cells])
+        lines.append(table(["text", "right", "without", "with"], shown_rows, words=4))
     return "\n".join(lines)
 
 
 def figure(options: argparse.Namespace) -> str:
     """Figure 3: P@1 against the number of shared vectors, with and without the head's own, as SVG; of the first
     data set."""
-    from longtail.report.axes import Scale, ticks
-    from longtail.report.markup import tag
+    from longtail.drawing.axes import AxisScale, ticks
+    from longtail.drawing.markup import tag
 
     wide, high, colours = 520, 320, ("#1f6fb2", "#c4521b")
     points: dict[str, list[tuple[int, float]]] = {"with the head's own": [], "without": []}
@@ -230,8 +223,8 @@ def figure(options: argparse.Namespace) -> str:
             points["without" if match[2] else "with the head's own"].append((int(match[1]), line["P@1"]))
     values = [value for line in points.values() for _, value in line]
     marks = ticks(min(values), max(values))
-    across = Scale(np.log2(min(CLUSTERS)), np.log2(max(CLUSTERS)), 60, wide - 30)
-    down = Scale(marks[0], marks[-1], high - 50, 40)
+    across = AxisScale(np.log2(min(CLUSTERS)), np.log2(max(CLUSTERS)), 60, wide - 30)
+    down = AxisScale(marks[0], marks[-1], high - 50, 40)
     parts = [tag("text", "P@1", x=20, y=24), tag("text", "shared vectors", x=wide - 30, y=high - 10, text_anchor="end")]
     for mark in marks:
         parts.append(tag("path", d=f"M60 {down(mark):.1f}H{wide - 30}", stroke="#ddd"))
@@ -263,45 +256,42 @@ def tables(options: argparse.Namespace) -> str:
     """Mean over seeds, with the difference between the largest and the smallest P@1."""
     found = kept(options.kept)
     lines = []
-    for table in options.tables:
+    for number in options.tables:
         for data in options.data:
             name = Path(data).name
             rows: dict[str, list[dict[str, Any]]] = {}
-            for _, _, recipe in (job for job in jobs(options) if job[0] == table and job[1] == data):
+            for _, _, recipe in (job for job in jobs(options) if job[0] == number and job[1] == data):
                 if (name, recipe) in found:
                     rows.setdefault(without_seed(recipe), []).append(found[name, recipe])
             if not rows:
                 continue
-            lines += ["", f"Table {table}, {name}", ""]
-            lines.append(f"| recipe | seeds | {' | '.join(MEASURES)} | P@1 spread | s | MB | GPU GiB |")
-            lines.append("| --- | --: |" + " --: |" * (len(MEASURES) + 4))
+            lines += ["", f"Table {number}, {name}", ""]
+            lines += [header(["recipe", "seeds", *MEASURES, "P@1 spread", "s", "MB", "GPU GiB"])]
             for recipe, runs in rows.items():
                 means = [f"{statistics.mean(one[measure] for one in runs):.1f}" for measure in MEASURES]
                 spread = max(one["P@1"] for one in runs) - min(one["P@1"] for one in runs)
                 seconds, size, memory = (
                     statistics.mean(one[key] for one in runs) for key in ("seconds", "bytes", "gpu")
                 )
-                lines.append(
-                    f"| {recipe} | {len(runs)} | {' | '.join(means)} | {spread:.1f} | {seconds:.0f} | "
-                    f"{size / 1e6:.0f} | {memory / 2**30:.1f} |"
-                )
+                costs = [f"{seconds:.0f}", f"{size / 1e6:.0f}", f"{memory / 2**30:.1f}"]
+                lines.append(row([recipe, len(runs), *means, f"{spread:.1f}", *costs]))
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+")
-    parser.add_argument("--tables", nargs="+", default=["2", "5", "6", "7"])
-    parser.add_argument("--recipes", nargs="*", default=[], help="what table 0 trains")
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="folders of data sets")
+    parser.add_argument("--tables", nargs="+", default=["2", "5", "6", "7"], help="of the paper; 0: --recipes")
+    parser.add_argument("--recipes", nargs="*", default=[], help="recipes of table 0")
     parser.add_argument("--encoders", nargs="+", default=["bag"], help="the last one serves tables 2, 6 and 7")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--kept", type=Path, default=Path("dexa.jsonl"))
-    parser.add_argument("--examples", type=int, default=0, help="test rows whose predictions are kept")
-    parser.add_argument("--figure", type=Path, help="where to draw figure 3, from what is kept")
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each recipe")
+    parser.add_argument("--workers", type=int, default=4, help="trainings at a time")
+    parser.add_argument("--epochs", type=int, default=30, help="of each training")
+    parser.add_argument("--rows", type=int, help="only the first rows of each split, to try the script")
+    parser.add_argument("--kept", type=Path, default=Path("dexa.jsonl"), help="file of the results")
+    parser.add_argument("--examples", type=int, default=0, help="test rows whose predictions are stored")
+    parser.add_argument("--figure", type=Path, help="draw figure 3 from the stored results to this file")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run starts")
     options = parser.parse_args()
     before = kept(options.kept)
     todo = dict.fromkeys((data, recipe) for _, data, recipe in jobs(options) if (Path(data).name, recipe) not in before)

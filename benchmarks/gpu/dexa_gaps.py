@@ -1,15 +1,15 @@
-"""Claim: DEXA's shared vectors close the gap between a label's text and its documents where labels of a cluster have
-like gaps, and classifiers close it by themselves.
+"""Claim: DEXA's shared vectors close the gap between a label's text and its documents where the labels of a cluster
+have similar gaps, and classifiers close it by themselves.
 
     python benchmarks/gpu/dexa_gaps.py DATA "ngame(encoder='FOLDER')" [--rows N] [--kept gaps.jsonl]
 
-Trains a recipe of `ngame` without and with `dexa`, each in a process of its own, and looks at every stage. The gap of
-a label is the mean direction of its documents less its text's vector. The paper's lemma asks for like gaps inside a
-cluster: how alike they are is the mean product of the gaps of two labels over the mean square of a gap, 1 where all are
-the same and 0 where they have nothing in common, for labels of one cluster and for any two; by frequency, labels with a
-vector of their own apart. Then what each stage finds, as points of P@1 by frequency: the texts alone, the texts moved
-by the shared vectors, classifiers begun at the one and at the other, and the whole of `ngame`, where text and
-classifier are weighed on valid.
+Trains a recipe of `ngame` without and with `dexa`, each in its own process, and measures every stage. The gap of a
+label is the mean direction of its documents minus the vector of its text. The paper's lemma needs similar gaps within a
+cluster. Similarity is the mean product of the gaps of two labels over the mean square of a gap: 1 where all are the
+same, 0 where they are unrelated. Prints it by label frequency, for two labels of one cluster and for any two; labels
+with their own vector are listed apart. Then prints what each stage finds, as points of P@1 by frequency: texts alone,
+texts moved by the shared vectors, classifiers initialised at either, and the whole of `ngame`, where the weights of
+text and classifier are fitted on valid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from splits import splits
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from shared.command import parser_for
+from shared.splits import splits
+from shared.tables import append_lines, cells, header, read_lines, row
 
 BINS = 5
 
@@ -31,25 +36,27 @@ BINS = 5
 def train(data: str, options: argparse.Namespace, dexa: bool) -> dict[str, Any]:
     """One encoder and all that is built on it; runs in a process of its own."""
     import longtail
-    from longtail.nn.batches import Curriculum
-    from longtail.nn.fit import Towers
-    from longtail.nn.losses import softmax
+    from longtail.nn.dual.contrastive_losses import softmax
+    from longtail.nn.dual.dual_fit import DualEncoderFit
+    from longtail.nn.dual.pair_batches import Curriculum
     from longtail.tail.dexa import Dexa
 
     learn, valid, test = splits(data, options.rows)
     own: Any = longtail.Recipe.parse(options.recipe).learner
-    towers = Towers.begin(own, learn, valid, (Dexa(),) if dexa else ())
+    towers = DualEncoderFit.begin(own, learn, valid, (Dexa(),) if dexa else ())
     groups: Any = towers.tower or Dexa().label_tower(
         learn.labels, towers.text_vectors(), towers.label_means, own.seed
-    )  # the same labels together in both
+    )  # the same clusters in both
     clusters, head = groups.cluster.cpu().numpy(), groups.head
     loss = partial(softmax, temperature=own.temperature)
-    curriculum = Curriculum(own.start, own.smallest, own.largest, refresh=own.refresh)
-    towers.learn(partial(loss, both=own.both), curriculum=curriculum)
+    curriculum = Curriculum(
+        own.mining_start, own.min_cluster_size, own.max_cluster_size, refresh_every=own.refresh_every
+    )
+    towers.learn(partial(loss, both=own.symmetric), curriculum=curriculum)
     texts, moved, means = towers.text_vectors(), towers.label_vectors(), towers.label_means()
-    documents = towers.scorer().reader.vectors(test.texts or (), "test rows")
-    how = {"batch": own.classifier_batch, "epochs": own.classifier_epochs, "rate": own.classifier_rate,
-           "dropout": own.classifier_dropout}  # fmt: skip
+    documents = towers.scorer().encoder.vectors(test.texts or (), "test rows")
+    how = {"batch_size": own.classifier_batch_size, "epochs": own.classifier_epochs,
+           "learning_rate": own.classifier_learning_rate, "dropout": own.classifier_dropout}  # fmt: skip
     stages = {"texts": found(documents, texts, test)}
     if dexa:
         stages["texts moved"] = found(documents, moved, test)
@@ -87,7 +94,7 @@ def mean(values: Any) -> float | None:
 def gaps(
     texts: Any, means: Any, moved: Any, learned: Any, clusters: Any, head: Any, labels: Any
 ) -> list[dict[str, Any]]:
-    """Of each bin: the labels, the mean square of their gap, how alike gaps are, and cosines."""
+    """Of each bin: the labels, the mean square of their gap, the similarity of gaps, and cosines."""
     gap = (means - texts).astype(np.float64)
     seen = (labels.counts > 0) & ~head
     size = np.sum(gap**2, axis=1)
@@ -109,19 +116,19 @@ def gaps(
         if len(counts) and counts.max() > 0:
             line["gap"] = mean(size[members])
             if not head[members].any():
-                line["alike, any two"] = float(any_two[members].sum() / size[members].sum())
-                line["alike, one cluster"] = float(same_cluster[members].sum() / size[members].sum())
-            for told, vectors in (("text", texts), ("moved", moved), ("classifier", learned)):
-                line[f"{told} to documents"] = mean(np.einsum("ld,ld->l", vectors, means)[members])
-        line["classifier to its begin"] = mean(np.einsum("ld,ld->l", learned, moved)[members])
+                line["similar, any two"] = float(any_two[members].sum() / size[members].sum())
+                line["similar, one cluster"] = float(same_cluster[members].sum() / size[members].sum())
+            for kind, vectors in (("text", texts), ("moved", moved), ("classifier", learned)):
+                line[f"{kind} to documents"] = mean(np.einsum("ld,ld->l", vectors, means)[members])
+        line["classifier to its start"] = mean(np.einsum("ld,ld->l", learned, moved)[members])
         lines.append(line)
     return lines
 
 
 def found(documents: Any, vectors: Any, test: Any) -> dict[str, Any]:
-    """What the nearest of these vectors are worth."""
+    """Measures of the nearest of these vectors."""
     from longtail.metrics import evaluate
-    from longtail.nn.precision import best_device
+    from longtail.nn.training.precision import best_device
     from longtail.predictions import Predictions
     from longtail.search.exact import top_k
 
@@ -135,37 +142,30 @@ def found(documents: Any, vectors: Any, test: Any) -> dict[str, Any]:
 
 
 def show(lines: list[dict[str, Any]]) -> str:
-    columns = ["alike, any two", "alike, one cluster", "text to documents", "moved to documents",
-               "classifier to documents", "classifier to its begin", "same classifier"]  # fmt: skip
+    columns = ["similar, any two", "similar, one cluster", "text to documents", "moved to documents",
+               "classifier to documents", "classifier to its start", "same classifier"]  # fmt: skip
     text = []
     for line in lines:
         name = f"{line['data']}, {line['recipe']}, {'with' if line['dexa'] else 'without'} dexa"
         text += ["", f"{name}; text and classifier weigh {line['weights of text and classifier']}", ""]
-        text += [f"| labels | number | rows | gap | {' | '.join(columns)} |", "| --- |" + " --: |" * (len(columns) + 3)]
-        for row in line["gaps"]:
-            cells = ["" if row.get(key) is None else f"{row[key]:.2f}" for key in ("gap", *columns)]
-            text.append(f"| {row['labels']} | {row['number']:,} | {row['rows']} | {' | '.join(cells)} |")
-    text += [
-        "",
-        "| data | dexa | stage | P@1 | P@5 | PSP@1 | PSP@5 | C@5 | points of P@1 by frequency |",
-        "| --- " * 9 + "|",
-    ]
+        text.append(header(["labels", "number", "rows", "gap", *columns]))
+        for gap in line["gaps"]:
+            text.append(row([gap["labels"], f"{gap['number']:,}", gap["rows"], *cells(gap, ["gap", *columns], 2)]))
+    measures = ["P@1", "P@5", "PSP@1", "PSP@5", "C@5"]
+    text += ["", header(["data", "dexa", "stage", *measures, "points of P@1 by frequency"], words=3)]
     for line in lines:
         for stage, values in line["stages"].items():
-            cells = [f"{values[key]:.1f}" for key in ("P@1", "P@5", "PSP@1", "PSP@5", "C@5")]
             bins = ", ".join(f"{value:.1f}" for _, value in values["bins"])
-            text.append(
-                f"| {line['data']} | {'yes' if line['dexa'] else ''} | {stage} | {' | '.join(cells)} | {bins} |"
-            )
+            text.append(row([line["data"], "yes" if line["dexa"] else "", stage, *cells(values, measures), bins]))
     return "\n".join(text)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
-    parser.add_argument("recipe")
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--kept", type=Path, default=Path("gaps.jsonl"))
+    parser = parser_for(__doc__)
+    parser.add_argument("data", help="folder of a data set")
+    parser.add_argument("recipe", help="ngame with its settings")
+    parser.add_argument("--rows", type=int, help="only the first rows of each split, to try the script")
+    parser.add_argument("--kept", type=Path, default=Path("gaps.jsonl"), help="file of the results")
     parser.add_argument("--one", choices=("without", "with"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -174,12 +174,10 @@ def main() -> None:
     runs = [subprocess.Popen([sys.executable, *sys.argv, "--one", which], stdout=subprocess.PIPE, text=True)
             for which in ("without", "with")]  # fmt: skip
     for run in runs:
-        told = run.communicate()[0]
+        output = run.communicate()[0]
         if run.returncode == 0:
-            with options.kept.open("a") as file:
-                file.write(told.splitlines()[-1] + "\n")
-    lines = [json.loads(line) for line in options.kept.read_text().splitlines()]
-    print(show([line for line in lines if line["data"] == Path(options.data).name]))
+            append_lines(options.kept, json.loads(output.splitlines()[-1]))
+    print(show([line for line in read_lines(options.kept) if line["data"] == Path(options.data).name]))
     if any(run.returncode for run in runs):
         raise SystemExit(1)
 

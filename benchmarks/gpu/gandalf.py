@@ -1,50 +1,53 @@
-"""Claim: label texts as training rows with co-occurring labels as soft targets lift the tail of every frugal net.
+"""Claim: label texts as training rows, with co-occurring labels as soft targets, lift the tail of every word-based net.
 
     python benchmarks/gpu/gandalf.py --data DATA [DATA ...] --part table3 [table2 ...] --out DIR
-                                     [--workers 4] [--seeds 1] [--nets NAME ...] [--renee RECIPE] [--limit SECONDS]
-                                     [--set epochs=30] [--rows N] [--recipes RECIPE ...] [--after FILE] [--paper]
+        [--workers 4] [--seeds 1] [--nets NAME ...] [--renee RECIPE] [--limit SECONDS]
+        [--set epochs=30] [--rows N] [--recipes RECIPE ...] [--after FILE] [--paper]
 
-The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Parts: table2 (what rows are trained on),
-table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (what is said about single texts), table6
-(other ways to make rows), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with
-fewer labels), epochs (how many each net wants, by the valid split), search (settings of gandalf, by the valid split),
-reached (right answers found, by what the row's text says of them), gentle (settings that say less than the paper's, by
-the valid split), kept (which look at valid of all runs that are there would be kept by P@1 and which by the mean of
-P@1 and PSP@5), given (those of --recipes). Parts of one net take `astec`, or the only one of --nets.
+The tables and figures of the Gandalf paper on DATA, folders of JSON lines. Parts: table2 (what the rows of training
+are), table3 (each net plain, + rows, + gandalf), table4 (its coverage), table5 (predictions for single texts), table6
+(other augmentations), table7 (threshold and graph), figure2 (by label frequency), figure3 (over epochs, and with fewer
+labels), epochs (how many each net needs, on valid), search (settings of gandalf, on valid), reached (right labels that
+are found, by what the text of the row holds of them), gentle (settings with weaker soft targets than the paper's, on
+valid), kept (the epoch with the best P@1 on valid against the one with the best mean of P@1 and PSP@5, of all stored
+runs), given (the recipes of --recipes). Parts of one net use `astec`, or the only one of --nets.
 
-Several runs share a GPU; workers are copies of a process that has read the data. Each run is a line of DIR/runs.jsonl;
-what is there is not done again, so parts share runs and a run that was cut short goes on. `--set` changes settings of
-every frugal net, and `--rows` takes the first training rows and the labels they have: to rehearse, say
-`--set epochs=2 dimension=64 batch=64 --rows 300`. With `--after`, what all runs share is made at once and the first of
-them begins when the file is there. With `--paper`, labels of every row are linked, as the paper does it, where
-`gandalf` would leave a few rows with very many labels out. The tables are printed last; with `--limit 0` of what is
-there.
+Several runs share a GPU; workers are forked from a process that has read the data. Each run is a line of DIR/runs.jsonl
+and what is stored there is not done again, so parts share runs and an interrupted benchmark continues. `--set` changes
+settings of every word-based net, and `--rows` takes the first training rows and their labels: `--set epochs=2
+dimension=64 batch=64 --rows 300` tries the script. With `--after`, everything that the runs share is prepared at once
+and the first run starts when the file exists. With `--paper`, labels of every row are linked, as in the paper, where
+`gandalf` leaves out a few rows with very many labels. Prints the tables at the end; with `--limit 0` those of the
+stored runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from crew import afresh, crew
-from gandalf_reached import kinds, reached
-from gandalf_report import report
-from gandalf_ways import (
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from longtail.nn.encoders.token_cache import sharing_tokens
+from shared.command import parser_for
+from shared.gandalf_reached import kinds, reached
+from shared.gandalf_report import report
+from shared.gandalf_settings import (
     AT,
     BEST,
     BOTH,
     EACH_NET,
     EPOCHS,
     GENTLE,
-    KS,
     LITTLE,
     MORE,
     NETS,
@@ -56,9 +59,10 @@ from gandalf_ways import (
     THEN,
     WHEN,
 )  # fmt: skip
-from words import learn
-
-from longtail.nn.read_once import reading_once
+from shared.tables import KS, append_lines, read_lines
+from shared.timing import gpu_peak, reset_gpu
+from shared.words import tokenise_for_nets
+from shared.workers import worker_pool
 
 
 def net(name: str, options: argparse.Namespace, seed: int, **more: Any) -> str:
@@ -71,7 +75,7 @@ def net(name: str, options: argparse.Namespace, seed: int, **more: Any) -> str:
 
 
 def tried_on(options: argparse.Namespace) -> list[str]:
-    """The nets on which settings of gandalf are tried."""
+    """The nets on which settings of gandalf are compared."""
     return [net(name, options, 0, epochs=epochs) for name, epochs in AT.items() if name in options.nets]
 
 
@@ -111,7 +115,7 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
                               "random walk": ' + gandalf(graph="walk")'})  # fmt: skip
     elif part == "figure3":
         shares = {
-            f"{share:.0%} of the labels, {which}": f' + gandalf(share={share}, which="{which}")'
+            f"{share:.0%} of the labels, {which}": f' + gandalf(label_share={share}, label_selection="{which}")'
             for which in ("uniform", "tail")
             for share in SHARES
         }
@@ -134,7 +138,7 @@ def recipes(part: str, options: argparse.Namespace) -> dict[str, list[str]]:
 
 def of_paper(recipe: str) -> str:
     """The same with links from every row."""
-    return re.sub(r"gandalf(\(?)", lambda found: f"gandalf(longest=none{', ' if found[1] else ')'}", recipe)
+    return re.sub(r"gandalf(\(?)", lambda found: f"gandalf(max_labels=none{', ' if found[1] else ')'}", recipe)
 
 
 @cache
@@ -167,71 +171,83 @@ def right(data: str, rows: int | None) -> Any:
     return kinds(corpus(data, rows))
 
 
-@contextmanager
-def histories() -> Iterator[list[Any]]:
-    """What happened in each epoch of the nets trained inside. Checkpoints would tell it too, and cost disk and time."""
-    from longtail.nn.frugal import fit
+def fit(recipe: Any, given: Any) -> tuple[Any, list[Any]]:
+    """The model of a recipe, and the history of each of its trainings."""
+    from longtail.nn.training.history import History
+    from longtail.progress import collecting
 
-    train, seen = fit.train, []
-
-    def listening(*given: Any) -> Any:
-        history = train(*given)
-        seen.append(history.lines)
-        return history
-
-    fit.train = listening
-    try:
-        yield seen
-    finally:
-        fit.train = train
+    with collecting() as heard:
+        model = recipe.fit(given.train, given.valid)
+    return model, [fact for fact in heard if isinstance(fact, History)]
 
 
-@contextmanager
-def label_rows(given: int, labels: int, epochs: int, when: str) -> Iterator[None]:
-    """Rows behind the `given` ones only in some of the epochs; the last `labels` of them are those of `rows`, where
-    these follow on others."""
-    from longtail.nn.frugal.task import FrugalTask
+def fit_in_epochs(recipe: Any, given: Any, when: str) -> tuple[Any, list[Any]]:
+    """The same with label rows in some of the epochs only. `astec` and `eclare` do the steps of their `fit` here."""
+    from longtail.model import Model
+    from longtail.nn.encoders.word_runs import Runs
+    from longtail.nn.shallow.label_mixtures import ThreeWays
+    from longtail.nn.shallow.shallow_fit import ShallowFit
 
-    batches = FrugalTask.batches
+    class Fit(ShallowFit):
+        def _train(self, task: Any) -> None:
+            super()._train(SomeLabelRows(task, len(given.train), len(given.labels), own.epochs, when))
 
-    def wanted(task: Any, epoch: int) -> Any:
-        if when == THEN:
-            own = np.arange(task.rows) >= task.rows - labels
-            return own if 2 * epoch >= epochs else ~own
-        begin, end, chance = WHEN[when]
-        drawn = np.random.default_rng([task.seed, epoch, 1]).random(task.rows) < chance
-        return drawn & (begin * epochs <= epoch < end * epochs)
+    own, train = recipe.learner, given.train
+    for method in recipe.tail:
+        train = method.augment(train)
+    net = Fit.begin(own, train, given.valid, recipe.tail, own.body)
+    if own.name not in ("astec", "eclare") or not net.against_all:
+        raise ValueError(f"label rows in some epochs: only astec and eclare, over all labels, not {own.name}")
+    if own.name == "astec":
+        net.make_labels()
+    else:
+        texts = net.label_runs()
+        around = Runs.of_matrix(net.make_graph(own) @ texts.matrix(net.tokenizer.size))
+        net.make_labels(net.bags(around), lambda: ThreeWays(own.dimension, own.dropout), (texts, around))
+    net.learn(net.pool())
+    return Model(str(recipe), train.labels, net.scorer()), net.histories
 
-    def some(task: Any, epoch: int, first: int) -> Iterator[Any]:
-        drawn = wanted(task, epoch)
-        drawn[:given] = True
-        kept = np.concatenate([batch[drawn[batch]] for batch in batches(task, epoch, 0)])
-        return (kept[place : place + task.batch] for place in range(first * task.batch, len(kept), task.batch))
 
-    FrugalTask.batches = some
-    try:
-        yield
-    finally:
-        FrugalTask.batches = batches
+class SomeLabelRows:
+    """A task whose rows behind the `given` ones take part in some of the epochs; the last `labels` of them are those of
+    `rows`, where these follow on others."""
+
+    def __init__(self, task: Any, given: int, labels: int, epochs: int, when: str) -> None:
+        self.task, self.given, self.labels, self.epochs, self.when = task, given, labels, epochs, when
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
+
+    def batches(self, epoch: int, first: int) -> Iterator[Any]:
+        drawn = self._drawn(epoch)
+        drawn[: self.given] = True
+        kept = np.concatenate([batch[drawn[batch]] for batch in self.task.batches(epoch, 0)])
+        size = self.task.batch
+        return (kept[place : place + size] for place in range(first * size, len(kept), size))
+
+    def _drawn(self, epoch: int) -> Any:
+        rows = self.task.rows
+        if self.when == THEN:
+            own = np.arange(rows) >= rows - self.labels
+            return own if 2 * epoch >= self.epochs else ~own
+        begin, end, probability = WHEN[self.when]
+        drawn = np.random.default_rng([self.task.seed, epoch, 1]).random(rows) < probability
+        return drawn & (begin * self.epochs <= epoch < end * self.epochs)
 
 
 def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
-    """Train, measure on valid and test."""
-    import torch
-
+    """Train a recipe, and evaluate it on valid and test."""
     import longtail
 
-    given, cuda = corpus(data, rows), torch.cuda.is_available()
-    written, _, how = recipe.partition(" @")
+    given = corpus(data, rows)
+    written, _, when = recipe.partition(" @")
     parsed = longtail.Recipe.parse(written)
-    only = label_rows(len(given.train), len(given.labels), parsed.learner.epochs, how) if how else nullcontext()
-    afresh()
-    with histories() as seen, only:
-        begin = time.perf_counter()
-        model = parsed.fit(given.train, given.valid)
-        seconds = time.perf_counter() - begin
+    reset_gpu()
+    begin = time.perf_counter()
+    model, histories = fit_in_epochs(parsed, given, when) if when else fit(parsed, given)
+    seconds = time.perf_counter() - begin
     kept: dict[str, Any] = {"data": Path(data).name, "recipe": recipe, "rows": rows, "seconds": seconds}
-    kept |= {"history": seen, "peak": torch.cuda.max_memory_allocated() if cuda else 0}
+    kept |= {"history": [history.lines for history in histories], "peak": gpu_peak()}
     for split in ("valid", "test"):
         some = getattr(given, split)
         found = model.predict(some.rows, max(KS), some.excluded)
@@ -248,21 +264,20 @@ def one(data: str, recipe: str, rows: int | None) -> dict[str, Any]:
     return kept
 
 
-def told(run: dict[str, Any]) -> str:
+def summary(run: dict[str, Any]) -> str:
     figures = ", ".join(f"{name} {run['test'][name]:.1f}" for name in ("P@1", "PSP@1", "PSP@5", "C@5"))
     epochs = sum(line["seconds"] for lines in run["history"] for line in lines)
     return f"{run['recipe']} on {run['data']}: {figures}, {run['seconds']:.0f} s, of it {epochs:.0f} in epochs"
 
 
 def kept_runs(options: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
-    """What is done already, by data and recipe."""
-    file = Path(options.out) / "runs.jsonl"
-    runs = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    """Stored runs by data and recipe."""
+    runs = read_lines(Path(options.out) / "runs.jsonl")
     return {(run["data"], run["recipe"]): run for run in runs if run["rows"] == options.rows}
 
 
 def there(part: str, data: str, options: argparse.Namespace, done: dict[tuple[str, str], Any]) -> dict[str, list[Any]]:
-    """Of each line of a part the runs that are done."""
+    """The stored runs of each line of a part."""
     if part == "kept":
         return {recipe: [run] for (name, recipe), run in done.items() if name == Path(data).name}
     found = {
@@ -273,21 +288,21 @@ def there(part: str, data: str, options: argparse.Namespace, done: dict[tuple[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", required=True)
-    parser.add_argument("--part", nargs="+", default=["table3"])
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--nets", nargs="+", default=list(NETS))
-    parser.add_argument("--renee", default="renee(seed=SEED)", help="what `renee` among the nets stands for")
-    parser.add_argument("--set", nargs="*", default=[], help="settings of every frugal net, such as epochs=2")
-    parser.add_argument("--rows", type=int)
+    parser = parser_for(__doc__)
+    parser.add_argument("--data", nargs="+", required=True, help="folders of data sets")
+    parser.add_argument("--part", nargs="+", default=["table3"], help="what to train")
+    parser.add_argument("--out", required=True, help="folder of the results")
+    parser.add_argument("--workers", type=int, default=4, help="trainings at a time")
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each recipe")
+    parser.add_argument("--nets", nargs="+", default=list(NETS), help="nets to train")
+    parser.add_argument("--renee", default="renee(seed=SEED)", help="the recipe of renee among the nets")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of every word-based net, such as epochs=2")
+    parser.add_argument("--rows", type=int, help="only the first training rows and their labels")
     parser.add_argument("--ways", nargs="+", help="only these lines of each net, such as '+ gandalf'")
     parser.add_argument("--paper", action="store_true", help="every row links its labels, however many")
-    parser.add_argument("--recipes", nargs="+", default=[], help="of the part `given`")
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
-    parser.add_argument("--after", type=Path, help="a file that must be there before the first run begins")
+    parser.add_argument("--recipes", nargs="+", default=[], help="of the part given")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run starts")
+    parser.add_argument("--after", type=Path, help="the first run waits for this file")
     options = parser.parse_args()
     Path(options.out).mkdir(parents=True, exist_ok=True)
     until, done = time.monotonic() + options.limit, kept_runs(options)
@@ -297,10 +312,9 @@ def main() -> None:
     encoders = re.findall(r"encoder='([^']*)'", options.renee) if "renee" in options.nets else []
     print(f"{len(todo)} runs to do", flush=True)
     with (
-        reading_once(),
+        sharing_tokens(),
         prepared(todo, options.rows),
-        crew(options.workers, {job[0] for job in todo} if encoders else (), options.rows, encoders) as pool,
-        (Path(options.out) / "runs.jsonl").open("a") as file,
+        worker_pool(options.workers, {job[0] for job in todo} if encoders else (), options.rows, encoders) as pool,
     ):
         while todo and options.after and not options.after.exists():
             time.sleep(0.1)
@@ -309,8 +323,8 @@ def main() -> None:
             if "error" in run:
                 print(run["error"], flush=True)
             else:
-                print(json.dumps(run), file=file, flush=True)
-                print(told(run), flush=True)
+                append_lines(Path(options.out) / "runs.jsonl", run)
+                print(summary(run), flush=True)
     done = kept_runs(options)
     for part in options.part:
         for data in options.data:
@@ -319,29 +333,29 @@ def main() -> None:
 
 @contextmanager
 def prepared(todo: list[tuple[str, str]], rows: int | None) -> Iterator[None]:
-    """What workers share is done before they begin."""
+    """What all workers share is done before they start."""
     begin = time.monotonic()
     for data in dict.fromkeys(data for data, _ in todo):
         given, own = corpus(data, rows), [recipe for folder, recipe in todo if folder == data]
-        learn(given, TEXTS if any(recipe.startswith(NETS) for recipe in own) else ())
-        ready(given)
+        tokenise_for_nets(given, TEXTS if any(recipe.startswith(NETS) for recipe in own) else ())
+        compile_kernels(given)
         right(data, rows)
     print(f"prepared in {time.monotonic() - begin:.0f} s", flush=True)
     yield
 
 
-def ready(given: Any) -> None:
-    """What every worker would compile for itself is compiled before they part."""
-    import longtail.nn.frugal.fit  # noqa: F401  read once, too
-    from longtail.linear.cluster import halve, label_vectors
-    from longtail.linear.cooccurrence import cooccurrence
-    from longtail.nn.frugal.graph import label_graph
+def compile_kernels(given: Any) -> None:
+    """Compile here what every worker would compile for itself."""
+    import longtail.nn.shallow.shallow_fit  # noqa: F401  imported once, too
+    from longtail.linear.graph.cooccurrence import cooccurrence
+    from longtail.linear.trees.label_clusters import balanced_halves, label_vectors
+    from longtail.nn.shallow.walk_graph import label_graph
 
     some = given.train.take(np.arange(min(1000, len(given.train)))).targets
     cooccurrence(some, 0.1)
     cooccurrence(some, 0.1, 3, 2)
     label_graph(some, 10, 0.8, 5, 500, 0)
-    halve(label_vectors(some, some), 8, 0)
+    balanced_halves(label_vectors(some, some), 8, 0)
 
 
 def timed(job: tuple[float, str, str, int | None]) -> dict[str, Any]:

@@ -1,89 +1,31 @@
-"""Which right answers a model finds, by what the row's text says of them: where label rows and soft targets can act.
+"""Which right labels could be found from the text of a row: where label rows and soft targets can help. Needs no GPU.
 
     python benchmarks/gpu/gandalf_reached.py DATA [DATA ...]
 
-How many right answers on test are of each kind, and what share of all inverse propensities they have. Answers that
-models find are `gandalf.py --part reached`.
+Sorts the right labels of the test split by what the text of their row holds: all words of the label, some, only the
+text of a label linked to it, or nothing. Prints for each kind, for rare labels and for the others, how many there are
+and their share of all inverse propensities. `gandalf.py --part reached` prints how many of them models find.
 """
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
-import numpy as np
-from scipy import sparse
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-WORD = re.compile(r"\w+")
-KINDS = ("all words", "some words", "no word, but a linked label's text", "none of these")
-RARE = 9  # training rows of a rare label, at most
-THRESHOLD = 0.1
-
-
-def words_of(texts: Sequence[str], known: dict[str, int]) -> list[list[int]]:
-    return [sorted({known.setdefault(word, len(known)) for word in WORD.findall(text.lower())}) for text in texts]
-
-
-def matrix(rows: list[list[int]], width: int) -> Any:
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    places = np.fromiter((word for row in rows for word in row), np.int64, count=int(starts[-1]))
-    return sparse.csr_array((np.ones(len(places), np.float32), places, starts), shape=(len(rows), width))
-
-
-def kinds(given: Any) -> tuple[Any, Any, Any, Any]:
-    """Of each right answer on test: its row, its label, its kind, and whether the label is rare."""
-    from longtail.linear.cooccurrence import cooccurrence
-
-    known: dict[str, int] = {}
-    read = [words_of(texts, known) for texts in (given.labels.texts, given.test.texts)]
-    labels, texts = (matrix(rows, len(known)) for rows in read)
-    shared = sparse.coo_array(texts @ labels.T)
-    whole = shared.data >= np.diff(labels.indptr)[shared.col]
-    ones = np.ones(int(whole.sum()), np.float32)
-    said = sparse.csr_array((ones, (shared.row[whole], shared.col[whole])), shape=shared.shape)
-    right = sparse.coo_array(given.test.targets)
-    graph = sparse.coo_array(cooccurrence(given.train.targets, THRESHOLD))
-    apart = graph.row != graph.col
-    links = sparse.csr_array((np.ones(int(apart.sum()), np.float32), (graph.row[apart], graph.col[apart])), graph.shape)
-    asked = sparse.csr_array((np.ones(right.nnz, np.float32), (right.row, right.col)), right.shape)
-    at = (right.row, right.col)
-    every, some, linked = (
-        np.asarray(sparse.csr_array(each.multiply(asked))[at]).ravel() > 0
-        for each in (said, sparse.csr_array(shared), said @ links)
-    )
-    kind = np.where(every, 0, np.where(some, 1, np.where(linked, 2, 3)))
-    return right.row, right.col, kind, np.asarray(given.labels.counts)[right.col] <= RARE
-
-
-def reached(pairs: tuple[Any, Any, Any, Any], found: Any) -> dict[str, list[int]]:
-    """How many of each kind stand among the answers, and how many there are; of rare labels and of the others."""
-    rows, labels, kind, rare = pairs
-    hit = (found.indices[rows] == labels[:, None]).any(axis=1)
-    return {
-        f"{who}: {name}": [int(hit[some].sum()), int(some.sum())]
-        for who, of in (("rare", rare), ("others", ~rare))
-        for number, name in enumerate(KINDS)
-        for some in [of & (kind == number)]
-    }
-
-
-def reach(kept: dict[str, list[dict[str, list[int]]]]) -> tuple[list[str], list[list[str]]]:
-    """A table: percent of the right answers of each kind that are found, the mean over the seeds."""
-    first = next(iter(kept.values()))[0]
-    lines = [["how many", *(f"{pairs:,}" for _, pairs in first.values())]]
-    for line, runs in kept.items():
-        parts = [[100 * run[kind][0] / max(run[kind][1], 1) for run in runs] for kind in first]
-        lines.append([line, *(f"{sum(values) / len(values):.1f}" for values in parts)])
-    return ["", *first], lines
+import longtail
+from shared.command import parser_for
+from shared.gandalf_reached import KINDS, kinds
 
 
 def main() -> None:
-    import longtail
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="names or folders of data sets")
+    options = parser.parse_args()
     from longtail.metrics.propensity import inverse_propensity
 
-    for data in sys.argv[1:]:
+    for data in options.data:
         given = longtail.load(data)
         _, labels, kind, rare = kinds(given)
         weights = inverse_propensity(given.labels)[labels]
@@ -91,7 +33,7 @@ def main() -> None:
             for number, name in enumerate(KINDS):
                 some = of & (kind == number)
                 share = 100 * weights[some].sum() / weights.sum()
-                print(f"{given.name}, {who}: {name}: {some.sum():,} answers, {share:.1f}% of the weight")
+                print(f"{given.name}, {who}: {name}: {some.sum():,} labels, {share:.1f}% of the weight")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Claim: soft labels from a teacher that knows the tail lift every learner there, at no cost when predicting.
+"""Claim: soft labels from a teacher that knows the tail lift every learner there, at no cost in prediction.
 
     python benchmarks/gpu/lever.py DATA [DATA ...] --encoder FOLDER [--parts main tail teachers ...] [--seeds 1]
-                                   [--students renee astec ...] [--teacher RECIPE] [--tries "tau=4, blend=0" ...]
-                                   [--workers 3] [--epochs 30] [--rows N] [--kept lever.jsonl] [--limit SECONDS]
+        [--students renee astec ...] [--teacher RECIPE] [--tries "tau=4, blend=0" ...]
+        [--workers 3] [--epochs 30] [--rows N] [--kept lever.jsonl] [--limit SECONDS]
 
-DATA are folders of JSON lines; the words of WordNet are built by `longtail build hierarchy wordnet FOLDER --words`.
-The paper's tables, by part:
+DATA are folders of JSON lines; the words of WordNet are built by `longtail build hierarchy wordnet FOLDER --words`. The
+paper's tables, by part:
 
     main       1, 5, 6, 10, 15, 23, 24 and figures 2, 3, 8: each learner alone, with label rows, with LEVER; the teacher
     tail       2, 7, 10: LEVER against the other tail methods on the first learner
@@ -15,23 +15,22 @@ The paper's tables, by part:
     tau        21, 22 and figure 7: labels and documents given to a label
     estimate   how similarities become relevances, and the floor
     chosen     tau and lambda chosen on valid, for each learner
-    search     the settings of lever named by --tries, on the first learner or on one of their own, as in
-               "renee(propensity=0.25): documents=40": to choose by valid
+    search     the settings of lever in --tries, on the first learner or on one of their own, as in
+               "renee(propensity_power=0.25): documents=40": to choose from on valid
 
-Teachers and warm starts are trained once a data set and seed and saved in a folder beside --kept: students share
-them; a student's seconds are then its own, and the teacher's stand in a line of theirs. --teacher is a recipe in which
-ENCODER, EPOCHS and SEED are filled in, or the folder of a saved model. Workers are copies of one process that has read
-the data; seconds of runs that share a GPU are not comparable, `--workers 1` times them. Each model is also measured
-with its answers re-ranked by inverse propensity, as `+ rerank` does, and by small powers of it. What stands in --kept
-is not done again; `lever_tables.py` makes tables and figures of it.
-Without a GPU, `--rows 500 --epochs 1 --encoder bag` rehearses it.
+Teachers and warm starts are trained once for each data set and seed and saved in a folder beside --kept, where all
+students find them; the seconds of a student are then its own, and those of the teacher have their own line. --teacher
+is a recipe in which ENCODER, EPOCHS and SEED are filled in, or the folder of a saved model. Workers are forked from one
+process that has read the data. Seconds of runs that share a GPU are not comparable; `--workers 1` makes them so. Each
+model is also evaluated with its predictions re-ranked by inverse propensity, as `+ rerank` does, and by small powers of
+it. Prints a line for each result and appends it to --kept; what is stored there is not done again. `lever_tables.py`
+makes tables and figures of it. Without a GPU, `--rows 500 --epochs 1 --encoder bag` tries the script.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import re
 import sys
 import time
@@ -41,10 +40,14 @@ from multiprocessing.pool import AsyncResult, Pool
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crew import afresh, crew
-from splits import reranked, splits
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
+from shared.command import parser_for
+from shared.splits import reranked, splits
+from shared.tables import MEASURES, append_lines, read_lines
+from shared.timing import gpu_peak, reset_gpu
+from shared.workers import worker_pool
+
 MACRO = [f"macro{name}@5" for name in ("F1", "P", "R")]
 PARTS = ("main", "tail", "ensemble", "teachers", "blend", "tau", "estimate", "chosen", "search")
 STUDENTS = ("renee", "astec", "inceptionxml", "xreg", "parabel", "dismec")
@@ -58,7 +61,7 @@ TEACHERS = {
     "ngame hinge": f"ngame({LABELS}, loss='triplet', classifiers=false)",
     "ngame softmax": f"ngame({LABELS}, classifiers=false)",
 }
-WARM = "ngame(encoder='ENCODER', epochs=EPOCHS, classifiers=false, seed=SEED, measure_every=0)"
+WARM = "ngame(encoder='ENCODER', epochs=EPOCHS, classifiers=false, seed=SEED, validate_every=0)"
 WARMED, TAUGHT, BESIDE = 'warm="{warm}"', 'teacher="{teacher}"', 'encoder="{teacher}"'  # folders that are filled in
 BRIEF = ("P@1", "PSP@1", "PSP@5", "C@5")
 STRENGTHS = (0.1, 0.2, 0.3, 0.5)  # of a re-ranking that only nudges
@@ -80,7 +83,7 @@ class Job(NamedTuple):
         return recipe
 
 
-Wanted = tuple[str, str, Job]  # a part, what its table calls the line, and what to train
+DistillSettings = tuple[str, str, Job]  # a part, what its table calls the line, and what to train
 
 
 def filled(recipe: str, encoder: str, epochs: int, seed: int) -> str:
@@ -132,10 +135,10 @@ def jobs(options: argparse.Namespace) -> dict[Job, dict[str, str]]:
     return found
 
 
-def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]:
+def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[DistillSettings]:
     taught = filled(options.teacher, options.encoder, 2 * options.epochs, seed)
 
-    def job(part: str, name: str, more: str = "", say: str | None = None, **models: str) -> Wanted:
+    def job(part: str, name: str, more: str = "", say: str | None = None, **models: str) -> DistillSettings:
         learner, begun = student(name, options, seed)
         return (
             part,
@@ -143,10 +146,10 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
             Job(data, seed, learner + more, tuple((begun | models).items())),
         )
 
-    def lever(part: str, name: str, settings: str = "", say: str = "", teacher: str = taught) -> Wanted:
-        told = say or settings
+    def lever(part: str, name: str, settings: str = "", say: str = "", teacher: str = taught) -> DistillSettings:
+        shown_as = say or settings
         more = f" + lever({', '.join(filter(None, [TAUGHT, unusual(settings)]))})"
-        return job(part, name, more, " + lever" + (f"({told})" if told else ""), teacher=teacher)
+        return job(part, name, more, " + lever" + (f"({shown_as})" if shown_as else ""), teacher=teacher)
 
     first = options.students[0]
     yield "main", "the teacher", Job(data, seed, "{teacher}", (("teacher", taught),))
@@ -181,7 +184,7 @@ def _jobs(options: argparse.Namespace, data: str, seed: int) -> Iterator[Wanted]
     for tau in TAUS:
         yield lever("tau", first, f"tau={tau}")
     for number in DOCUMENTS:
-        yield lever("tau", first, f"documents={number}")
+        yield lever("tau", first, f"min_documents={number}")
     for settings in ESTIMATES:
         yield lever("estimate", first, settings)
     for name in options.students:
@@ -199,17 +202,17 @@ def unusual(settings: str) -> str:
 
 def one(data: str, recipe: str, rows: int | None, save: Path | None = None) -> dict[str, Any]:
     """Train (or load) and measure; runs in a worker."""
-    import torch
-
     import longtail
     from longtail.metrics.calibration import Teaching
-    from longtail.progress import hearing
+    from longtail.progress import collecting
+    from longtail.tail.ensemble import TailThreshold
+    from longtail.tail.lever import Try
 
     try:
         train, valid, test = splits(data, rows)
-        afresh()
+        reset_gpu()
         begin = time.perf_counter()
-        with hearing() as told:
+        with collecting() as heard:
             saved = (Path(recipe) / "manifest.json").exists()
             model = longtail.load_model(recipe) if saved else longtail.Recipe.parse(recipe).fit(train, valid)
         seconds = time.perf_counter() - begin
@@ -219,17 +222,17 @@ def one(data: str, recipe: str, rows: int | None, save: Path | None = None) -> d
         found = model.predict(test.rows, 5, test.excluded)
         predicting = time.perf_counter() - begin
         again = reranked(model)
-        teaching = next((fact for fact in told if isinstance(fact, Teaching)), None)
+        teaching = next((fact for fact in heard if isinstance(fact, Teaching)), None)
         return {
             "seconds": seconds,
             "predicting": predicting,
-            "gpu": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
+            "gpu": gpu_peak(),
             **measured(found, test),
             "valid": measured(model.predict(valid.rows, 5, valid.excluded), valid),
             "reranked": measured(again.predict(test.rows, 5, test.excluded), test),
             "nudged": nudged(model, valid, test),
             "teaching": None if teaching is None else facts(teaching),
-            "tries": [str(fact) for fact in told if not isinstance(fact, Teaching)],
+            "tries": [str(fact) for fact in heard if isinstance(fact, Try | TailThreshold)],
         }
     except Exception:
         return {"error": traceback.format_exc()[-1500:]}
@@ -294,7 +297,7 @@ class Runner:
     def run(self, todo: list[Job]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         own = self.options
-        with crew(own.workers, own.data, own.rows, [own.encoder, *own.encoders]) as pool:
+        with worker_pool(own.workers, own.data, own.rows, [own.encoder, *own.encoders]) as pool:
             while True:
                 late = time.monotonic() - self.begin > own.limit
                 for job in [] if late else list(todo):
@@ -337,8 +340,7 @@ class Runner:
             return todo
         line: dict[str, Any] = {"data": Path(job.data).name, "seed": job.seed, "recipe": str(job)}
         line |= {"parts": self.names.get(job, {}), "workers": self.options.workers, **found}
-        with self.options.kept.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append_lines(self.options.kept, line)
         name = next(iter(line["parts"].values()), str(job))
         brief = " ".join(f"{line[name]:.1f}" for name in BRIEF) + " valid "
         brief += " ".join(f"{line['valid'][name]:.1f}" for name in BRIEF)
@@ -348,16 +350,15 @@ class Runner:
 
 
 def done_before(path: Path) -> set[tuple[str, int, str]]:
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return {(line["data"], line["seed"], line["recipe"]) for line in lines}
+    return {(line["data"], line["seed"], line["recipe"]) for line in read_lines(path)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+")
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser = parser_for(__doc__)
+    parser.add_argument("data", nargs="+", help="folders of data sets")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, help="what to train")
     parser.add_argument("--students", nargs="+", default=list(STUDENTS), help="the first serves all parts but main")
-    parser.add_argument("--others", nargs="+", default=list(OTHERS), help="tail methods beside lever, as --tries")
+    parser.add_argument("--others", nargs="+", default=list(OTHERS), help="other tail methods, written as in --tries")
     parser.add_argument("--tries", nargs="+", default=[], help="settings of lever, for the part search")
     parser.add_argument("--encoder", default="minilm", help="of renee and of the teacher")
     parser.add_argument("--encoders", nargs="*", default=["bag"], help="other encoders of the teacher")
@@ -367,15 +368,15 @@ def main() -> None:
         help="recipes or folders for the part teachers, instead of its own",
     )  # fmt: skip
     parser.add_argument("--teachers-alone", action="store_true", help="part teachers without students")
-    parser.add_argument("--warm", default=WARM, help="recipe or folder of renee's beginning; '': none")
+    parser.add_argument("--warm", default=WARM, help="recipe or folder of renee's warm start; '': none")
     parser.add_argument("--seeds", type=int, default=1, help="of main and search; the others have one")
-    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=3, help="trainings at a time")
     parser.add_argument("--epochs", type=int, default=30, help="of students; teachers have twice as many, of labels")
-    parser.add_argument("--rows", type=int)
+    parser.add_argument("--rows", type=int, help="only the first rows of each split, to try the script")
     parser.add_argument("--skip", metavar="PATTERN", help="recipes that match are left out")
-    parser.add_argument("--kept", type=Path, default=Path("lever.jsonl"))
+    parser.add_argument("--kept", type=Path, default=Path("lever.jsonl"), help="file of the results")
     parser.add_argument("--models", type=Path, help="folder of saved teachers; beside --kept where none is named")
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run starts")
     options = parser.parse_args()
     names, before = jobs(options), done_before(options.kept)
     todo = [job for job in names if (Path(job.data).name, job.seed, str(job)) not in before]

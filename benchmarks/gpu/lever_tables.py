@@ -1,48 +1,44 @@
-"""Tables and figures of what `lever.py` has kept.
+"""Tables and figures of the results that `lever.py` has stored.
 
     python benchmarks/gpu/lever_tables.py lever.jsonl [more.jsonl ...] [--figures docs/results]
     python benchmarks/gpu/lever_tables.py --links DATA --teacher FOLDER
     python benchmarks/gpu/lever_tables.py --curves DATA --teacher FOLDER
     python benchmarks/gpu/lever_tables.py --twins DATA [DATA ...]
 
-Prints a table for each part and data set: measures, macro measures, the points of P@5 that each frequency bin brings,
-the same models with answers re-ranked, and where the time of lever went. Figures are recall at 5 by frequency decile, a
-panel a data set: lever-deciles.svg of the first learner (plain, with label rows, with LEVER, and the teacher), and
-lever-settings.svg of settings of LEVER on it. `--links` asks held-out rows how often a row that has a label also has
-the labels that a saved teacher puts nearest to it, and so what soft labels on label texts are worth. `--curves` asks
-them how often the labels nearest to a row are right, by cosine and by how many rows the label has. `--twins` counts
-training rows that are a label themselves, and how often such a row has it.
+Prints tables for each part and data set: measures, macro measures, points of P@5 from each frequency bin, the same
+models with predictions re-ranked, and the seconds of LEVER. The figures show recall at 5 by frequency decile, one panel
+for each data set: lever-deciles.svg of the first learner (plain, with label rows, with LEVER, and the teacher), and
+lever-settings.svg of settings of LEVER on it. `--links` prints how often a held-out row that has a label also has the
+labels that a saved teacher places nearest to it, which is what soft labels on label texts assume. `--curves` prints how
+often the labels nearest to a held-out row are right, by cosine and by the number of rows of the label. `--twins` counts
+training rows whose text is that of a label, and how often such a row has the label.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from lever import MACRO, MEASURES, PARTS
+from lever import MACRO, PARTS
 
-from longtail.report.axes import Box, Scale, ticks
-from longtail.report.figures import look, marker, rules, stroke
-from longtail.report.markup import Safe, tag
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from longtail.drawing.axes import AxisScale, Box, ticks
+from longtail.drawing.markup import Safe, tag
+from longtail.report.shapes import rules
+from shared.command import parser_for
+from shared.figures import entry, svg
+from shared.figures import line as drawn
+from shared.tables import MEASURES, read_lines
+from shared.tables import table as markdown
 
 WIDE, HIGH, LINE = 380, 300, 18  # of a panel, and of a line of the legend above them
-STYLE = """
-svg{background:#fff;font:12px system-ui,sans-serif;fill:#444}
-.rule{stroke:#ddd}.line{fill:none;stroke-width:2}
-.s0 .line{stroke:#1f6fb2}.s0 .marker{fill:#1f6fb2}.s1 .line{stroke:#c4521b}.s1 .marker{fill:#c4521b}
-.s2 .line{stroke:#2b8a5a}.s2 .marker{fill:#2b8a5a}.s3 .line{stroke:#7a4fb5}.s3 .marker{fill:#7a4fb5}
-"""
 ESTIMATES = ("cosine", "logistic", "isotonic")
 Runs = dict[str, list[dict[str, Any]]]  # by what a table calls them; a run a seed
-
-
-def read(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
 def runs_of(lines: Sequence[dict[str, Any]], part: str, data: str) -> Runs:
@@ -54,8 +50,7 @@ def runs_of(lines: Sequence[dict[str, Any]], part: str, data: str) -> Runs:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", "| --- |" + " --: |" * (len(head) - 1)]
-    return ["", *lines, *(f"| {' | '.join(row)} |" for row in rows)]
+    return ["", markdown(head, rows)]
 
 
 def mean(values: Sequence[float]) -> str:
@@ -116,26 +111,19 @@ def tables(title: str, runs: Runs) -> list[str]:
         curve = ", ".join(f"{score:.2f}: {100 * rate:.1f}%" for score, rate, _ in facts["curves"]["cosine"])
         lines += ["", f"`{name}`, how many of a valid row's candidates are right by (1 + cosine) / 2: {curve}"]
     for name, some in runs.items():
-        lines += [f"- `{name}`: {told}" for told in some[0]["tries"]]
+        lines += [f"- `{name}`: {line}" for line in some[0]["tries"]]
     return lines
 
 
 def figure(panels: dict[str, Runs], legend: Sequence[str]) -> str:
     """A panel for each data set: recall at 5 by decile, the most frequent labels left."""
-    parts = [tag("style", Safe(STYLE))]
-    for number, name in enumerate(legend):
-        y = LINE * (number + 1)
-        parts += [tag("g", marker(46, y - 4, number), class_=look(number)), tag("text", name, x=58, y=y)]
+    parts = [part for number, name in enumerate(legend) for part in entry(name, 46, LINE * (number + 1), number)]
     above = LINE * (len(legend) + 1)
     for number, (data, runs) in enumerate(panels.items()):
         frame = Box(WIDE * number + 40, above + 26, WIDE * (number + 1) - 16, above + HIGH - 40)
         parts += [tag("text", f"{data}: recall at 5, %", x=frame.left, y=frame.top - 10), *_panel(frame, runs)]
-    size = {"width": max(WIDE * len(panels), 58 + 7 * max(map(len, legend))), "height": HIGH + above}
-    view = f"0 0 {size['width']} {size['height']}"
-    label = "Recall at 5 by frequency decile of the labels"
-    return str(
-        tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=view, **size, role="img", aria_label=label)
-    )
+    wide = max(WIDE * len(panels), 58 + 7 * max(map(len, legend)))
+    return svg(parts, wide, HIGH + above, "Recall at 5 by frequency decile of the labels")
 
 
 def _panel(frame: Box, runs: Runs) -> list[Safe]:
@@ -144,8 +132,8 @@ def _panel(frame: Box, runs: Runs) -> list[Safe]:
         [statistics.mean(run["deciles"][place][4] for run in some) for place in deciles] for some in runs.values()
     ]
     marks = ticks(0, max(max(some) for some in values))
-    across = Scale(0, len(deciles) - 1, frame.left + 14, frame.right - 14)
-    down = Scale(marks[0], marks[-1], frame.bottom, frame.top)
+    across = AxisScale(0, len(deciles) - 1, frame.left + 14, frame.right - 14)
+    down = AxisScale(marks[0], marks[-1], frame.bottom, frame.top)
     parts = [rules(marks, down, frame)]
     parts += [
         tag("text", str(place + 1), x=across(place), y=frame.bottom + 16, text_anchor="middle") for place in deciles
@@ -153,9 +141,7 @@ def _panel(frame: Box, runs: Runs) -> list[Safe]:
     under = "tenths of the training positives, frequent labels first"
     parts.append(tag("text", under, x=frame.right, y=frame.bottom + 34, text_anchor="end"))
     for number, some in enumerate(values):
-        spots = [(across(place), down(one)) for place, one in enumerate(some)]
-        path = stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots), number)
-        parts.append(tag("g", path, *(marker(x, y, number, 3) for x, y in spots), class_=look(number)))
+        parts.append(drawn([(across(place), down(one)) for place, one in enumerate(some)], number, 3))
     return parts
 
 
@@ -205,11 +191,12 @@ def curves(data: str, folder: Path, rows: int = 2000, places: int = 100) -> None
     import numpy as np
 
     import longtail
+    from longtail.data.subsample import evenly_spaced
     from longtail.predictions import Predictions
     from longtail.search.soft import index_of
 
     corpus, model = longtail.load(data), longtail.load_model(folder)
-    valid = corpus.valid.take(np.unique(np.linspace(0, len(corpus.valid) - 1, rows).astype(np.int64)))
+    valid = corpus.valid.take(evenly_spaced(len(corpus.valid), rows))
     vectors = model.scorer.label_vectors[model.labels.rows(corpus.labels.ids)]  # type: ignore[attr-defined]
     asked = model.scorer.row_vectors(valid.rows)  # type: ignore[attr-defined]
     near = Predictions(valid.labels, *index_of(vectors, len(valid), "exact").top(asked, places)).without(valid.excluded)
@@ -253,15 +240,15 @@ def twins(data: Sequence[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kept", nargs="*", type=Path)
-    parser.add_argument("--links", metavar="DATA")
-    parser.add_argument("--curves", metavar="DATA")
-    parser.add_argument("--twins", nargs="+", metavar="DATA")
+    parser = parser_for(__doc__)
+    parser.add_argument("kept", nargs="*", type=Path, help="files of lever.py")
+    parser.add_argument("--links", metavar="DATA", help="how often linked labels occur together")
+    parser.add_argument("--curves", metavar="DATA", help="how often near labels are right")
+    parser.add_argument("--twins", nargs="+", metavar="DATA", help="rows with the text of a label")
     parser.add_argument("--teacher", type=Path, help="folder of a saved model, for --links and --curves")
-    parser.add_argument("--figures", type=Path, help="folder")
+    parser.add_argument("--figures", type=Path, help="folder of the figures")
     parser.add_argument("--learner", default="renee", help="of the figures")
-    parser.add_argument("--settings", nargs="*", default=[], help="lines that are drawn")
+    parser.add_argument("--settings", nargs="*", default=[], help="lines of lever-settings.svg")
     options = parser.parse_args()
     if options.links:
         links(options.links, options.teacher)
@@ -272,7 +259,7 @@ def main() -> None:
     if options.twins:
         twins(options.twins)
         return
-    lines = read(options.kept)
+    lines = [line for path in options.kept for line in read_lines(path)]
     for part in PARTS:
         for data in dict.fromkeys(line["data"] for line in lines):
             runs = runs_of(lines, part, data)

@@ -1,30 +1,32 @@
-"""Claim: pools of some labels teach a dual encoder and classifiers together as well as all labels do.
+"""Claim: pools of some labels train a dual encoder and classifiers together as well as all labels do.
 
-    PYTHONPATH=src python benchmarks/gpu/unidec.py --part encoders classifiers losses ablations unseen pools
+    python benchmarks/gpu/unidec.py --part encoders classifiers losses ablations unseen pools
         --data FOLDER [--encoder minilm] [--workers 2] [--out DIR] [--epochs 30] [--rows N] [--limit SECONDS]
         [--settings "positives=3"]
-    PYTHONPATH=src python benchmarks/gpu/unidec.py --part B:classifiers A:losses B:encoders --data A B --epochs 30 10
-    PYTHONPATH=src python benchmarks/gpu/unidec.py --part sweep --data FOLDER --try "depsl(negatives=2)" ...
-    PYTHONPATH=src python benchmarks/gpu/unidec.py --part cost --data FOLDER --workers 1 --epochs 8
+    python benchmarks/gpu/unidec.py --part B:classifiers A:losses B:encoders --data A B --epochs 30 10
+    python benchmarks/gpu/unidec.py --part sweep --data FOLDER --try "depsl(negatives=2)" ...
+    python benchmarks/gpu/unidec.py --part cost --data FOLDER --workers 1 --epochs 8
 
-`encoders`: dpr, ance, ngame, depsl and dexml; with `--own`, the last two alone. `classifiers`: ngame, renee and unidec;
-with `--own`, unidec alone. `losses`: pairs of losses, each found by texts, by classifiers and by both, of one training.
-`ablations`: without mined negatives, and from documents to labels alone. `unseen`: the rarest labels leave the training
-and join afterwards, with the classifier half empty or mapped. `pools`: labels of a pool and positives of a row in it
-against beta and eta. `sweep`: the recipes of `--try` on the second half of valid, the first half being theirs to learn
-from, and other ways to search what unidec has learned. `given`: the same recipes on test. `seeds`: both once more.
-`cost`: seconds of an epoch, of a renewal and its parts, and peak memory of depsl, unidec, dexml and renee, or of the
-recipes of `--try`, one at a time; after the first, epochs are to be one that renews and one that does not
-(`refresh=2, epochs=3`), or plain ones. A part is of every data set, or of the one whose folder's name stands before it;
-parts begin in the order given and share one set of workers, and a recipe that stands in two of them is trained once.
-Results are kept line by line under --out, and what stands there is not done again. Tables come last. How fast a step
-is: `unidec_speed.py`; P@1 against the seconds of whole trainings: `unidec_time.py`.
+Parts: `encoders`: dpr, ance, ngame, depsl and dexml, or with `--own` only the last two. `classifiers`: ngame, renee and
+unidec, or with `--own` only unidec. `losses`: pairs of losses, each evaluated by texts, by classifiers and by both,
+from one training. `ablations`: without mined negatives, and from documents to labels only. `unseen`: the rarest labels
+leave the training and join afterwards, with their classifier half empty or mapped. `pools`: labels of a pool and
+positives of a row in it against beta and eta. `sweep`: the recipes of `--try`, trained with the first half of valid and
+evaluated on the second, and other ways to score with what unidec has learned. `given`: the same recipes on test.
+`seeds`: depsl and unidec with another seed. `cost`: seconds of an epoch, of renewing the pools and its parts, and peak
+memory of depsl, unidec, dexml and renee, or of the recipes of `--try`, one at a time; after the first epoch, there must
+be one that renews and one that does not (`refresh=2, epochs=3`), or none that renews.
+
+A part runs on every data set, or on the one whose folder name stands before it. Parts start in the order given and
+share one set of workers; a recipe in two parts is trained once. Each result is a line of a file in --out, and what is
+stored there is not done again. Prints the tables at the end. How fast a step is: `unidec_speed.py`; P@1 against the
+seconds of whole trainings: `unidec_time.py`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,10 +35,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crew import afresh, crew
-from splits import splits
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-MEASURES = [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)]
+from shared.command import parser_for
+from shared.splits import splits
+from shared.tables import MEASURES, append_lines, cells, header, read_lines, row
+from shared.timing import Stages, gpu_peak, reset_gpu
+from shared.workers import worker_pool
+
 PAIRS = [("supcon", "supcon"), ("supcon", "supcon+bce"), ("decoupled", "bce"), ("decoupled", "decoupled+bce"),
          ("decoupled", "decoupled")]  # fmt: skip
 LENGTHS = [(0.25, 0.5), (0.5, 0.5), (1.0, 0.5), (0.0, 0.7), (0.5, 0.7), (1.0, 0.6), (1.0, 0.7), (1.0, 0.8), (1.0, 0.9)]
@@ -84,8 +90,6 @@ def jobs(part: str, data: str, epochs: int, options: argparse.Namespace) -> list
 def one(recipe: str, corpus: Split, once: bool = False) -> list[dict[str, Any]]:
     """Train one recipe and measure it on test, and on valid too, by which settings are chosen; unidec in many ways,
     unless once."""
-    import torch
-
     import longtail
     from longtail.learners.unidec import Unidec
     from longtail.memory import measure_peak
@@ -100,8 +104,7 @@ def one(recipe: str, corpus: Split, once: bool = False) -> list[dict[str, Any]]:
             towers = parsed.learner.learned(train, valid)
         else:
             model = parsed.fit(train, valid)
-    gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
-    spent = {"seconds": time.perf_counter() - begun, "gib": (gpu or peak.bytes) / 2**30}
+    spent = {"seconds": time.perf_counter() - begun, "gib": (gpu_peak() or peak.bytes) / 2**30}
     if many:
         found = [{"kind": kind, "by": how, **spent, **figures} for kind, rows in (("test", test), ("valid", valid))
                  for how, figures in ways(towers, rows).items()]  # fmt: skip
@@ -127,19 +130,20 @@ def ways(towers: Any, asked: Any) -> dict[str, dict[str, float]]:
 
     import longtail
     from longtail.metrics import evaluate
-    from longtail.nn.encode import encode
-    from longtail.nn.tokens import tokenise
-    from longtail.nn.towers import unit
+    from longtail.nn.encoders.encode import encode
+    from longtail.nn.encoders.text_encoder import normalised
+    from longtail.nn.encoders.tokens import tokenise
     from longtail.search.exact import top_k
 
     encoded = encode(towers.encoder, tokenise(asked.texts, towers.tokenizer, towers.longest))
-    queries = [towers.heads.applied(encoded, side) for side in ("encoder", "classifiers")]
+    queries = [towers.heads.project(encoded, side) for side in ("encoder", "classifiers")]
     texts, rows = towers.label_vectors(), towers.table.rows()
     lengths = np.linalg.norm(rows, axis=1)
-    tried = {"both": ([0, 1], [texts, unit(rows)]), "texts": ([0], [texts]), "classifiers": ([1], [unit(rows)]),
+    by_class = normalised(rows)
+    tried = {"both": ([0, 1], [texts, by_class]), "texts": ([0], [texts]), "classifiers": ([1], [by_class]),
              "classifiers, their lengths": ([1], [rows])}  # fmt: skip
     for power, share in LENGTHS:
-        longer = unit(rows) * (share / (1 - share) * (lengths / lengths.mean()) ** power)[:, None]
+        longer = normalised(rows) * (share / (1 - share) * (lengths / lengths.mean()) ** power)[:, None]
         how = f"both, lengths ^ {power}" + (f", share {share}" if share != 0.5 else "")
         tried[how] = ([0, 1], [texts, longer])
     found = {}
@@ -186,7 +190,7 @@ def unseen(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     some = np.flatnonzero(np.diff(rare.indptr))
     ways = {"zero": {"unseen": "zero"}, "mapped": {}, "none": {}}
     for lengths in (0.5, 1.0):
-        towers.lengths = lengths
+        towers.norm_power = lengths
         bare = towers.pool_scorer()
         for how, changed in ways.items():
             scorer = replace(bare, **changed)
@@ -218,51 +222,25 @@ def sweep(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     return [{"by": "", **measured(figures)}]
 
 
-class Clock:
-    """Seconds that the last stage of each name took, the device's work for it included."""
-
-    def __init__(self) -> None:
-        self.begun: list[tuple[str, float]] = []
-        self.seconds: dict[str, float] = {}
-
-    def start(self, name: str, total: int | None) -> int:
-        self.begun.append((name, self.now()))
-        return len(self.begun) - 1
-
-    def advance(self, handle: int, amount: int) -> None: ...
-
-    def finish(self, handle: int) -> None:
-        name, begun = self.begun[handle]
-        self.seconds[name] = self.now() - begun
-
-    def note(self, line: str) -> None: ...
-
-    def now(self) -> float:
-        import torch
-
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-
 def cost(recipe: str, corpus: Split) -> list[dict[str, Any]]:
     """Of a training of few epochs: seconds of the fastest after the first, how much longer the slowest took, which is a
     renewal where there was one, of what the last renewal did, and the peak."""
     import longtail
-    from longtail.nn.checkpoint import keeping
-    from longtail.nn.history import History
+    from longtail.nn.training.checkpoint import checkpointing
+    from longtail.nn.training.history import History
     from longtail.progress import listening
 
     train, valid, _ = corpus
-    clock = Clock()
-    with tempfile.TemporaryDirectory() as folder, keeping(folder, every_seconds=1e9), listening(clock):
+    stages = Stages(wait=True)
+    with tempfile.TemporaryDirectory() as folder, checkpointing(folder, every_seconds=1e9), listening(stages):
         longtail.Recipe.parse(recipe).fit(train, valid.take([]))  # which nothing is measured on
         place = max(Path(folder).rglob("history.jsonl"))
         lines = History.read(place.parent).lines
     taken = [line["seconds"] for line in lines[1:] or lines]
     epoch, peak = min(taken), max(line["peak_bytes"] for line in lines) / 2**30
     found = {"seconds an epoch": epoch, "seconds of a renewal": max(taken) - epoch, "first epoch": lines[0]["seconds"]}
-    found |= {name: clock.seconds[name] for name in RENEWAL if name in clock.seconds and "clustering" in clock.seconds}
+    seconds = stages.seconds
+    found |= {name: seconds[name] for name in RENEWAL if name in seconds and "clustering" in seconds}
     return [{"by": "", "ms a step": 1000 * epoch / lines[0]["steps"], **found, "gib": peak}]
 
 
@@ -271,11 +249,11 @@ Job = tuple[str, str, str]  # folder, kind, recipe
 
 
 def work(until: float, rows: int | None, once: bool, job: Job) -> tuple[Job, list[dict[str, Any]]]:
-    """A run in a worker; no lines where it is too late to begin one."""
+    """A run in a worker; no lines where no time is left to start one."""
     data, kind, recipe = job
     if time.monotonic() > until:
         return job, []
-    afresh()
+    reset_gpu()
     try:
         lines = WORK.get(kind, partial(one, once=once))(recipe, splits(data, rows))
     except Exception as error:  # one run that fails must not take the others with it
@@ -287,10 +265,7 @@ def trained(options: argparse.Namespace) -> str:
     """All jobs of all parts, several at a time; those that were done before are read back."""
     options.out.mkdir(parents=True, exist_ok=True)
     kept = {data: options.out / f"{Path(data).name}.jsonl" for data in options.data}
-    lines = {
-        data: [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        for data, path in kept.items()
-    }
+    lines = {data: read_lines(path) for data, path in kept.items()}
     epochs = [*options.epochs, *[options.epochs[-1]] * len(options.data)]
     wanted: dict[tuple[str, str], list[Job]] = {}
     for asked in options.part:
@@ -304,21 +279,20 @@ def trained(options: argparse.Namespace) -> str:
     todo = [job for job in dict.fromkeys(job for some in wanted.values() for job in some) if job not in done]
     begun = time.monotonic()
     if todo and options.limit > 0:
-        with crew(options.workers, options.data, options.rows, [options.encoder]) as pool:
+        with worker_pool(options.workers, options.data, options.rows, [options.encoder]) as pool:
             run = partial(work, begun + options.limit, options.rows, options.once)
-            print(f"{time.monotonic() - begun:.0f} s to read the data and cut texts into tokens", flush=True)
+            print(f"{time.monotonic() - begun:.0f} s to read the data and tokenise the texts", flush=True)
             while options.after and not options.after.exists():
                 time.sleep(0.1)
             for (data, kind, recipe), some in pool.imap_unordered(run, todo):
-                with kept[data].open("a") as file:
-                    file.writelines(json.dumps(line) + "\n" for line in some)
+                append_lines(kept[data], *some)
                 lines[data] += some
-                said: Any = "no time was left"
+                result: Any = "no time was left"
                 if some:
                     figures = {name: round(some[0][name], 2) for name in ("P@1", "seconds", "gib") if name in some[0]}
-                    said = some[0].get("error") or figures
+                    result = some[0].get("error") or figures
                 named = recipe.replace(options.encoder, Path(options.encoder).name)
-                print(f"{time.monotonic() - begun:.0f} s {Path(data).name} {kind} {named}: {said}", flush=True)
+                print(f"{time.monotonic() - begun:.0f} s {Path(data).name} {kind} {named}: {result}", flush=True)
     return "\n\n".join(
         f"{name}, {part}\n\n{table(options, lines[some[0][0]], some)}" for (name, part), some in wanted.items()
     )
@@ -328,11 +302,10 @@ def table(options: argparse.Namespace, lines: list[dict[str, Any]], wanted: list
     chosen = [line for _, *job in wanted for line in lines
               if [line["kind"], line["recipe"]] == job and "error" not in line]  # fmt: skip
     columns = [name for name in (chosen[0] if chosen else {}) if name not in ("kind", "recipe", "by")]
-    out = [f"| recipe | found by | {' | '.join(columns)} |", "| --- | --- |" + " --: |" * len(columns)]
+    out = [header(["recipe", "found by", *columns], words=2)]
     for line in chosen:
-        cells = " | ".join(f"{line[name]:.2f}" if name in line else "" for name in columns)
         recipe = line["recipe"].replace(options.encoder, Path(options.encoder).name)
-        out.append(f"| `{recipe}` | {line['by']} | {cells} |")
+        out.append(row([f"`{recipe}`", line["by"], *cells(line, columns, 2)]))
     return "\n".join([*out, *brief(options, lines, wanted)])
 
 
@@ -347,12 +320,12 @@ def brief(options: argparse.Namespace, lines: list[dict[str, Any]], wanted: list
     }
     out = []
     for kind in ("test", "valid"):
-        out += ["", f"| {kind} | {' | '.join(BRIEF)} |", "| --- |" + " --: |" * len(BRIEF)]
+        out += ["", header([kind, *BRIEF])]
         for _, asked, recipe in wanted:
-            cells = [found.get((kind, recipe, by), "") for by in BRIEF.values()]
-            if asked == "test" and any(cells):
+            figures = [found.get((kind, recipe, by), "") for by in BRIEF.values()]
+            if asked == "test" and any(figures):
                 named = recipe.replace(options.encoder, Path(options.encoder).name)
-                out.append(f"| `{named}` | {' | '.join(cells)} |")
+                out.append(row([f"`{named}`", *figures]))
     return out if any("`" in line for line in out) else []
 
 
@@ -362,30 +335,31 @@ def pools(data: str, options: argparse.Namespace) -> str:
     import torch
 
     from longtail.learners.depsl import Depsl
-    from longtail.nn.batches import clustered_order
-    from longtail.nn.clusters import balanced_clusters
-    from longtail.nn.pool.fit import PoolTowers
-    from longtail.nn.pool.picks import Picker
+    from longtail.nn.dual.balanced_clusters import balanced_clusters
+    from longtail.nn.dual.pair_batches import clustered_order
+    from longtail.nn.pool.label_sampler import LabelSampler
+    from longtail.nn.pool.pool_fit import PoolFit
 
     train, valid, _ = splits(data, options.rows)
-    towers = PoolTowers.begin(Depsl(encoder=options.encoder), train, valid, ())
+    towers = PoolFit.begin(Depsl(encoder=options.encoder), train, valid, ())
     some = np.flatnonzero(np.diff(train.targets.indptr))
     size = min(options.queries, len(some))
     near = balanced_clusters(
         towers.document_vectors()[some], size=min(options.cluster, len(some)), device=str(towers.device)
     )
     mined = towers.mine(30)
-    out = ["| beta | eta | labels of a pool | positives of a row | all its labels | ms a pool |", "|" + " --: |" * 6]
-    chance = np.random.default_rng(0)
-    order = clustered_order(some, near, chance)
+    columns = ["beta", "eta", "labels of a pool", "positives of a row", "all its labels", "ms a pool"]
+    out = [header(columns, words=0)]
+    rng = np.random.default_rng(0)
+    order = clustered_order(some, near, rng)
     chosen = np.split(order, range(size, len(order), size))[:20]
     for positives in (1, 2, 3, 5):
         for negatives in (0, 1, 2, 6):
-            picker = Picker(train.targets, towers.device, positives, negatives)
+            picker = LabelSampler(train.targets, towers.device, positives, negatives)
             sizes, known, whole, times = [], [], [], []
             for rows in chosen:
                 begun = time.perf_counter()
-                batch = picker.batch(rows, mined, chance)
+                batch = picker.batch(rows, mined, rng)
                 dense = batch.targets()
                 if towers.device.type == "cuda":
                     torch.cuda.synchronize()
@@ -393,31 +367,29 @@ def pools(data: str, options: argparse.Namespace) -> str:
                 sizes.append(len(batch.pool))
                 known.append(float((dense > 0).sum()) / len(rows))
                 whole.append(float(np.diff(train.targets.indptr)[rows].mean()))
-            out.append(
-                f"| {positives} | {negatives} | {np.mean(sizes):.0f} | {np.mean(known):.2f} | {np.mean(whole):.2f} | "
-                f"{np.median(times):.2f} |"
-            )
+            means = [f"{np.mean(sizes):.0f}", f"{np.mean(known):.2f}", f"{np.mean(whole):.2f}"]
+            out.append(row([positives, negatives, *means, f"{np.median(times):.2f}"]))
     return "\n".join(out)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_for(__doc__)
     parts = ("encoders", "classifiers", "losses", "ablations", "unseen", "pools", "sweep", "given", "seeds", "cost")
     parser.add_argument("--part", nargs="+", required=True, help=f"[NAME:]PART, of {', '.join(parts)}")
-    parser.add_argument("--data", nargs="+", required=True)
-    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--data", nargs="+", required=True, help="folders of data sets")
+    parser.add_argument("--encoder", default="minilm", help="name or folder")
     parser.add_argument("--epochs", type=int, nargs="+", default=[30], help="of each data set; the last: of the rest")
     parser.add_argument("--settings", default="", help="settings of depsl and unidec in every job")
     parser.add_argument(
         "--try", dest="tried", nargs="+", default=[], help="recipes of sweep, given and cost, each also as NAME:RECIPE"
     )
     parser.add_argument("--own", action="store_true", help="only depsl, unidec and dexml")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run is begun; 0: tables alone")
-    parser.add_argument("--once", action="store_true", help="unidec by its own settings alone, not in many ways")
-    parser.add_argument("--after", type=Path, help="a file that must be there before the first run begins")
-    parser.add_argument("--out", type=Path, default=Path("unidec"))
+    parser.add_argument("--workers", type=int, default=2, help="trainings at a time")
+    parser.add_argument("--rows", type=int, help="only the first rows of each split, to try the script")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no run starts; 0: only tables")
+    parser.add_argument("--once", action="store_true", help="score unidec only as its settings say")
+    parser.add_argument("--after", type=Path, help="the first run waits for this file")
+    parser.add_argument("--out", type=Path, default=Path("unidec"), help="folder of the results")
     parser.add_argument("--queries", type=int, default=1024, help="rows of a batch, for pools")
     parser.add_argument("--cluster", type=int, default=64, help="rows of a cluster, for pools")
     options = parser.parse_args()

@@ -1,30 +1,38 @@
-"""Claim: a step over a pool costs the same for any number of labels, and keeps a GPU's matrix units busy for 35% of the
-time or more.
+"""Claim: a step over a pool costs the same for any number of labels, and keeps the matrix units of a GPU busy for 35%
+of the time or more.
 
-    PYTHONPATH=src python benchmarks/gpu/unidec_speed.py [--labels 10000 100000 1000000 10000000] [--on-host 1000000]
+    python benchmarks/gpu/unidec_speed.py [--labels 10000 100000 1000000 10000000] [--on-host 1000000]
         [--queries 1024] [--pool 3000] [--steps 24] [--one-by-one 100000] [--profile 100000]
         [--renee 1000000] [--dexml 100000] [--lean 1000000] [--plain 1000000]
 
-Made-up texts of 16 tokens; the encoder has all-MiniLM-L6-v2's shape and random weights; dropout, two heads, decoupled
-softmax both ways for texts, the same and BCE for classifiers, clipping, AdamW. What is timed is the training loop
-itself, with the pools it makes on the way. The share is the multiplications of the encoder and of the scores against
-one large bf16 product in the same run. On a processor the encoder is smaller, and only what grows can be seen.
-`--one-by-one` launches an encoder's kernels without recording them. `--profile` shows what the device and the host
-spent a step on, and what steps take whose batches are ready. `--renee` and `--dexml` take the same rows and encoder
-with all labels in every step, which is what pools are to spare: a classifier a label in bf16, or all label texts.
-`--plain` is one-vs-all as torch does it unasked: all scores at once and AdamW, where `renee` streams. `--lean` is
-unidec with its table in the host's memory and the activations of `--piece` texts at a time.
+Generated texts of 16 tokens; the encoder has the shape of all-MiniLM-L6-v2 and random weights; dropout, two heads,
+decoupled softmax in both directions for texts, the same and BCE for classifiers, clipping, AdamW. The training loop
+itself is timed, with the pools that it makes. Prints one line for each size: milliseconds of a pool and of a step, the
+share (operations of the encoder and the scores against one large bf16 product in the same run) and memory. On a
+processor the encoder is smaller, and only the growth is meaningful. `--one-by-one` starts the kernels of the encoder
+one by one instead of as a recorded graph. `--profile` prints what device and host spent a step on, and the time of
+steps whose batches are ready. `--renee` and `--dexml` train the same rows and encoder with all labels in every step,
+which pools avoid: a classifier for each label in bf16, or all label texts. `--plain` is one-vs-all in plain torch: all
+scores at once and AdamW. `--lean` is unidec with its table in host memory and the activations of `--piece` texts at a
+time.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from shared.command import parser_for
+from shared.tables import header, row
+from shared.timing import gpu_peak, reset_gpu
 
 
 def product_speed(device: Any) -> float:
@@ -43,17 +51,17 @@ def product_speed(device: Any) -> float:
     return 2 * size**3 / best
 
 
-def texts(number: int, chance: np.random.Generator) -> Any:
+def texts(number: int, rng: np.random.Generator) -> Any:
     """`number` texts over a million distinct ones at most, so that ten million of them are made quickly."""
-    from longtail.nn.tokens import Tokens
+    from longtail.nn.encoders.tokens import Tokens
 
-    ids = chance.integers(1000, 30000, 16 * min(number, 1_000_000)).astype(np.uint16)
+    ids = rng.integers(1000, 30000, 16 * min(number, 1_000_000)).astype(np.uint16)
     return Tokens(ids=np.resize(ids, 16 * number), offsets=np.arange(number + 1, dtype=np.int64) * 16, pad=0)
 
 
 def encoder_of(device: Any) -> Any:
-    from longtail.nn.encoders import build_encoder
-    from longtail.nn.transformer import Shape
+    from longtail.nn.encoders.build import build_encoder
+    from longtail.nn.encoders.transformer_layer import Shape
 
     fast = device.type == "cuda"
     width = 384 if fast else 64
@@ -65,49 +73,51 @@ def task_of(options: argparse.Namespace, way: str, labels: int) -> Any:
     """What the loop trains: pools, their table on the device or in the host's memory, or all labels."""
     from scipy import sparse
 
-    from longtail.nn.heads.entries import Targets
-    from longtail.nn.heads.head import Head, HeadSettings
-    from longtail.nn.heads.task import OneVsAll, TextReading
-    from longtail.nn.pool.heads import Heads
-    from longtail.nn.pool.losses import loss_of
-    from longtail.nn.pool.picks import Picker
-    from longtail.nn.pool.table import ClassifierTable
-    from longtail.nn.pool.task import Classifying, PoolTask
-    from longtail.nn.precision import best_device
-    from longtail.nn.resident import ResidentTokens
+    from longtail.nn.encoders.device_tokens import DeviceTokens
+    from longtail.nn.onevsall.batch_targets import TrainingTargets
+    from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead
+    from longtail.nn.onevsall.onevsall_task import OneVsAllTask, TextReading
+    from longtail.nn.pool.classifier_table import ClassifierTable
+    from longtail.nn.pool.label_sampler import LabelSampler
+    from longtail.nn.pool.pool_losses import loss_of
+    from longtail.nn.pool.pool_task import ClassifierTraining, PoolTask
+    from longtail.nn.pool.projection_heads import Heads
+    from longtail.nn.training.precision import best_device
 
-    device, chance = best_device(), np.random.default_rng(0)
+    device, rng = best_device(), np.random.default_rng(0)
     encoder = encoder_of(device)
     width, rows = encoder.dimension, options.queries * (1 if way == "dexml" else options.steps)
     # One positive a row and as many mined as fill the pool; of few labels, a wider draw meets the same ones again.
     targets = sparse.csr_array(
-        (np.ones(rows, np.float32), chance.integers(0, labels, rows), np.arange(rows + 1)), (rows, labels)
+        (np.ones(rows, np.float32), rng.integers(0, labels, rows), np.arange(rows + 1)), (rows, labels)
     )
-    documents = TextReading(encoder, ResidentTokens(texts(rows, chance), device, 16))
+    documents = TextReading(encoder, DeviceTokens(texts(rows, rng), device, 16))
     if way == "renee":
-        head = Head(labels, width, HeadSettings(), device)
-        return OneVsAll(encoder, documents, head, Targets(targets), options.queries, 1e-4, 0.1, device, dropout=0.5)
-    items = TextReading(encoder, ResidentTokens(texts(labels, chance), device, 16))
+        head = OneVsAllHead(labels, width, HeadSettings(), device)
+        return OneVsAllTask(
+            encoder, documents, head, TrainingTargets(targets), options.queries, 1e-4, 0.1, device, dropout=0.5
+        )
+    items = TextReading(encoder, DeviceTokens(texts(labels, rng), device, 16))
     shared = {
-        "encoder": encoder, "documents": documents, "labels": items, "temperature": 0.05, "batch": options.queries,
-        "rate": 1e-4, "device": device,
+        "encoder": encoder, "documents": documents, "labels": items, "temperature": 0.05, "batch_size": options.queries,
+        "learning_rate": 1e-4, "device": device,
     }  # fmt: skip
     if way == "dexml":
-        every = Picker(targets, device, None, 0, everything=True)
-        return PoolTask(picker=every, loss=loss_of("decoupled", 1.0), chunk=options.chunk, **shared)
+        every = LabelSampler(targets, device, None, 0, all_labels=True)
+        return PoolTask(sampler=every, loss=loss_of("decoupled", 1.0), mini_batch_size=options.chunk, **shared)
     pool = min(options.pool, labels // 2)
     wanted = -labels * np.log1p(-pool / labels)  # draws after which so many different ones were met
     each = max(round(wanted / options.queries) - 1, 1)
-    mined = chance.integers(0, labels, (rows, 2 * each))
+    mined = rng.integers(0, labels, (rows, 2 * each))
     table = ClassifierTable(
         np.zeros((labels, width), dtype=np.float32), device, way in ("host", "lean"),
         "bf16" if labels > 5_000_000 else "fp32",
     )  # fmt: skip
     return PoolTask(
-        picker=Picker(targets, device, 3, each), loss=loss_of("decoupled"), heads=Heads(width).to(device),
-        head_rate=2e-4, classifying=Classifying(table, loss_of("decoupled+bce"), 20.0, 1e-3, 0.5),
-        renew=lambda epoch: (np.zeros(0, dtype=np.int64), mined), replay=way != "one by one",
-        chunk=options.piece if way == "lean" else None, **shared,
+        sampler=LabelSampler(targets, device, 3, each), loss=loss_of("decoupled"), heads=Heads(width).to(device),
+        head_learning_rate=2e-4, classifiers=ClassifierTraining(table, loss_of("decoupled+bce"), 20.0, 1e-3, 0.5),
+        refresh=lambda epoch: (np.zeros(0, dtype=np.int64), mined), replay=way != "one by one",
+        mini_batch_size=options.piece if way == "lean" else None, **shared,
     )  # fmt: skip
 
 
@@ -116,17 +126,17 @@ def plain(options: argparse.Namespace, labels: int) -> float:
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits, dropout
 
-    from longtail.nn.heads.task import TextReading
-    from longtail.nn.precision import best_device
-    from longtail.nn.resident import ResidentTokens
+    from longtail.nn.encoders.device_tokens import DeviceTokens
+    from longtail.nn.onevsall.onevsall_task import TextReading
+    from longtail.nn.training.precision import best_device
 
-    device, chance = best_device(), np.random.default_rng(0)
+    device, rng = best_device(), np.random.default_rng(0)
     encoder = encoder_of(device)
     size, steps = options.queries, min(options.steps, 8)
-    read = TextReading(encoder, ResidentTokens(texts(size * steps, chance), device, 16))
+    read = TextReading(encoder, DeviceTokens(texts(size * steps, rng), device, 16))
     table = torch.nn.Parameter(torch.zeros(labels, encoder.dimension, device=device))
     optimiser = torch.optim.AdamW([*encoder.parameters(), table], lr=1e-4, fused=True)
-    right = torch.from_numpy(chance.integers(0, labels, (steps, size))).to(device)
+    right = torch.from_numpy(rng.integers(0, labels, (steps, size))).to(device)
     every, times = torch.arange(size, device=device), []
     for _ in range(options.epochs):
         begun = time.perf_counter()
@@ -148,26 +158,21 @@ def measured(options: argparse.Namespace, way: str, labels: int, ceiling: float)
     """A line: the best epoch of the training loop."""
     import torch
 
-    from longtail.nn.loop import Course, train
+    from longtail.nn.training.loop import TrainingConfig, train
 
-    fast = torch.cuda.is_available()
-    gc.collect()  # recorded kernels keep their memory until then
-    if fast:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    reset_gpu()
     if way == "plain":
         seconds = plain(options, labels)
-        peak = torch.cuda.max_memory_allocated() / 2**30 if fast else float("nan")
-        return f"| {labels:,} | one-vs-all, plain | {labels} | | {1000 * seconds:.2f} | | {peak:.2f} | | |"
+        return row([f"{labels:,}", "one-vs-all, plain", labels, "", f"{1000 * seconds:.2f}", "", peak_gib(), "", ""])
     task = task_of(options, way, labels)
-    history = train(task, Course(epochs=2 if way == "dexml" else options.epochs, measure_every=0), {})
+    history = train(task, TrainingConfig(epochs=2 if way == "dexml" else options.epochs, validate_every=0), {})
     seconds = options.queries / max(line["rows_per_second"] for line in history.lines)
-    peak = torch.cuda.max_memory_allocated() / 2**30 if fast else float("nan")
+    peak = peak_gib()
     if way in ("renee", "dexml"):
         held = task.head.weight if way == "renee" else torch.zeros(0, dtype=torch.float32)
         kept = f"{held.nbytes / 2**30:.2f}"
-        return f"| {labels:,} | {way} | {labels} | | {1000 * seconds:.2f} | | {peak:.2f} | {kept} | {kept} |"
-    table = task.classifying.table
+        return row([f"{labels:,}", way, labels, "", f"{1000 * seconds:.2f}", "", peak, kept, kept])
+    table = task.classifiers.table
     making, size = pools(task)
     shape = task.encoder.body.shape
     texts_read = options.queries + size
@@ -177,10 +182,13 @@ def measured(options: argparse.Namespace, way: str, labels: int, ceiling: float)
         profile(task)
     table.close()
     where = f"unidec, {way}, {str(table.weight.dtype).removeprefix('torch.')}"
-    return (
-        f"| {labels:,} | {where} | {size:.0f} | {1000 * making:.2f} | {1000 * seconds:.2f} | "
-        f"{100 * work / seconds / ceiling:.1f}% | {peak:.2f} | {weights:.2f} | {held:.2f} |"
-    )
+    times = [f"{1000 * making:.2f}", f"{1000 * seconds:.2f}", f"{100 * work / seconds / ceiling:.1f}%"]
+    return row([f"{labels:,}", where, f"{size:.0f}", *times, peak, f"{weights:.2f}", f"{held:.2f}"])
+
+
+def peak_gib() -> str:
+    peak = gpu_peak()
+    return f"{peak / 2**30:.2f}" if peak else ""
 
 
 def pools(task: Any) -> tuple[float, float]:
@@ -192,7 +200,7 @@ def pools(task: Any) -> tuple[float, float]:
     times = []
     for _ in range(2):
         begun = time.perf_counter()
-        for batch in task.picker.batches(order, task.batch, 0, task._mined, (0, 0)):
+        for batch in task.sampler.batches(order, task.batch_size, 0, task._mined, (0, 0)):
             batch.targets()
             sizes.append(len(batch.pool))
         if fast:
@@ -243,28 +251,32 @@ def profile(task: Any) -> None:
 
 
 def main() -> None:
-    from longtail.nn.precision import best_device
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--labels", type=int, nargs="*", default=[10_000, 100_000, 1_000_000, 10_000_000])
-    parser.add_argument("--on-host", type=int, nargs="*", default=[1_000_000])
-    parser.add_argument("--queries", type=int, default=1024)
-    parser.add_argument("--pool", type=int, default=3000)
+    parser = parser_for(__doc__)
+    parser.add_argument("--labels", type=int, nargs="*", default=[10_000, 100_000, 1_000_000, 10_000_000], help="sizes")
+    parser.add_argument(
+        "--on-host", type=int, nargs="*", default=[1_000_000], help="labels, with the table in host memory"
+    )
+    parser.add_argument("--queries", type=int, default=1024, help="rows of a batch")
+    parser.add_argument("--pool", type=int, default=3000, help="labels of a pool")
     parser.add_argument("--steps", type=int, default=24, help="of an epoch")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--one-by-one", type=int, nargs="*", default=[], help="labels, without recorded kernels")
-    parser.add_argument("--renee", type=int, nargs="*", default=[], help="labels, all of them by classifiers")
-    parser.add_argument("--dexml", type=int, nargs="*", default=[], help="labels, all of them by texts")
-    parser.add_argument("--chunk", type=int, default=4096, help="texts of dexml that are in memory at once")
+    parser.add_argument("--epochs", type=int, default=3, help="the best counts")
+    parser.add_argument("--one-by-one", type=int, nargs="*", default=[], help="labels, kernels started one by one")
+    parser.add_argument("--renee", type=int, nargs="*", default=[], help="labels, classifiers over all of them")
+    parser.add_argument("--dexml", type=int, nargs="*", default=[], help="labels, the texts of all of them")
+    parser.add_argument("--chunk", type=int, default=4096, help="texts of dexml in memory at once")
     parser.add_argument("--lean", type=int, nargs="*", default=[], help="labels, in little memory")
-    parser.add_argument("--piece", type=int, default=1024, help="texts of --lean whose activations are there at once")
-    parser.add_argument("--plain", type=int, nargs="*", default=[], help="labels, all of them by torch's own means")
-    parser.add_argument("--profile", type=int, nargs="*", default=[], help="labels, of those on the device")
+    parser.add_argument(
+        "--piece", type=int, default=1024, help="texts of --lean whose activations are in memory at once"
+    )
+    parser.add_argument("--plain", type=int, nargs="*", default=[], help="labels, one-vs-all in plain torch")
+    parser.add_argument("--profile", type=int, nargs="*", default=[], help="labels whose step is profiled")
     options = parser.parse_args()
+    from longtail.nn.training.precision import best_device
+
     ceiling = product_speed(best_device())
     print(f"one bf16 product: {ceiling / 1e12:.0f} TFLOP/s")
-    print("| labels | by | pool | ms a pool | ms a step | of the product | peak GiB | weights GiB | with means GiB |")
-    print("| --: | --- |" + " --: |" * 7)
+    columns = ["pool", "ms a pool", "ms a step", "of the product", "peak GiB", "weights GiB", "with moments GiB"]
+    print(header(["labels", "by", *columns], words=2))
     ways = {"device": options.labels, "host": options.on_host, "one by one": options.one_by_one,
             "lean": options.lean, "renee": options.renee, "plain": options.plain, "dexml": options.dexml}  # fmt: skip
     for way, sizes in ways.items():

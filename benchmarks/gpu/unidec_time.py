@@ -1,53 +1,56 @@
-"""Claim: unidec has the P@1 of renee, which trains an encoder first, in a quarter of the seconds.
+"""Claim: unidec reaches the P@1 of renee, whose encoder is trained first, in a quarter of the seconds.
 
-    PYTHONPATH=src python benchmarks/gpu/unidec_time.py --data A B --encoder FOLDER --out DIR
+    python benchmarks/gpu/unidec_time.py --data A B --encoder FOLDER --out DIR
         [--rows N] [--limit SECONDS] --warm "A:ngame(epochs=30, classifiers=false)" "B:dpr(epochs=10)"
-        --try "unidec(epochs=5)" "A:renee(warm='WARM', epochs=10)" ...
+        --try "unidec(epochs=5)" "A:renee(init_from='WARM', epochs=10)" ...
 
-Nothing else is to run on the GPU. Whole trainings one after another, without looks at valid (`measure_every=0`), so
-that what counts is the model after the last epoch, in seconds of its epochs with all that is renewed in them. Compiling
-and recording kernels is left out by a training of one epoch of each learner before. `--warm` is trained like the others
-and saved; where a recipe begins from WARM, the seconds of that training are added to its own. P@1, PSP@1 and C@5 are on
-test of those very trainings, and on valid. Results are kept line by line under --out, and what stands there is not done
-again. Tables come last; with `--limit 0`, they alone.
+Nothing else may run on the GPU. Trains one recipe after another without evaluation on valid (`measure_every=0`), so
+that the model after the last epoch counts; the time is that of its epochs with everything renewed in them. One epoch of
+each learner is trained before and not counted, because it compiles and records kernels. `--warm` is trained in the same
+way and saved; where a recipe starts from WARM, the seconds of that training are added to its own. Each result is a line
+of a file in --out, and what is stored there is not done again. Prints tables of seconds, memory and of P@1, PSP@1 and
+C@5 on test and P@1 on valid of the same trainings; with `--limit 0`, only these.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from crew import afresh
-from splits import splits
 from unidec import measured
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from shared.command import parser_for
+from shared.splits import splits
+from shared.tables import append_lines, read_lines
+from shared.tables import table as markdown
+from shared.timing import gpu_peak, reset_gpu
 
 
 def trained(recipe: str, corpus: Any, folder: Path | None) -> dict[str, Any]:
     """Train a recipe once, save it where a folder is named, and measure it."""
-    import torch
-
     import longtail
     from longtail.metrics import evaluate
-    from longtail.nn.checkpoint import keeping
-    from longtail.nn.history import History
+    from longtail.nn.training.checkpoint import checkpointing
+    from longtail.nn.training.history import History
 
     train, valid, test = corpus
-    afresh()
-    with tempfile.TemporaryDirectory() as kept, keeping(kept, every_seconds=1e9):
+    reset_gpu()
+    with tempfile.TemporaryDirectory() as kept, checkpointing(kept, every_seconds=1e9):
         model = longtail.Recipe.parse(recipe).fit(train, valid)
         lines = [line for place in Path(kept).rglob("history.jsonl") for line in History.read(place.parent).lines]
     if folder is not None:
         model.save(folder, overwrite=True)
     seconds = [line["seconds"] for line in lines]
-    gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     found: dict[str, Any] = {
         "seconds": sum(seconds), "epochs": len(lines), "fastest": min(seconds),
-        "gib": gpu / 2**30,
+        "gib": gpu_peak() / 2**30,
     }  # fmt: skip
     for name, rows in (("test", test), ("valid", valid)):
         found[name] = measured(evaluate(model.predict(rows.rows, 5, rows.excluded), rows))
@@ -68,7 +71,7 @@ def recipes(options: argparse.Namespace, data: str) -> list[tuple[str, bool]]:
 
 def run(options: argparse.Namespace, data: str, until: float) -> list[dict[str, Any]]:
     kept = options.out / f"{Path(data).name}-time.jsonl"
-    lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    lines = read_lines(kept)
     corpus = splits(data, options.rows) if options.limit > 0 else None
     compiled = set()
     for recipe, warm in recipes(options, data):
@@ -80,8 +83,7 @@ def run(options: argparse.Namespace, data: str, until: float) -> list[dict[str, 
             compiled.add(kind)
         folder = options.out / f"{Path(data).name}-warm" if warm else None
         line = {"recipe": recipe, "warm": warm, **trained(recipe, corpus, folder)}
-        with kept.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append_lines(kept, line)
         lines.append(line)
         print(f"{shown(recipe, options)}: {line['seconds']:.1f} s, P@1 {line['test']['P@1']:.2f}", flush=True)
     order = [recipe for recipe, _ in recipes(options, data)]
@@ -105,31 +107,31 @@ def table(lines: list[dict[str, Any]], options: argparse.Namespace) -> str:
     before = sum(line["seconds"] for line in lines if line["warm"])
     heads = ["epochs", "s, own", "s, with its warm start", "s an epoch at least", "GiB", "P@1", "PSP@1", "C@5"]
     heads.append("valid: P@1")
-    out = [f"| recipe | {' | '.join(heads)} |", "| --- |" + " --: |" * len(heads)]
+    out = []
     for line in lines:
         total = line["seconds"] + (before if "warm=" in line["recipe"] else 0)
         cells = [line["epochs"], line["seconds"], total, line["fastest"], line["gib"]]
         cells += [line["test"][name] for name in ("P@1", "PSP@1", "C@5")] + [line["valid"]["P@1"]]
         shape = [f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in cells]
-        out.append(f"| `{shown(line['recipe'], options)}` | {' | '.join(shape)} |")
-    return "\n".join(out)
+        out.append([f"`{shown(line['recipe'], options)}`", *shape])
+    return markdown(["recipe", *heads], out)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", required=True)
-    parser.add_argument("--encoder", default="minilm")
+    parser = parser_for(__doc__)
+    parser.add_argument("--data", nargs="+", required=True, help="folders of data sets")
+    parser.add_argument("--encoder", default="minilm", help="name or folder")
     parser.add_argument("--warm", nargs="+", default=[], help="[NAME:]RECIPE, trained first and saved")
     parser.add_argument("--try", dest="tried", nargs="+", default=[], help="[NAME:]RECIPE")
-    parser.add_argument("--rows", type=int, help="take only so many rows of each split: a rehearsal")
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no training is begun")
-    parser.add_argument("--out", type=Path, default=Path("unidec"))
+    parser.add_argument("--rows", type=int, help="only the first rows of each split, to try the script")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no training starts")
+    parser.add_argument("--out", type=Path, default=Path("unidec"), help="folder of the results")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    from longtail.nn.read_once import reading_once
+    from longtail.nn.encoders.token_cache import sharing_tokens
 
     until = time.monotonic() + options.limit
-    with reading_once():
+    with sharing_tokens():
         found = {data: run(options, data, until) for data in options.data}
     for data, lines in found.items():
         print(f"\n{Path(data).name}\n\n{table(lines, options)}")

@@ -11,15 +11,18 @@ for answer in model.predict(["a large cat that roars"], k=3).answers(0):
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from longtail.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from longtail.automatic import auto as auto
     from longtail.comparison import compare as compare
+    from longtail.comparison import read_comparison as read_comparison
     from longtail.data import Corpus as Corpus
     from longtail.data import Dataset as Dataset
     from longtail.data import LabelSet as LabelSet
     from longtail.data import Propensity as Propensity
     from longtail.data import Rows as Rows
+    from longtail.data.memory import corpus as corpus
     from longtail.data.read import Columns as Columns
     from longtail.data.read import load as load
     from longtail.metrics import evaluate as evaluate
@@ -27,8 +30,9 @@ if TYPE_CHECKING:
     from longtail.predictions import Predictions as Predictions
     from longtail.recipe import Recipe as Recipe
     from longtail.store import load as load_model
+    from longtail.tuning.search import tune as tune
 
-# Loaded on first use, so that `import longtail` stays light.
+# Imported on first use, so that `import longtail` is quick.
 _HOMES = {
     "Columns": "longtail.data.read:Columns",
     "Corpus": "longtail.data:Corpus",
@@ -39,10 +43,14 @@ _HOMES = {
     "Propensity": "longtail.data:Propensity",
     "Recipe": "longtail.recipe:Recipe",
     "Rows": "longtail.data:Rows",
+    "auto": "longtail.automatic:auto",
     "compare": "longtail.comparison:compare",
+    "corpus": "longtail.data.memory:corpus",
     "evaluate": "longtail.metrics:evaluate",
     "load": "longtail.data.read:load",
     "load_model": "longtail.store:load",
+    "read_comparison": "longtail.comparison:read_comparison",
+    "tune": "longtail.tuning.search:tune",
 }
 __all__ = [
     "Columns",
@@ -55,10 +63,14 @@ __all__ = [
     "Recipe",
     "Rows",
     "__version__",
+    "auto",
     "compare",
+    "corpus",
     "evaluate",
     "load",
     "load_model",
+    "read_comparison",
+    "tune",
 ]
 
 

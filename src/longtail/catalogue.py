@@ -1,97 +1,215 @@
-"""Every learner and tail method by name, and where it lives. Nothing is imported until it is asked for."""
+"""Every learner and tail method by name, those of other packages too. Nothing is imported until it is asked for."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import pkgutil
 import types
 import typing
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from longtail.errors import RecipeError, did_you_mean
-from longtail.grammar import Part, Setting, literal
+from longtail.grammar import Member, Part, Setting, literal
 
 LARGEST = 2**32  # of a setting that is a whole number: beyond, kernels and generators overflow
-LEARNERS = {
-    "ance": "longtail.learners.ance:Ance",
-    "astec": "longtail.learners.astec:Astec",
-    "bm25": "longtail.learners.bm25:Bm25",
-    "bonsai": "longtail.learners.bonsai:Bonsai",
-    "centroid": "longtail.learners.centroid:Centroid",
-    "decaf": "longtail.learners.decaf:Decaf",
-    "depsl": "longtail.learners.depsl:Depsl",
-    "dexml": "longtail.learners.dexml:Dexml",
-    "dismec": "longtail.learners.dismec:Dismec",
-    "dpr": "longtail.learners.dpr:Dpr",
-    "eclare": "longtail.learners.eclare:Eclare",
-    "fastxml": "longtail.learners.fastxml:FastXml",
-    "inceptionxml": "longtail.learners.inceptionxml:InceptionXml",
-    "inceptionxml-lf": "longtail.learners.inceptionxml_lf:InceptionXmlLf",
-    "knn": "longtail.learners.knn:Knn",
-    "ngame": "longtail.learners.ngame:Ngame",
-    "parabel": "longtail.learners.parabel:Parabel",
-    "pfastrexml": "longtail.learners.pfastrexml:PfastreXml",
-    "proxml": "longtail.learners.proxml:Proxml",
-    "renee": "longtail.learners.renee:Renee",
-    "siamesexml": "longtail.learners.siamesexml:SiameseXml",
-    "unidec": "longtail.learners.unidec:Unidec",
-    "xreg": "longtail.learners.xreg:Xreg",
+
+
+class Parts(Mapping[str, str]):
+    """Names of learners or of tail methods, and where each lives. Nothing is imported to list them.
+
+    A part of this package is a file of its room: `learners/parabel.py` is `parabel`, and an underscore is written as
+    a hyphen. A part of another package is an entry point of that package, in the group `longtail.<room>`.
+    """
+
+    def __init__(self, room: str, group: str) -> None:
+        self.room = room  # the package that holds our own parts
+        self.group = group  # of the entry points that other packages declare
+
+    @cached_property
+    def _own(self) -> dict[str, str]:
+        folder = str(Path(__file__).parent / self.room)
+        names = (module.name for module in pkgutil.iter_modules([folder]) if not module.name.startswith("_"))
+        return {name.replace("_", "-"): f"longtail.{self.room}.{name}" for name in names}
+
+    @cached_property
+    def plugins(self) -> dict[str, EntryPoint]:
+        """What other packages add, by name. A name of our own stays ours."""
+        found = sorted(entry_points(group=self.group), key=lambda entry: entry.name)
+        return {entry.name: entry for entry in found if entry.name not in self._own}
+
+    def __getitem__(self, name: str) -> str:
+        return self._own[name] if name in self._own else self.plugins[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._own, *self.plugins))
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self.plugins)
+
+    def load(self, name: str) -> type[Any]:
+        """Import a part.
+
+        Args:
+            name: A name that is listed.
+
+        Returns:
+            The class of the learner or tail method.
+
+        Raises:
+            RecipeError: The package of a plug-in cannot be imported, or holds no such part.
+        """
+        if name in self._own:
+            return _part_of(import_module(self._own[name]))
+        try:
+            kind = self.plugins[name].load()
+        except Exception as error:
+            raise RecipeError(
+                f"'{name}' comes from the package {package_of(self.plugins[name])}, which cannot be imported "
+                f"({type(error).__name__}: {error}); update it, or uninstall it"
+            ) from error
+        missing = [wanted for wanted in _DECLARED[self.room] if not hasattr(kind, wanted)]
+        if not dataclasses.is_dataclass(kind) or missing:
+            lacks = ", ".join(missing) or "@dataclass(frozen=True)"
+            raise RecipeError(
+                f"'{name}' of the package {package_of(self.plugins[name])} is no part of a recipe: it lacks {lacks}"
+            )
+        return kind  # type: ignore[return-value]
+
+
+# What the class of a part declares; see `longtail.seams`.
+_DECLARED = {
+    "learners": ("summary", "offers", "data_needs", "scorer", "fit", "plan"),
+    "tail": ("summary", "needs", "data_needs"),
 }
-TAIL_METHODS = {
-    "bow": "longtail.tail.bow:Bow",
-    "calibrate": "longtail.tail.calibrate:Calibrate",
-    "centroid": "longtail.tail.centroid:CentroidTail",
-    "dexa": "longtail.tail.dexa:Dexa",
-    "ensemble": "longtail.tail.ensemble:Ensemble",
-    "gandalf": "longtail.tail.gandalf:Gandalf",
-    "glas": "longtail.tail.glas:Glas",
-    "l2tie": "longtail.tail.l2tie:L2tie",
-    "labelmixup": "longtail.tail.labelmixup:LabelMixup",
-    "lever": "longtail.tail.lever:Lever",
-    "mixup": "longtail.tail.mixup:Mixup",
-    "ranknet": "longtail.tail.ranknet:RankNet",
-    "rerank": "longtail.tail.rerank:Rerank",
-    "rows": "longtail.tail.rows:LabelRows",
-    "synonyms": "longtail.tail.synonyms:SynonymRows",
-    "taug": "longtail.tail.taug:Taug",
-}
+LEARNERS = Parts("learners", "longtail.learners")
+TAIL_METHODS = Parts("tail", "longtail.tail_methods")
+
+
+def package_of(entry: EntryPoint) -> str:
+    """The package that declares an entry point.
+
+    Args:
+        entry: An entry point of an installed package.
+
+    Returns:
+        Its name, as `pip install` takes it.
+    """
+    return entry.dist.name if entry.dist is not None else entry.value.partition(".")[0]
+
+
+def plugin_packages(names: Iterable[str]) -> dict[str, str]:
+    """The packages that parts of other people come from.
+
+    Args:
+        names: Names of parts, as a recipe writes them.
+
+    Returns:
+        The package of each part that is not this package's own.
+    """
+    return {
+        name: package_of(parts.plugins[name])
+        for name in names
+        for parts in (LEARNERS, TAIL_METHODS)
+        if name in parts and name in parts.plugins
+    }
 
 
 def learner_class(name: str) -> type[Any]:
+    """The class of a learner.
+
+    Args:
+        name: Its name in a recipe.
+
+    Returns:
+        The class, imported now if it was not before.
+
+    Raises:
+        RecipeError: No learner has this name, or its package cannot be imported.
+    """
     if name not in LEARNERS:
         hint = did_you_mean(name, LEARNERS)
         if name in TAIL_METHODS:
             hint = f"; it is a tail method and goes after a learner: 'centroid + {name}'"
         raise RecipeError(f"unknown learner '{name}'{hint} (learners: {', '.join(LEARNERS)})")
-    return _load(LEARNERS[name])
+    return LEARNERS.load(name)
 
 
 def tail_class(name: str) -> type[Any]:
+    """The class of a tail method.
+
+    Args:
+        name: Its name in a recipe.
+
+    Returns:
+        The class, imported now if it was not before.
+
+    Raises:
+        RecipeError: No tail method has this name, or its package cannot be imported.
+    """
     if name not in TAIL_METHODS:
         hint = did_you_mean(name, TAIL_METHODS)
         if name in LEARNERS:
             hint = "; it is a learner, and a recipe has one learner, which stands first"
         raise RecipeError(f"unknown tail method '{name}'{hint} (tail methods: {', '.join(TAIL_METHODS)})")
-    return _load(TAIL_METHODS[name])
+    return TAIL_METHODS.load(name)
 
 
 def name_of(part: object) -> str:
-    """The catalogue's name of a learner or tail method."""
-    path = f"{type(part).__module__}:{type(part).__qualname__}"
-    for name, known in (*LEARNERS.items(), *TAIL_METHODS.items()):  # a learner and a tail method may share a name
-        if known == path:
-            return name
-    raise RecipeError(f"{type(part).__qualname__} is not in the catalogue")
+    """The name of a part in a recipe.
+
+    Args:
+        part: A learner or a tail method.
+
+    Returns:
+        The name under which the catalogue lists its class.
+
+    Raises:
+        RecipeError: The catalogue does not list its class.
+    """
+    kind = type(part)
+    for parts in (LEARNERS, TAIL_METHODS):
+        for name in parts:
+            module = parts[name].partition(":")[0]  # a plug-in may name its class in a module that imports it
+            if (module == kind.__module__ or name in parts.plugins) and parts.load(name) is kind:
+                return name
+    raise RecipeError(f"{kind.__qualname__} is not in the catalogue")
 
 
 def build(part: Part, kind: type[Any]) -> Any:
-    """A learner or tail method with its settings, checked against the fields of its dataclass."""
+    """A learner or tail method with its settings, checked against the fields of its dataclass.
+
+    Args:
+        part: The part as a recipe writes it.
+        kind: Its class.
+
+    Returns:
+        An instance of the class.
+
+    Raises:
+        RecipeError: A setting is unknown, of another type, or out of range.
+    """
     fields = {field.name: field for field in dataclasses.fields(kind)}
     hints = typing.get_type_hints(kind)
     values: dict[str, Any] = {}
+    takes_members = fields.pop("members", None) is not None
+    if part.members:
+        if not takes_members:
+            able = " and ".join(name for name in LEARNERS if hasattr(learner_class(name), "members"))
+            raise RecipeError(
+                f"{part.name} takes no members, and {part.members[0]} stands without a name: write setting=value "
+                f"(members are for {able})"
+            )
+        values["members"] = tuple(member.text for member in part.members)
     for setting in part.settings:
         if setting.name not in fields:
+            if setting.name == "members" and takes_members:
+                raise RecipeError(f'the members of {part.name} have no name: write {part.name}("knn", "parabel")')
             valid = ", ".join(fields) or "it has none"
             raise RecipeError(
                 f"unknown setting '{setting.name}' of {part.name}{did_you_mean(setting.name, fields)} "
@@ -104,25 +222,64 @@ def build(part: Part, kind: type[Any]) -> Any:
 
 
 def written(part: Part, kind: type[Any]) -> dict[str, Any]:
-    """Every setting by its name as a recipe writes it, or its default. Nothing is checked: a file that a setting names
-    may be gone by now, or lie on another machine."""
+    """Every setting as a recipe writes it, or its default. Nothing is checked: a file that a setting names may be
+    missing by now, or lie on another machine.
+
+    Args:
+        part: The part as a recipe writes it.
+        kind: Its class.
+
+    Returns:
+        Values by the names of the settings.
+    """
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    return defaults | {setting.name: setting.value for setting in part.settings}
+    members = {"members": tuple(member.text for member in part.members)} if part.members else {}
+    return defaults | members | {setting.name: setting.value for setting in part.settings}
 
 
 def describe(part: object) -> Part:
-    """The settings of a part that differ from their defaults, as a recipe would write them."""
-    settings = []
+    """A part as a recipe writes it: its name, and the settings that differ from their defaults.
+
+    Args:
+        part: A learner or a tail method.
+
+    Returns:
+        What `build` makes an equal part from.
+
+    Raises:
+        RecipeError: The catalogue does not list its class.
+    """
+    settings: list[Setting] = []
+    members: tuple[Member, ...] = ()
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value = getattr(part, field.name)
-        if field.default is dataclasses.MISSING or value != field.default:
+        if field.default is not dataclasses.MISSING and value == field.default:
+            continue
+        if field.name == "members":
+            members = tuple(map(Member, value))
+        else:
             settings.append(Setting(field.name, value))
-    return Part(name_of(part), tuple(settings))
+    return Part(name_of(part), tuple(settings), members)
 
 
-def _load(path: str) -> type[Any]:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)  # type: ignore[no-any-return]
+def _part_of(module: types.ModuleType) -> type[Any]:
+    """The one class of a file that is a part: a dataclass of the file's own whose fields are settings with defaults."""
+    room = module.__name__.split(".")[-2]
+    found = [
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+        and kind.__module__ == module.__name__
+        and dataclasses.is_dataclass(kind)
+        and all(hasattr(kind, wanted) for wanted in _DECLARED[room])
+        and all(field.default is not dataclasses.MISSING for field in dataclasses.fields(kind))
+    ]
+    if len(found) != 1:
+        raise RecipeError(
+            f"{module.__name__} must hold one frozen dataclass with {', '.join(_DECLARED[room])}, whose settings all "
+            f"have defaults; it holds {len(found)}"
+        )
+    return found[0]
 
 
 def _fitting(part: str, setting: Setting, hint: Any) -> Any:

@@ -29,8 +29,29 @@ class ModelError(LongtailError):
     """A model folder is missing, damaged, or of a version this release cannot read."""
 
 
+class WriteError(LongtailError, OSError):
+    """A file or folder cannot be written: the disk is full or failing, or the permissions are missing.
+
+    It is an `OSError`, too, with the number and the words of the system's error.
+    """
+
+    def __init__(self, path: str | Path, cause: OSError) -> None:
+        self.message = (
+            f"{path}: cannot be written ({cause.strerror or cause}); what was there before is unchanged; check the "
+            "disk space and the permissions"
+        )
+        super().__init__(cause.errno, cause.strerror or str(cause), str(path))
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class WillNotFit(LongtailError):
     """The planned work needs more memory than the machine has."""
+
+
+class ProcessLost(LongtailError):
+    """Of several processes that train together, one has died, or has stopped for too long."""
 
 
 class MissingExtra(LongtailError):
@@ -41,6 +62,18 @@ class MissingExtra(LongtailError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ "; did you mean 'gandalf'?" where a known word is close, else nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    """Suggest a word that is close to an unknown one, or that has it as a part: `learning_rate` for `rate`.
+
+    Args:
+        word: the unknown word.
+        known: the words there are.
+
+    Returns:
+        "; did you mean 'gandalf'?", or "" where none is close.
+    """
+    if len(word) > 100:  # comparing takes the square of the length
+        return ""
+    words = list(known)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    close = close or [one for one in words if word in one.split("_")]
     return f"; did you mean '{close[0]}'?" if close else ""

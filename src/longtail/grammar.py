@@ -1,7 +1,10 @@
 """How a recipe is written: `learner(setting=value) + method(...)`, and the same in TOML.
 
 Parsing only reads; nothing is evaluated. A part keeps the literal text of each value, so that a recipe prints
-back as it was typed (white space aside).
+back as it was typed (white space aside), and its name in a table is what the user wrote.
+
+A part may have members, which are recipes themselves: strings without a name before the settings, as in
+`fuse("parabel", "knn", folds=4)`. Which parts take members is known to the catalogue, not to the grammar.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
+_SEARCHED = re.compile(r"\||(?:[+-]?[\d.]+(?:[eE][+-]?\d+)?)?\.\.")  # `x|y` and `a..b` of `longtail tune`
 _WORDS: dict[str, Value] = {
     "true": True,
     "True": True,
@@ -53,18 +57,38 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Member:
+    """A string without a name inside the parentheses of a part: the recipe of a member."""
+
+    text: str
+    literal: str = field(default="", compare=False)  # as typed
+
+    def __str__(self) -> str:
+        return self.literal or literal(self.text)
+
+
+@dataclass(frozen=True)
 class Part:
-    """A learner or a tail method by name, with the settings that were given."""
+    """A learner or a tail method by name, with the members and settings that were given."""
 
     name: str
     settings: tuple[Setting, ...] = ()
+    members: tuple[Member, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.settings))})" if self.settings else self.name
+        inside = ", ".join(map(str, (*self.members, *self.settings)))
+        return f"{self.name}({inside})" if inside else self.name
 
 
-def literal(value: Value) -> str:
-    """A value in recipe notation."""
+def literal(value: Value | list[Any]) -> str:
+    """A value in recipe notation.
+
+    Args:
+        value: Text, a number, true, false, none, or a list of these.
+
+    Returns:
+        What `parse` reads back as the same value.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -84,7 +108,17 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def parse(text: str) -> tuple[Part, ...]:
-    """The parts of a recipe, left to right."""
+    """The parts of a recipe, left to right.
+
+    Args:
+        text: `learner(setting=value) + method(...)`.
+
+    Returns:
+        The learner, then the tail methods.
+
+    Raises:
+        RecipeError: The text is no recipe; the message points to the place.
+    """
     return _Parser(text).recipe()
 
 
@@ -101,6 +135,12 @@ class _Parser:
                 start = place + len(text[place:]) - len(text[place:].lstrip())
                 if text[start] in "\"'":
                     self.fail(f"the string that starts with {text[start : start + 12]} is not closed", start)
+                if _SEARCHED.match(text, start):
+                    self.fail(
+                        f"{text[start : start + 12]!r} is a range or a choice, not a value; `longtail tune` finds the "
+                        "best value of it",
+                        start,
+                    )
                 self.fail(f"cannot read {text[start : start + 12]!r}", start)
             kind = str(match.lastgroup)
             self.tokens.append((kind, match[kind], match.start(kind)))
@@ -111,7 +151,8 @@ class _Parser:
 
     def fail(self, problem: str, place: int | None = None) -> NoReturn:
         where = self.tokens[self.next][2] if place is None else place
-        raise RecipeError(f"recipe {self.text!r}, character {where + 1}: {problem}")
+        text = self.text if len(self.text) <= 2000 else self.text[:2000] + "..."
+        raise RecipeError(f"recipe {text!r}, character {where + 1}: {problem}")
 
     def take(self, kind: str, wanted: str, mark: str | None = None) -> str:
         found, text, _ = self.tokens[self.next]
@@ -135,17 +176,24 @@ class _Parser:
     def part(self, wanted: str) -> Part:
         name = self.take("name", wanted)
         settings: list[Setting] = []
+        members: list[Member] = []
         if self.at("("):
             self.next += 1
             while not self.at(")"):
-                setting = self.setting(name)
-                if any(setting.name == other.name for other in settings):
-                    self.fail(f"setting '{setting.name}' of {name} is given twice")
-                settings.append(setting)
+                if self.tokens[self.next][0] == "string":
+                    if settings:
+                        self.fail(f"the members of {name} stand before its settings")
+                    written = self.tokens[self.next][1]
+                    members.append(Member(str(self.value()), written))
+                else:
+                    setting = self.setting(name)
+                    if any(setting.name == other.name for other in settings):
+                        self.fail(f"setting '{setting.name}' of {name} is given twice")
+                    settings.append(setting)
                 if not self.at(")"):
                     self.take("mark", f"',' or ')' in the settings of {name}", ",")
             self.next += 1
-        return Part(name, tuple(settings))
+        return Part(name, tuple(settings), tuple(members))
 
     def setting(self, part: str) -> Setting:
         name = self.take("name", f"a setting's name in the settings of {part}")
@@ -185,10 +233,19 @@ class _Parser:
 
 
 def to_toml(parts: tuple[Part, ...]) -> str:
-    """A recipe as TOML: one `learner` table and a list of `tail` tables."""
+    """A recipe as TOML: one `learner` table and a list of `tail` tables.
+
+    Args:
+        parts: The learner, then the tail methods.
+
+    Returns:
+        The text of a TOML file.
+    """
 
     def table(part: Part) -> str:
         pairs = [f'name = "{part.name}"']
+        if part.members:
+            pairs.append(f"members = {literal([member.text for member in part.members])}")
         for setting in part.settings:
             if setting.value is None:
                 raise RecipeError(f"{part.name}({setting}): TOML has no word for none; leave the setting out")
@@ -200,11 +257,26 @@ def to_toml(parts: tuple[Part, ...]) -> str:
 
 
 def read_toml(text: str, path: str | Path | None = None) -> list[tuple[Part, ...]]:
-    """The recipes of a TOML file: one `learner` + `tail`, several `[[recipe]]`, or `recipes = ["...", ...]`."""
+    """The recipes of a TOML file: one `learner` + `tail`, several `[[recipe]]`, or `recipes = ["...", ...]`.
+
+    Args:
+        text: The content of the file.
+        path: Where it lies, for messages.
+
+    Returns:
+        The parts of each recipe.
+
+    Raises:
+        RecipeError: The file is no TOML, or holds no recipe.
+    """
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"not valid TOML: {error}", path) from None
+    except RecursionError:
+        raise DataError("lists or tables too deep inside each other; recipe files are flat", path) from None
+    except ValueError:
+        raise DataError("a number with thousands of digits; settings are short", path) from None
     unknown = set(content) - {"learner", "tail", "recipe", "recipes"}
     if unknown:
         raise DataError(f"unknown entry {sorted(unknown)[0]!r}; a recipe file has learner, tail, recipe, recipes", path)
@@ -236,8 +308,12 @@ def _part(entry: object, path: str | Path | None) -> Part:
         return Part(entry)
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise DataError(f"{entry!r} is not a part; write {{ name = ..., setting = value }}", path)
-    settings = [Setting(name, _value(value, path)) for name, value in entry.items() if name != "name"]
-    return Part(entry["name"], tuple(settings))
+    members = entry.get("members", [])
+    if not isinstance(members, list) or not all(isinstance(member, str) for member in members):
+        raise DataError('members must be a list of recipes: members = ["...", ...]', path)
+    values = {name: value for name, value in entry.items() if name not in ("name", "members")}
+    settings = [Setting(name, _value(value, path)) for name, value in values.items()]
+    return Part(entry["name"], tuple(settings), tuple(map(Member, members)))
 
 
 def _value(value: Any, path: str | Path | None) -> Value:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from longtail.arrays import AnyArray
+from longtail.arrays import AnyArray, Bools
 from longtail.data.corpus import Corpus
 from longtail.data.dataset import Dataset
 from longtail.metrics import BANDS, bands, pos80
 
+MOSTLY_UNSEEN = 0.9  # share of the labels without a training row from which on usual measures say little
 LEAK_IS_AN_ERROR = 0.5  # more than this share of the test rows in train
+NAMED = "test rows name all of their labels, two or more, in their text: are the labels part of it?"
+CHANCE = 0.1  # of the documents may do so: in library records 3% do
+_WORD = re.compile(r"\w+")
+_known_concerns: WeakKeyDictionary[Corpus, tuple[Concern, ...]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,14 @@ class Inspection:
 
 
 def inspect(corpus: Corpus) -> Inspection:
-    """Look at every row and label once."""
+    """Measure a data set and search it for problems.
+
+    Args:
+        corpus: the data set.
+
+    Returns:
+        Facts, warnings and errors.
+    """
     splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
     labels = corpus.labels
     anywhere = np.zeros(len(labels), dtype=np.int64)  # rows of any split with each label
@@ -40,8 +54,8 @@ def inspect(corpus: Corpus) -> Inspection:
     facts: dict[str, Any] = {f"{name} rows": len(data) for name, data in splits.items()}
     facts |= {
         "labels": len(labels),
-        "labels per row": _spread(np.diff(corpus.train.targets.indptr)),
-        "rows per label": _spread(labels.counts),
+        "labels per row": _summary(np.diff(corpus.train.targets.indptr)),
+        "rows per label": _summary(labels.counts),
         "Pos-80%": round(pos80(labels), 1),
         "zero-shot labels": int(((labels.counts == 0) & (anywhere > 0)).sum()),
         "labels without an example": int((anywhere == 0).sum()),
@@ -52,7 +66,7 @@ def inspect(corpus: Corpus) -> Inspection:
         "text": corpus.text_field if corpus.train.texts is not None else "none, features only",
     }
     if corpus.train.texts is not None:
-        facts["words per row"] = _spread(np.array([len(text.split()) for text in corpus.train.texts]))
+        facts["words per row"] = _summary(np.array([len(text.split()) for text in corpus.train.texts]))
     if corpus.train.features is not None:
         facts["features"] = int(corpus.train.features.shape[1])
     shares = {
@@ -95,9 +109,9 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
     for name in ("valid", "test"):
         leaked = _leaked(keys[name], first)
         if leaked:
-            say = f"rows of {name} that also stand in train: {_which(leaked, splits[name])}; they measure memory"
-            grave = name == "test" and len(leaked) > LEAK_IS_AN_ERROR * len(splits[name])
-            (errors if grave else warnings).append(say)
+            message = f"rows of {name} that also stand in train: {_which(leaked, splits[name])}; they measure memory"
+            is_error = name == "test" and len(leaked) > LEAK_IS_AN_ERROR * len(splits[name])
+            (errors if is_error else warnings).append(message)
     if 0 < facts["labels without text"] < facts["labels"]:
         warnings.append(f"labels without text: {facts['labels without text']:,}; their ids are shown instead")
     elif facts["labels without text"]:
@@ -109,6 +123,12 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
             f"zero-shot labels, which no training row has: {facts['zero-shot labels']:,}; only methods that read label "
             "texts can find them"
         )
+    unseen = int((corpus.labels.counts == 0).sum())
+    if unseen > MOSTLY_UNSEEN * max(1, facts["labels"]):
+        warnings.append(
+            f"{unseen / facts['labels']:.0%} of the labels have no training row: PSP, coverage and frequency bins say "
+            "little here; look at recall and MRR, and take methods that read label texts"
+        )
     texts = Counter(text.strip().lower() for text in corpus.labels.texts if text.strip())
     twins = sum(number for number in texts.values() if number > 1)
     if twins:
@@ -117,26 +137,83 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
 
 
 def _which(rows: list[int], data: Dataset) -> str:
-    """How many rows, and one of them to look at."""
+    """How many rows, and the id of the first."""
     return f"{len(rows):,} of {len(data):,} ({len(rows) / len(data):.1%}), the first is {data.ids[rows[0]]!r}"
 
 
 def _leaked(keys: list[Any], known: Container[Any]) -> list[int]:
-    """The rows that are known; an empty one says nothing."""
+    """The rows whose key is known; empty rows do not count."""
     return [row for row, key in enumerate(keys) if key and key in known]
 
 
-def told_of_leaks(corpus: Corpus) -> Corpus:
-    """With a note where many test rows stand in train too."""
-    leaked = len(_leaked(_keys(corpus.test), set(_keys(corpus.train))))
-    if leaked <= LEAK_IS_AN_ERROR * len(corpus.test):
-        return corpus
-    said = f"{leaked:,} of {len(corpus.test):,} test rows also stand in train: what they measure is memory"
-    return replace(corpus, notes=(*corpus.notes, said))
+@dataclass(frozen=True, eq=False)
+class Concern:
+    """Something about the data that makes figures look better or worse than they are."""
+
+    message: str
+    rows: Bools  # (test rows,) the rows that it touches
+
+
+def concerns(corpus: Corpus) -> tuple[Concern, ...]:
+    """Search the test rows for what spoils measures: rows of train, labels in the text, twins of labels, empty texts.
+
+    Args:
+        corpus: the data set.
+
+    Returns:
+        What was found.
+    """
+    if corpus not in _known_concerns:
+        _known_concerns[corpus] = _search(corpus)
+    return _known_concerns[corpus]
+
+
+def _search(corpus: Corpus) -> tuple[Concern, ...]:
+    test, labels = corpus.test, corpus.labels
+    keys, known = _keys(test), set(_keys(corpus.train))
+    found = [
+        ("test rows also stand in train: what they measure is memory", [bool(key) and key in known for key in keys]),
+        ("test rows are empty: nothing can be predicted for them", [not key for key in keys]),
+        (NAMED, _naming(test)),
+    ]
+    texts = [" ".join(text.lower().split()) for text in labels.texts]
+    often = Counter(text for text in texts if text)
+    twin = np.array([often[text] > 1 for text in texts], dtype=np.bool_)
+    row_of = np.repeat(np.arange(len(test)), np.diff(test.targets.indptr))
+    with_twin = np.zeros(len(test), dtype=np.bool_)
+    with_twin[row_of[twin[test.targets.indices]]] = True
+    pairs = int(twin.sum())
+    message = (
+        f"test rows have a label whose text another label has too ({pairs:,} such labels): no text tells them apart"
+    )
+    found.append((message, with_twin.tolist()))
+    return tuple(
+        Concern(f"{sum(rows):,} of {len(test):,} {message}", np.array(rows, dtype=np.bool_))
+        for message, rows in found
+        # Some documents name their labels in any data set.
+        if sum(rows) > (CHANCE * len(test) if message == NAMED else 0)
+    )
+
+
+def _naming(data: Dataset) -> list[bool]:
+    """The rows with two labels or more whose texts, each of three letters or more, all stand in the row's text."""
+    if data.texts is None:
+        return [False] * len(data)
+    words = [" ".join(_WORD.findall(text.lower())) for text in data.labels.texts]
+    starts, columns = data.targets.indptr.tolist(), data.targets.indices.tolist()
+    named = []
+    for text, begin, end in zip(data.texts, starts, starts[1:], strict=False):
+        true = [words[label] for label in columns[begin:end]]
+        if len(true) < 2 or min(map(len, true)) < 3:
+            named.append(False)
+            continue
+        plain = f" {' '.join(_WORD.findall(text.lower()))} "
+        named.append(all(f" {word} " in plain for word in true))
+    return named
 
 
 def _keys(data: Dataset) -> list[Any]:
-    """One key a row: equal keys are equal rows, an empty key is an empty row."""
+    """One key for each row: equal rows have equal keys, an empty row has an empty key."""
     if data.texts is not None:
         return [" ".join(text.lower().split()) for text in data.texts]
     features = data.features
@@ -148,7 +225,7 @@ def _keys(data: Dataset) -> list[Any]:
     ]
 
 
-def _spread(numbers: AnyArray) -> str:
+def _summary(numbers: AnyArray) -> str:
     """Mean, median and largest."""
     if len(numbers) == 0:
         return "none"

@@ -1,4 +1,4 @@
-"""What stands beside a label: its links in the graphs that tail methods train on."""
+"""The neighbours of a label: its links in the graphs that tail methods train on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from longtail.errors import DataError, did_you_mean
 
 Graph = Literal["cooccurrence", "walk", "symmetric", "bow"]
 GRAPHS: tuple[str, ...] = get_args(Graph)
-SEARCHED = 20_000  # names looked through for one that is close; comparing letters is slow
+MAX_COMPARED = 20_000  # names that are compared letter by letter, which is slow
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,28 @@ class Neighbour:
     """A label that another one is linked to."""
 
     label: int
-    weight: float  # the soft target that it gets from the other's text
-    together: int  # training rows with both, of those that link
+    weight: float  # the soft target that it has in the row of the other's text
+    together: int  # training rows with both, of those that the graph counts
 
 
 def neighbours(
     data: Dataset, label: int, k: int = 10, graph: Graph = "cooccurrence", threshold: float = 0.0
 ) -> list[Neighbour]:
-    """The k strongest links of a label, strongest first, ties by label row; with the same graph and threshold, the
-    soft targets of `gandalf`, or of `bow`."""
+    """Find the strongest links of a label: the soft targets of `gandalf`, or of `bow`, with this graph and threshold.
+
+    Args:
+        data: training rows.
+        label: the row of the label.
+        k: links at most, at least 1.
+        graph: how labels are linked; "bow" by their texts, the others by the rows that have them.
+        threshold: weights up to it are dropped.
+
+    Returns:
+        Up to k neighbours, strongest first, ties by label row.
+
+    Raises:
+        DataError: k, graph or threshold is out of range, or the label has no text for the graph "bow".
+    """
     if k < 1:
         raise DataError(f"k counts labels and is at least 1, got {k}")
     if graph not in GRAPHS:
@@ -43,11 +56,11 @@ def neighbours(
         from longtail.data.label_rows import labels_with_input
         from longtail.tail.bow import Bow
 
-        able = labels_with_input(data, "the graph bow")
-        place = np.flatnonzero(able == label)
+        with_input = labels_with_input(data, "the graph bow")
+        place = np.flatnonzero(with_input == label)
         if len(place) == 0:
             raise DataError(f"label {data.labels.ids[label]!r} has no text to compare; use another graph")
-        linked = Bow(threshold=threshold, nearest=k).soft_targets(data, able)[place]
+        linked = Bow(threshold=threshold, neighbours=k).soft_targets(data, with_input)[place]
     else:
         from longtail.tail.gandalf import Gandalf
 
@@ -61,7 +74,15 @@ def neighbours(
 
 
 def linking(data: Dataset, graph: Graph) -> Dataset:
-    """The rows whose labels a graph links; the words of `bow` need none."""
+    """Restrict data to the rows whose labels a graph links.
+
+    Args:
+        data: training rows.
+        graph: see `neighbours`.
+
+    Returns:
+        The rows that count; all of them for "bow", which does not read rows.
+    """
     if graph == "bow":
         return data
     from longtail.tail.gandalf import Gandalf
@@ -71,7 +92,18 @@ def linking(data: Dataset, graph: Graph) -> Dataset:
 
 
 def find_label(labels: LabelSet, asked: str) -> int:
-    """The label with this id, or else with this text, whatever its case and blanks."""
+    """Find a label by its id, or else by its text, whatever its case and blanks.
+
+    Args:
+        labels: the label set.
+        asked: an id or a text.
+
+    Returns:
+        The row of the label.
+
+    Raises:
+        DataError: no label has it, or several labels have this text.
+    """
     if asked in labels.row_of:
         return labels.row_of[asked]
     wanted = _plain(asked)
@@ -89,15 +121,15 @@ def _plain(text: str) -> str:
 
 
 def _close(labels: LabelSet, wanted: str) -> str:
-    """The nearest name, else the shortest that holds what was asked. Where there are many labels, only those are
-    compared that share a word with it."""
+    """A hint: the closest name, else the shortest that contains the text. Where there are many labels, only names that
+    share a word with it are compared."""
     names = {_plain(name): name for name in (*labels.ids, *labels.texts) if name.strip()}
-    if len(names) > SEARCHED:
+    if len(names) > MAX_COMPARED:
         words = set(wanted.split())
         names = {plain: name for plain, name in names.items() if words & set(plain.split())}
-    hint = did_you_mean(wanted, list(names)[:SEARCHED])
+    hint = did_you_mean(wanted, list(names)[:MAX_COMPARED])
     close = next((name for plain, name in names.items() if hint.endswith(f"'{plain}'?")), None)
     close = close or min((name for plain, name in names.items() if wanted and wanted in plain), key=len, default=None)
     if close is not None:
         return f"; did you mean {close!r}?"
-    return "; `longtail check` tells what the data holds"
+    return "; `longtail check` shows what the data holds"

@@ -1,4 +1,9 @@
-"""Memory and time before they are taken: the facts of a data set and what a recipe will make of them."""
+"""Memory and time before they are taken: the sizes of a data set, and what a recipe will need for it.
+
+A plan is the largest of its stages, not their sum: reading, grouping and training hold different things, and large
+arrays go back to the system in between. A tail method with memory or time of its own, for folds or means, adds it in
+`plan_on(before, facts)`. `Recipe.plan` asks the methods in their order.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,8 @@ _words = re.compile(r"\w+").findall
 
 
 @dataclass(frozen=True)
-class Facts:
-    """The sizes that decide cost. Taken from a sample of the rows, so that planning is quick."""
+class DataFacts:
+    """The sizes that decide cost. Words are counted on a sample of the rows, so that planning is quick."""
 
     rows: int
     labels: int
@@ -31,9 +36,9 @@ class Facts:
     mean_terms: int  # different (label, word of a row with the label) pairs
     terms_per_label: float  # different words of a label's text
     characters: int  # of all texts
-    own_columns: int = 0  # of features that stand beside the texts
-    own_per_row: float = 0.0  # non-zero ones of a row
-    empty: float = 0.0  # share of the labels that have no row
+    own_columns: int = 0  # columns of features that rows have besides texts
+    own_per_row: float = 0.0  # non-zero features of a row, where it has texts too
+    empty: float = 0.0  # share of the labels that no row has
 
     @property
     def row_terms(self) -> float:
@@ -42,27 +47,35 @@ class Facts:
 
     @property
     def reading_bytes(self) -> int:
-        """The most that is held while words are counted: the rows, their parts before, their squares after."""
+        """Peak memory while words are counted: the rows, their pieces before, their squares after."""
         return int(WORKING_BYTES + 110 * self.terms + 32 * self.row_terms)
 
     @property
     def read_bytes(self) -> int:
-        """What the process holds when they are: words and rows, and small pieces that do not go back at once."""
+        """Memory held after that: words and rows, and small pieces that glibc does not return at once."""
         small = 8_000_000 + 17 * self.row_terms
         return int(WORKING_BYTES + 110 * self.terms + min(small, 32 * self.row_terms))
 
     @property
     def kept_bytes(self) -> int:
-        """Words and rows alone."""
+        """Memory of the words and rows alone."""
         return int(WORKING_BYTES + 70 * self.terms + 8 * self.row_terms)
 
     @property
     def reading_seconds(self) -> float:
-        """To cut all texts into words; about 100 million characters and a million texts a second."""
+        """Time to split all texts into words: about 100 million characters and a million texts a second."""
         return 1e-8 * self.characters + 1e-6 * (self.rows if self.characters else 0)
 
     @classmethod
-    def of(cls, data: Dataset) -> Facts:
+    def of(cls, data: Dataset) -> DataFacts:
+        """Measure the sizes of training data.
+
+        Args:
+            data: training rows.
+
+        Returns:
+            Its sizes.
+        """
         rows, labels = len(data), data.labels
         terms, per_row, shared = _text_facts(data.texts) if data.texts is not None else _feature_facts(data.features)
         counts = np.bincount(data.targets.indices, minlength=len(labels))
@@ -90,7 +103,7 @@ class Facts:
 
 
 def _text_facts(texts: tuple[str, ...]) -> tuple[int, float, float]:
-    """Different words in all, different words of a row, and words two rows share."""
+    """Different words of all rows, different words of a row, and words that two rows share."""
     step = max(len(texts) // SAMPLE_ROWS, 1)
     holders: Counter[str] = Counter()
     sampled = characters = half = 0
@@ -103,7 +116,7 @@ def _text_facts(texts: tuple[str, ...]) -> tuple[int, float, float]:
             break
     if not holders:
         return 1, 0.0, 0.0
-    # Heaps' law again: the vocabulary grows as rows^growth, seen between the last power of two and the whole sample.
+    # Heaps' law again: the vocabulary grows as rows^growth, measured from the last power of two to the whole sample.
     growth = np.log(len(holders) / half) / np.log(sampled / half_rows) if half and sampled > half_rows else 0.7
     terms = len(holders) * (len(texts) / sampled) ** float(np.clip(growth, 0.2, 1.0))
     share = np.array(list(holders.values())) / sampled
@@ -111,6 +124,7 @@ def _text_facts(texts: tuple[str, ...]) -> tuple[int, float, float]:
 
 
 def _feature_facts(features: Matrix) -> tuple[int, float, float]:
+    """The same of features: columns, non-zero ones of a row, and those that two rows share."""
     rows = max(features.shape[0], 1)
     share = np.bincount(features.indices, minlength=features.shape[1]) / rows
     return int(features.shape[1]), float(share.sum()), float((share**2).sum())
@@ -118,9 +132,9 @@ def _feature_facts(features: Matrix) -> tuple[int, float, float]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a recipe will need. `steps` are the largest holdings, which do not all exist at once."""
+    """What a recipe will need. `steps` names the largest pieces of memory, which do not all exist at the same time."""
 
-    train_bytes: int  # most memory held while training, the data not counted
+    train_bytes: int  # peak memory of training, without the data
     model_bytes: int
     train_seconds: float
     predict_seconds: float  # for 1,000 rows
@@ -134,7 +148,14 @@ class Plan:
 
 
 def readable_seconds(seconds: float) -> str:
-    """Seconds as people say them: 0.4 s, 12 s, 3 min, 2.5 h."""
+    """Write a time for people to read.
+
+    Args:
+        seconds: the time.
+
+    Returns:
+        Such as "0.4 s", "12 s", "3 min" or "2.5 h".
+    """
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

@@ -1,39 +1,52 @@
-"""Learner + tail methods -> model. The one place where the two meet."""
+"""Learner + tail methods -> model. The one file where the two meet.
+
+A teacher is passed in, not imported. `lever`, `ensemble` and the setting `init_from` of a learner name another recipe
+or the folder of a saved model, and so do the members of `fuse`. The recipe parses that name when it is parsed itself,
+checks the teacher with the data, and passes it to `wrap_with`, `initialised_from` or `made_of` as something that can
+be planned and fitted. What no model holds but
+a report shows, such as how good the teacher was, goes through `longtail.progress.emit`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING, cast
 
 from longtail import catalogue, grammar
-from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
-from longtail.data.labels import LabelSet
 from longtail.errors import DataError, RecipeError
+from longtail.held_out import HeldOutPredictions
 from longtail.memory import return_large_blocks, share_one_pool
 from longtail.model import Model
-from longtail.nn.extra import at_home
-from longtail.plan import Facts, Plan
-from longtail.predictions import CANDIDATES, Predictions
+from longtail.nn.extra import expand_home
+from longtail.plan import DataFacts, Plan
 from longtail.progress import stage
+from longtail.reuse import stage_model
 from longtail.seams import (
     DATA_NEEDS,
     AddsCost,
     Augments,
     ChecksData,
+    FittedTeacher,
+    HasMembers,
     HasTeacher,
     Learner,
-    Ready,
     Reranks,
     Scorer,
     TailMethod,
     WarmStarts,
     Wraps,
+    seams_of,
+    shared_fit,
 )
+from longtail.store import MANIFEST, load
+
+if TYPE_CHECKING:
+    from longtail.seams import MemberRecipe
+
+MAX_DEPTH = 4  # recipes inside recipes
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class Recipe:
     def __post_init__(self) -> None:
         # Building the parts checks names, settings and whether the parts go together: all before any data is read.
         if isinstance(self.parts, str):  # type: ignore[unreachable]
-            raise RecipeError(f"a recipe that is written is parsed: Recipe.parse({self.parts!r})")
+            raise RecipeError(f"a recipe as text must be parsed: Recipe.parse({self.parts!r})")
         if not self.parts:
             raise RecipeError("a recipe needs a learner")
         offers = self.learner.offers
@@ -62,24 +75,61 @@ class Recipe:
                     f"{part.name} needs {', '.join(missing)}, which {self.parts[0].name} does not offer; {instead}. "
                     "All pairs: longtail methods"
                 )
-        self._wrapped  # noqa: B018  a teacher that cannot be read is told here too
+        if self.depth > MAX_DEPTH:
+            raise RecipeError(
+                f"members inside members: {self.depth} levels of recipes, and at most {MAX_DEPTH} are read"
+            )
+        self._wrapped  # noqa: B018  raises an error for a teacher that cannot be read
 
     @classmethod
     def parse(cls, text: str) -> Recipe:
-        """Read `learner(setting=value) + method(...)`."""
+        """Read a recipe.
+
+        Args:
+            text: `learner(setting=value) + method(...)`.
+
+        Returns:
+            The recipe.
+
+        Raises:
+            RecipeError: the text is no recipe, a name or a setting is unknown, or the parts do not go together.
+        """
         return cls(grammar.parse(text))
 
     @classmethod
     def of(cls, learner: Learner, *tail: TailMethod) -> Recipe:
-        """A recipe from objects; only settings that differ from their defaults are written."""
+        """Make a recipe from objects.
+
+        Args:
+            learner: a learner with its settings.
+            tail: tail methods with theirs, in the order in which they are applied.
+
+        Returns:
+            The recipe; its text has only the settings that differ from their defaults.
+
+        Raises:
+            RecipeError: an object is not in the catalogue, or the parts do not go together.
+        """
         return cls(tuple(catalogue.describe(part) for part in (learner, *tail)))
 
     @classmethod
     def from_toml(cls, text: str, path: str | Path | None = None) -> list[Recipe]:
-        """The recipes of a TOML file."""
+        """Read the recipes of a TOML file.
+
+        Args:
+            text: the content of the file.
+            path: the file, for error messages.
+
+        Returns:
+            The recipes, in their order.
+
+        Raises:
+            RecipeError: the text is no TOML, or one of the recipes is wrong.
+        """
         return [cls(parts) for parts in grammar.read_toml(text, path)]
 
     def to_toml(self) -> str:
+        """Write the recipe as TOML, which `from_toml` reads."""
         return grammar.to_toml(self.parts)
 
     def __str__(self) -> str:
@@ -87,15 +137,24 @@ class Recipe:
 
     @cached_property
     def learner(self) -> Learner:
+        """The learner with its settings."""
         first = self.parts[0]
         return catalogue.build(first, catalogue.learner_class(first.name))  # type: ignore[no-any-return]
 
     @cached_property
     def tail(self) -> tuple[TailMethod, ...]:
+        """The tail methods with their settings."""
         return tuple(catalogue.build(part, catalogue.tail_class(part.name)) for part in self.parts[1:])
 
-    def plan(self, facts: Facts) -> Plan:
-        """Memory and time this recipe will need on data of these sizes."""
+    def plan(self, facts: DataFacts) -> Plan:
+        """Estimate the memory and time that this recipe needs.
+
+        Args:
+            facts: sizes of the data, from `DataFacts.of(train)`.
+
+        Returns:
+            The plan of the learner and all tail methods.
+        """
         planned = self._wrapped.plan(facts)
         for method in self.tail:
             if isinstance(method, AddsCost):
@@ -103,20 +162,56 @@ class Recipe:
         return planned
 
     @property
-    def leaves(self) -> type[Scorer]:
-        """What kind of scorer its model has."""
+    def scorer_class(self) -> type[Scorer]:
+        """The class of the scorer that its model has."""
         return self._wrapped.scorer
 
     @property
     def reranks(self) -> bool:
+        """Whether its model has re-rankers."""
         return any(isinstance(method, Reranks) for method in self.tail)
+
+    @property
+    def is_fitted(self) -> bool:
+        """See `MemberRecipe.is_fitted`."""
+        return False
+
+    @property
+    def depth(self) -> int:
+        """Levels of recipes: 1 without members."""
+        inner = (member.depth if isinstance(member, Recipe) else 1 for member in self._members)
+        return 1 + max(inner, default=0)
+
+    @property
+    def member_recipes(self) -> tuple[Recipe, ...]:
+        """The members that are recipes, not saved models."""
+        return tuple(member for member in self._members if isinstance(member, Recipe))
+
+    @cached_property
+    def fits(self) -> tuple[str, ...]:
+        """See `MemberRecipe.fits`."""
+        return (self._scorer_parts, *(one for member in self._members for one in member.fits))
+
+    @cached_property
+    def _scorer_parts(self) -> str:
+        """The parts that make the scorer, with all their settings: those that only re-rank leave it as it is."""
+        return " + ".join(map(repr, (self.learner, *filter(_trains, self.tail))))
+
+    @cached_property
+    def _members(self) -> tuple[Recipe | FittedTeacher, ...]:
+        """The members of a learner that combines recipes."""
+        learner, name = self.learner, self.parts[0].name
+        members = learner.members if isinstance(learner, HasMembers) else ()
+        return tuple(_teacher(text, f"member {text!r} of {name}") for text in members)
 
     @cached_property
     def _wrapped(self) -> Learner:
-        """The learner inside the tail methods that fit it in parts or with a teacher."""
+        """The learner inside the tail methods that wrap it."""
         learner = self.learner
-        if isinstance(learner, WarmStarts) and learner.warm is not None:
-            learner = learner.begun_from(self._teachers[learner.warm])
+        if isinstance(learner, HasMembers):
+            learner = learner.made_of(cast("tuple[MemberRecipe, ...]", self._members))
+        if isinstance(learner, WarmStarts) and learner.init_from is not None:
+            learner = learner.initialised_from(self._teachers[learner.init_from])
         for method in self.tail:
             if isinstance(method, Wraps):
                 learner = method.wrap(learner)
@@ -125,16 +220,23 @@ class Recipe:
         return learner
 
     @cached_property
-    def _teachers(self) -> dict[str, Recipe | Ready]:
-        """The models that parts ask for, by what they wrote."""
-        asked = {method.teacher: method for method in self.tail if isinstance(method, HasTeacher)}
-        found = {text: _teacher(text, f"teacher of {catalogue.name_of(method)}") for text, method in asked.items()}
-        if isinstance(self.learner, WarmStarts) and self.learner.warm is not None:
-            found[self.learner.warm] = _teacher(self.learner.warm, f"warm start of {self.parts[0].name}")
+    def _teachers(self) -> dict[str, Recipe | FittedTeacher]:
+        """The models that parts need, by the text that names them."""
+        needed = {method.teacher: method for method in self.tail if isinstance(method, HasTeacher)}
+        found = {text: _teacher(text, f"teacher of {catalogue.name_of(method)}") for text, method in needed.items()}
+        if isinstance(self.learner, WarmStarts) and self.learner.init_from is not None:
+            found[self.learner.init_from] = _teacher(self.learner.init_from, f"warm start of {self.parts[0].name}")
         return found
 
     def check(self, data: Dataset) -> None:
-        """Whether the data has what the parts need."""
+        """Check that the data has what the parts need.
+
+        Args:
+            data: training rows.
+
+        Raises:
+            DataError: something is missing; the message names what to do.
+        """
         if len(data.labels) == 0:
             raise DataError("the data has no labels at all; check the labels field or column")
         if data.targets.nnz == 0 and "label_texts" not in self.learner.data_needs:
@@ -148,15 +250,24 @@ class Recipe:
                     raise DataError(f"{part.name} needs {DATA_NEEDS[need]}{self._instead(part, need)}")
         if isinstance(self.learner, ChecksData):
             self.learner.check(data)
-        warm = self.learner.warm if isinstance(self.learner, WarmStarts) else None
+        for member in self._members:
+            if isinstance(member, Recipe):
+                member.check(data)
+            elif not any(label in member.model.labels.row_of for label in data.labels.ids):
+                raise DataError(
+                    f"the saved model {member.model.recipe} and the data have no label in common, so it cannot be a "
+                    f"member of {self.parts[0].name}; train it on this data, or name its recipe instead of its folder"
+                )
+        init_from = self.learner.init_from if isinstance(self.learner, WarmStarts) else None
         for text, teacher in self._teachers.items():
-            if isinstance(teacher, Recipe) or text != warm:  # of a saved model only the encoder goes on
+            # A saved model to start from may know other labels: only its encoder is used.
+            if isinstance(teacher, Recipe) or text != init_from:
                 teacher.check(data)
 
     @property
     def _reads_rows(self) -> bool:
-        """Whether it learns from the given rows alone: who needs only label texts does not look at them, and others may
-        have the texts of labels as rows too."""
+        """Whether it learns from the given rows alone. A learner that needs only label texts does not read them, and
+        tail methods that augment may add the texts of labels as rows."""
         return self.learner.data_needs != {"label_texts"} and not any(isinstance(one, Augments) for one in self.tail)
 
     def _instead(self, part: grammar.Part, need: str) -> str:
@@ -169,85 +280,109 @@ class Recipe:
         return f"{ids}, or use a learner that does not read them"
 
     def fit(self, train: Dataset, valid: Dataset) -> Model:
-        """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows."""
+        """Augment the training rows, wrap the learner, fit it, then fit the re-rankers on held-out rows.
+
+        Args:
+            train: rows to learn from.
+            valid: rows to choose and calibrate on, over the same label set; there may be none.
+
+        Returns:
+            The fitted model.
+
+        Raises:
+            DataError: the data lacks what a part needs, or train and valid have different label sets.
+        """
         return self._fit(train, valid, len(self.tail))
+
+    def refit(self, chosen: Model, train: Dataset) -> Model:
+        """Train the learner once more, on all rows, and keep the re-rankers that were fitted on held-out ones.
+
+        A learner that stops early or keeps its best epoch on valid trains all its epochs here.
+
+        Args:
+            chosen: the model of this recipe, fitted on train and valid.
+            train: the rows of train and valid together, from `Corpus.train_and_valid`.
+
+        Returns:
+            The model.
+        """
+        return replace(self._fit(train, train.take([]), 0), rerankers=chosen.rerankers)
 
     def _fit(self, train: Dataset, valid: Dataset, methods: int) -> Model:
         """The model whose re-rankers are those among the first `methods` tail methods."""
         return_large_blocks()
-        if "texts" not in self.learner.data_needs.union(*(method.data_needs for method in self.tail)):
-            share_one_pool()  # what reads texts itself cuts them in threads that would wait for each other
+        if not self._members and "texts" not in self.learner.data_needs.union(
+            *(method.data_needs for method in self.tail)
+        ):
+            share_one_pool()  # not with tokenizers: their threads allocate without pause and would wait for each other
         self.check(train)
         if valid.labels is not train.labels and valid.labels.ids != train.labels.ids:
             raise DataError("train and valid are over different label sets; split one data set")
-        given = train
+        name = self.trained_part
+        model = stage_model(name, train, valid, partial(self._fit_learner, train, valid))
+        model = replace(model, recipe=str(self), labels=train.labels)
+        for place, (part, method) in enumerate(zip(self.parts[1:], self.tail[:methods], strict=False)):
+            if isinstance(method, Reranks):
+                # A fold's model is made like this one so far: the same augmenting, the same earlier re-rankers.
+                fit_fold = partial(self._fit, valid=valid, methods=place)
+                held_out = HeldOutPredictions(model, train, valid, fit_fold, name)
+                name = f"{name} | {part}"
+                model = stage_model(name, train, valid, partial(_with_reranker, model, method, held_out))
+                model = replace(model, recipe=str(self), labels=train.labels)
+        return model
+
+    @property
+    def trained_part(self) -> str:
+        """The recipe without what only re-ranks: recipes with the same text here train the same learner."""
+        trained = zip(self.parts[1:], self.tail, strict=True)
+        return " + ".join(str(part) for part in (self.parts[0], *(part for part, one in trained if _trains(one))))
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of all stages that `fit` asks `longtail.reuse` for, those of teachers and members first."""
+        inner = (*self._teachers.values(), *self._members)
+        names = [name for one in inner if isinstance(one, Recipe) for name in one.stages]
+        names.append(self.trained_part)
+        for part, method in zip(self.parts[1:], self.tail, strict=True):
+            if isinstance(method, Reranks):
+                names.append(f"{names[-1]} | {part}")
+        return tuple(names)
+
+    def _fit_learner(self, train: Dataset, valid: Dataset) -> Model:
+        """The model without re-rankers."""
+        inside = tuple(filter(_trains, self.tail))
+        scorer = shared_fit(
+            self._scorer_parts, train, valid, lambda: self._wrapped.fit(self._augmented(train), valid, inside)
+        )
+        return Model(str(self), train.labels, scorer)
+
+    def _augmented(self, train: Dataset) -> Dataset:
+        """The training rows with what the tail methods add."""
         for part, method in zip(self.parts[1:], self.tail, strict=True):
             if isinstance(method, Augments):
                 with stage(f"augmenting with {part.name}"):
                     train = method.augment(train)
-        scorer = self._wrapped.fit(train, valid, self.tail)
-        model = Model(str(self), train.labels, scorer)
-        for place, method in enumerate(self.tail[:methods]):
-            if isinstance(method, Reranks):
-                # A fold's model is made like this one up to here: the same augmenting, the same earlier re-rankers.
-                fit_fold = partial(self._fit, valid=valid, methods=place)
-                model = model.with_reranker(method.fit_reranker(_HeldOut(model, given, valid, fit_fold)))
-        return model
+        return train
 
 
-def _teacher(text: str, what: str) -> Recipe | Ready:
-    """The model that a part asks for: a folder with a saved one, or else a recipe."""
-    from longtail.store import MANIFEST, load
+def _trains(method: TailMethod) -> bool:
+    """Whether a tail method has a part in training the learner, and does not only re-rank."""
+    return seams_of(type(method)) != ("rerank",)
 
-    if (at_home(text) / MANIFEST).is_file():
-        model = load(at_home(text))
-        return Ready(model, bool(model.rerankers))
+
+def _with_reranker(model: Model, method: Reranks, held_out: HeldOutPredictions) -> Model:
+    return model.with_reranker(method.fit_reranker(held_out))
+
+
+def _teacher(text: str, what: str) -> Recipe | FittedTeacher:
+    """The model that a part needs: the folder of a saved one, or else a recipe."""
+    if (expand_home(text) / MANIFEST).is_file():
+        model = load(expand_home(text))
+        return FittedTeacher(model, bool(model.rerankers))
     try:
         return Recipe.parse(text)
     except RecipeError as error:
         raise RecipeError(f"the {what} is no recipe and no model folder: {error}") from None
-
-
-@dataclass(frozen=True)
-class _HeldOut:
-    """Predictions on rows their model has not seen, made when asked."""
-
-    model: Model
-    train: Dataset  # as given, before any tail method added rows or entries
-    rows: Dataset
-    fit_fold: Callable[[Dataset], Model]
-
-    @property
-    def labels(self) -> LabelSet:
-        return self.model.labels
-
-    def valid(self) -> tuple[Predictions, Dataset]:
-        return self.model.predict(self.rows.rows, CANDIDATES, self.rows.excluded), self.rows
-
-    def folds(self, number: int, most: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
-        given = np.flatnonzero(self.train.origins == 0)
-        if len(given) < 2:
-            raise DataError(
-                f"train has {len(given)} row, and some rows must be held out from others to learn from: give 2 or more"
-            )
-        if not 2 <= number <= len(given):
-            raise DataError(f"{len(given)} training rows cannot be cut into {number} folds; give 2 to {len(given)}")
-        places = hashed([self.train.ids[row] for row in given], seed)
-        mixed = given[np.argsort(places, kind="stable")]  # folds of equal size: rows are dealt in order of their hash
-        wanted = mixed[:most]
-        indices = np.full((len(wanted), CANDIDATES), -1, dtype=np.int32)
-        scores = np.zeros((len(wanted), CANDIDATES), dtype=np.float32)
-        with stage("predicting out of fold", total=number) as advance:
-            for fold in range(number):
-                others = np.setdiff1d(np.arange(len(self.train)), mixed[fold::number])
-                unseen = self.train.take(wanted[fold::number])
-                if len(unseen):
-                    found = self.fit_fold(self.train.take(others)).predict(unseen.rows, CANDIDATES, unseen.excluded)
-                    indices[fold::number, : found.places] = found.indices
-                    scores[fold::number, : found.places] = found.scores
-                advance(1)
-        order = np.argsort(wanted)  # back in the order of the training rows
-        return Predictions(self.labels, indices[order], scores[order]), self.train.take(wanted[order])
 
 
 def _has(data: Dataset, need: str) -> bool:

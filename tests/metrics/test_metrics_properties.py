@@ -1,4 +1,4 @@
-"""Random data: the slow reference, and what must hold whatever the data."""
+"""Random data against the slow reference, and properties that hold for any data."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_hit_more_never_lowers_precision_recall_or_coverage(case: Case, more: 
     indices[row, place] = label
     better = Predictions(predictions.labels, indices, predictions.scores)
     before, after = evaluate(predictions, data, ks=KS), evaluate(better, data, ks=KS)
-    # filling a gap or the place of a repetition pushes what stands behind it back by one
+    # filling a gap or the place of a repetition moves the predictions behind it back by one
     whole = len(set(predictions.indices[row].tolist()) - {-1}) == predictions.places
     names = ["P", "R", "RP", "nDCG", "PSP", "C", "macroR"]
     if whole:  # a frequent label in front of a rare one lowers the rare one's discounted weight

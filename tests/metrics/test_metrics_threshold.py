@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 from scipy import sparse
 
 from longtail.data import Dataset, LabelSet
@@ -18,11 +18,11 @@ LABELS = LabelSet(ids=tuple("abcde"))
 
 def case(seed: int, rows: int = 12) -> tuple[Predictions, Dataset]:
     """Random rankings with tied scores and empty places."""
-    chance = np.random.default_rng(seed)
-    indices = np.argsort(chance.random((rows, 5)), axis=1)[:, :4].astype(np.int32)
-    indices[chance.random(indices.shape) < 0.1] = -1
-    scores = np.where(indices >= 0, chance.integers(1, 8, indices.shape) / 8, 0).astype(np.float32)
-    targets = sparse.csr_array((chance.random((rows, 5)) < 0.4).astype(np.float32))
+    rng = np.random.default_rng(seed)
+    indices = np.argsort(rng.random((rows, 5)), axis=1)[:, :4].astype(np.int32)
+    indices[rng.random(indices.shape) < 0.1] = -1
+    scores = np.where(indices >= 0, rng.integers(1, 8, indices.shape) / 8, 0).astype(np.float32)
+    targets = sparse.csr_array((rng.random((rows, 5)) < 0.4).astype(np.float32))
     data = Dataset(labels=LABELS, targets=targets, ids=tuple(map(str, range(rows))), texts=("x",) * rows)
     return Predictions(LABELS, indices, scores).sorted(), data
 
@@ -49,7 +49,7 @@ def slow(predictions: Predictions, data: Dataset, threshold: float) -> tuple[flo
     )
 
 
-@given(some.integers(0, 10_000), some.integers(0, 9))
+@given(st.integers(0, 10_000), st.integers(0, 9))
 def test_measures_are_those_of_plain_counting(seed: int, eighths: int) -> None:
     predictions, data = case(seed)
     found = at_threshold(predictions, data, eighths / 8)
@@ -61,7 +61,7 @@ def test_measures_are_those_of_plain_counting(seed: int, eighths: int) -> None:
     assert found.empty_rows == pytest.approx(100 * np.mean(np.array(kept) == 0))
 
 
-@given(some.integers(0, 10_000))
+@given(st.integers(0, 10_000))
 def test_no_other_threshold_gives_more_f1(seed: int) -> None:
     predictions, data = case(seed)
     if not predictions.hits(data.targets).any():
@@ -73,7 +73,7 @@ def test_no_other_threshold_gives_more_f1(seed: int) -> None:
 
 
 def test_a_threshold_written_down_keeps_the_label_it_came_from() -> None:
-    """0.1 as float32 is more than 0.1; what is printed must not lose the label whose score it is."""
+    """0.1 as float32 is more than 0.1; the printed threshold must still include the label it came from."""
     scores = np.array([[0.7, 0.1]], dtype=np.float32)
     predictions = Predictions(LABELS, np.array([[0, 1]]), scores)
     data = Dataset(
@@ -84,7 +84,7 @@ def test_a_threshold_written_down_keeps_the_label_it_came_from() -> None:
     assert at_threshold(predictions, data, best).recall == 100
 
 
-def test_nothing_to_choose_from_is_told() -> None:
+def test_nothing_to_choose_from_is_an_error() -> None:
     predictions, data = case(0)
     with pytest.raises(DataError, match="no prediction"):
         best_threshold(Predictions(LABELS, np.full((12, 1), -1), np.zeros((12, 1))), data)

@@ -1,4 +1,4 @@
-"""Where published evaluations disagree or go wrong; each case gives another answer when done the other way."""
+"""Where published evaluations disagree or go wrong: each case gives another result when done the other way."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_many_rows_on_many_threads_give_the_reference(monkeypatch: pytest.Monkey
     assert results[0] == pytest.approx(reference(ranked, data, 1) | reference(ranked, data, 5), abs=1e-9)
 
 
-def test_wrong_input_is_told() -> None:
+def test_wrong_input_is_an_error() -> None:
     labels = labels_with([5, 5])
     data, ranked = data_with(labels, [[0]]), predicting(labels, [[0]])
     with pytest.raises(DataError, match="2 rows of predictions for 1 rows of data"):

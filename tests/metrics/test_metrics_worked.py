@@ -32,6 +32,12 @@ D = [1 / log2(2), 1 / log2(3), 1 / log2(4)]  # 1, 0.6309, 0.5
         ("RP@1", (1 / 1 + 0 + 0) / 3),
         ("RP@2", (1 / 2 + 0 + 0) / 3),  # row 0: one of the two it could have
         ("RP@3", (2 / 2 + 1 / 1 + 0) / 3),
+        ("F1@1", (2 / (1 + 2) + 0 + 0) / 3),
+        ("F1@3", (4 / (3 + 2) + 2 / (3 + 1) + 0) / 3),  # each row by its own number of true labels
+        ("F1@9", (4 / (3 + 2) + 2 / (3 + 1) + 0) / 3),  # three labels are predicted, whatever k is
+        ("MRR@1", (1 + 0 + 0) / 3),
+        ("MRR@2", (1 + 0 + 0) / 3),
+        ("MRR@3", (1 + 1 / 3 + 0) / 3),
         ("nDCG@1", (1 + 0 + 0) / 3),
         ("nDCG@2", (D[0] / (D[0] + D[1]) + 0 + 0) / 3),
         # the ideal of row 0 is two hits and of row 1 one hit, although k is 3
@@ -58,7 +64,7 @@ D = [1 / log2(2), 1 / log2(3), 1 / log2(4)]  # 1, 0.6309, 0.5
     ],
 )
 def test_worked_by_hand(name: str, expected: float) -> None:
-    assert evaluate(RANKED, DATA, ks=(1, 2, 3))[name] == pytest.approx(100 * expected, abs=1e-9)
+    assert evaluate(RANKED, DATA, ks=(1, 2, 3, 9))[name] == pytest.approx(100 * expected, abs=1e-9)
 
 
 def test_coverage_counts_a_label_once_and_only_labels_with_a_positive() -> None:
@@ -102,3 +108,10 @@ def test_bins_by_hand() -> None:
     assert measures["P@2"] == pytest.approx(50)
     assert measures.bins_at == 2
     assert measures.rows == 3
+
+
+def test_measures_as_a_dict() -> None:
+    measures = evaluate(RANKED, DATA, ks=(1, 20))
+    assert dict(measures) == measures.values
+    assert list(measures) == list(measures.values) and len(measures) == len(measures.values)
+    assert "F1@20" in measures and "F1@3" not in measures

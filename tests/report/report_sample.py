@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy import sparse
 
 from longtail.data.corpus import Corpus, make_corpus
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
+from longtail.dial import dial_curve
 from longtail.metrics.evaluate import evaluate
 from longtail.predictions import Predictions
 from longtail.report.result import Result
@@ -29,7 +32,7 @@ HOSTILE = (
 
 def sample_corpus(rows: int = 120, labels: int = 60, *, hostile: bool = False, words: int = 12) -> Corpus:
     """Label frequencies fall like 1/rank; the last labels are only in the test split."""
-    chance = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     names = [f"{WORDS[row % len(WORDS)]} {row}" for row in range(labels)]
     if hostile:
         names = [f"{HOSTILE[row % len(HOSTILE)]} {row}" for row in range(labels)]
@@ -38,12 +41,12 @@ def sample_corpus(rows: int = 120, labels: int = 60, *, hostile: bool = False, w
 
     def split(number: int, prefix: str, last: int) -> Dataset:
         share = weights[:last] / weights[:last].sum()
-        picked = [np.sort(chance.choice(last, size=3, replace=False, p=share)) for _ in range(number)]
+        picked = [np.sort(rng.choice(last, size=3, replace=False, p=share)) for _ in range(number)]
         targets = sparse.csr_array(
             (np.ones(3 * number, np.float32), np.concatenate(picked), np.arange(0, 3 * number + 1, 3)),
             shape=(number, labels),
         )
-        texts = [" ".join(chance.choice(WORDS, size=words)) for _ in range(number)]
+        texts = [" ".join(rng.choice(WORDS, size=words)) for _ in range(number)]
         if hostile:
             texts = [f"{HOSTILE[row % len(HOSTILE)]} {text}" for row, text in enumerate(texts)]
         return Dataset(
@@ -61,12 +64,12 @@ def sample_corpus(rows: int = 120, labels: int = 60, *, hostile: bool = False, w
 
 def sample_result(recipe: str, corpus: Corpus, *, skill: float = 0.5, rare: bool = False, seed: int = 0) -> Result:
     """Finds each true label with probability `skill` (only rare ones where asked) and guesses the rest."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     labels, test = len(corpus.labels), corpus.test
-    scores = chance.random((len(test), labels)).astype(np.float32) * 0.5
+    scores = rng.random((len(test), labels)).astype(np.float32) * 0.5
     for row in range(len(test)):
         for label in test.targets.indices[test.targets.indptr[row] : test.targets.indptr[row + 1]]:
-            if chance.random() < skill and (not rare or corpus.labels.counts[label] <= 5):
+            if rng.random() < skill and (not rare or corpus.labels.counts[label] <= 5):
                 scores[row, label] += 0.5
     indices = np.argsort(-scores, axis=1)[:, :10].astype(np.int32)
     predictions = Predictions(corpus.labels, indices, np.take_along_axis(scores, indices, axis=1))
@@ -79,3 +82,8 @@ def sample_result(recipe: str, corpus: Corpus, *, skill: float = 0.5, rare: bool
         peak_bytes=(seed + 1) * 250_000_000,
         model_bytes=(seed + 1) * 3_000_000,
     )
+
+
+def with_dial(result: Result, corpus: Corpus) -> Result:
+    """The same with its measures as the dial turns."""
+    return replace(result, dial=dial_curve(result.predictions, corpus.test))

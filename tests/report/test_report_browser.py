@@ -1,7 +1,8 @@
-"""The page in a real browser: it opens from disk, asks nothing of the network, fits, reads and works."""
+"""The page in a real browser: it opens from disk, loads nothing from the network, fits, reads and works."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_sample import sample_corpus, sample_result
+from report_sample import sample_corpus, sample_result, with_dial
 
 from browsing import CONTRAST
+from longtail.comparison import judged
 from longtail.report.page import render, write
+from longtail.report.result import joined
 
 SIZES = [(1280, 900), (390, 844)]
-SECTIONS = ("table", "bins", "norms", "tradeoff", "chances", "cost", "never", "examples", "data", "repeat")
+SECTIONS = (
+    "table",
+    "bins",
+    "norms",
+    "tradeoff",
+    "dial",
+    "calibration",
+    "cost",
+    "versus",
+    "never",
+    "examples",
+    "data",
+    "repeat",
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,23 +39,32 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A plain report, and one with everything a user could write to break it."""
     folder = tmp_path_factory.mktemp("reports")
     plain, hostile = sample_corpus(), sample_corpus(rows=80, hostile=True, words=300)
-    lengths = np.sqrt(np.maximum(plain.labels.counts, 1)).astype(np.float32)
+    norms = np.sqrt(np.maximum(plain.labels.counts, 1)).astype(np.float32)
     few = [
         sample_result("bm25", plain, skill=0.3, seed=0),
         sample_result("centroid", plain, skill=0.8, seed=1),
         sample_result("centroid + rerank", plain, skill=0.9, rare=True, seed=2),
     ]
-    few[:2] = [replace(few[0], row_norms=lengths), replace(few[1], row_norms=np.sqrt(lengths))]
+    few[:2] = [replace(few[0], row_norms=norms), replace(few[1], row_norms=np.sqrt(norms))]
+    # With two seeds, intervals and tests, as `compare --seeds 2` leaves them.
+    few[1] = joined(
+        [few[1], replace(sample_result("centroid", plain, skill=0.8, seed=4), seeds=(1,), row_norms=few[1].row_norms)]
+    )
+    few = [replace(one, clean=one.measures) for one in judged(few, plain)]
     many = [
         sample_result(f'<script>window.hacked = {seed}</script> "it\'s" + ' + "x" * 9 * seed, hostile, seed=seed)
         for seed in range(8)
     ]
-    many = [replace(one, row_norms=(seed + 1) * lengths) for seed, one in enumerate(many)]
+    many = [replace(one, row_norms=(seed + 1) * norms) for seed, one in enumerate(many)]
+    few[:2] = [with_dial(one, plain) for one in few[:2]]
+    many = [with_dial(one, hostile) for one in many]
     written = {}
     for name, results, corpus in (("plain", few, plain), ("hostile", many, hostile), ("one", few[:1], plain)):
         written[name] = folder / f"{name}.html"
         command = 'longtail compare sample "bm25" "<script>window.hacked = 9</script>"'
-        write(written[name], render(results, corpus, command=command, versions={"longtail": "0.1.0"}))
+        warnings = ["5 of 120 test rows <b>also</b> stand in train"] if name == "plain" else []
+        page = render(results, corpus, command=command, versions={"longtail": "0.1.0"}, warnings=warnings)
+        write(written[name], page)
     return written
 
 
@@ -79,11 +104,11 @@ def test_every_section_shows_and_nothing_sticks_out(
     wide = page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth]")
     assert max(wide) <= size[0]
     for section in SECTIONS:
-        if section != "tradeoff" or name != "one":
+        if section not in ("tradeoff", "versus") or name != "one":
             assert page.locator(f"#{section}").is_visible()
     assert page.locator("table.results").is_visible()
     assert page.locator("#cards article").count() >= 5
-    for chart in page.locator("#bins svg.chart:visible, #norms svg.chart:visible").all():
+    for chart in page.locator("#bins svg.chart:visible, #norms svg.chart:visible, #dial svg.chart:visible").all():
         box = chart.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["height"] > 150
     # sections are as wide as the page, not squeezed or pushed out by what is in them
@@ -165,7 +190,7 @@ def test_search_narrows_the_examples(show: Callable[..., Any]) -> None:
     assert cards.count() == 10
 
 
-def test_filters_choose_rows(show: Callable[..., Any]) -> None:
+def test_filters_choose_examples(show: Callable[..., Any]) -> None:
     page = show("plain")
     found = page.locator("#found")
     page.get_by_text("Tail hits", exact=True).click()
@@ -209,11 +234,11 @@ def test_column_help_by_pointer_and_by_keyboard(show: Callable[..., Any]) -> Non
     page = show("plain")
     tip = page.locator("#tip")
     assert not tip.is_visible()
-    page.get_by_role("button", name="PSP@3").hover()
-    assert "how rare its label is" in tip.inner_text() and "top 3" in tip.inner_text()
+    page.get_by_role("button", name="PSP@3", exact=True).first.hover()
+    assert "how rare their labels are" in tip.inner_text() and "top 3" in tip.inner_text()
     page.mouse.move(5, 5)
     assert not tip.is_visible()
-    page.get_by_role("button", name="C@5").focus()
+    page.get_by_role("button", name="C@5", exact=True).first.focus()
     assert "labels with a test positive" in tip.inner_text()
     page.keyboard.press("Escape")
     assert not tip.is_visible()
@@ -221,14 +246,14 @@ def test_column_help_by_pointer_and_by_keyboard(show: Callable[..., Any]) -> Non
 
 def test_help_by_tap_stays_on_a_phone_screen(show: Callable[..., Any]) -> None:
     page = show("plain", (390, 844))
-    page.get_by_role("button", name="P@1", exact=True).click()
+    page.get_by_role("button", name="P@1", exact=True).first.click()
     box = page.locator("#tip").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
 def test_recipe_names_stay_in_sight_when_the_table_scrolls(show: Callable[..., Any]) -> None:
     page = show("plain", (390, 844))
-    box = page.locator("#table .box")
+    box = page.locator("#table .box").first
     assert box.evaluate("(one) => one.scrollWidth > one.clientWidth")
     name = page.locator("#table tbody th").first
     before = name.bounding_box()["x"]
@@ -255,4 +280,81 @@ def test_hostile_texts_are_shown_as_they_are_and_do_not_run(show: Callable[..., 
     assert page.locator("img").count() == 0
     page.wait_for_timeout(50)
     assert page.evaluate("window.hacked") is None
-    assert page.evaluate("document.querySelectorAll('script').length") == 3
+    assert page.evaluate("document.querySelectorAll('script').length") == 4
+
+
+def test_columns_sort_by_click_and_by_keyboard(show: Callable[..., Any]) -> None:
+    page = show("plain")
+    table = page.locator("table.results").first
+
+    def order() -> list[str]:
+        return [row.get_attribute("data-recipe") for row in table.locator("tbody tr").all()]
+
+    def values(column: int) -> list[float]:
+        return [
+            float(cell.get_attribute("data-value")) for cell in table.locator(f"tbody td:nth-child({column})").all()
+        ]
+
+    assert order() == ["0", "1", "2"]
+    button = table.get_by_role("button", name="Sort by PSP@5")
+    button.click()
+    assert values(7) == sorted(values(7), reverse=True)
+    assert table.locator("th[aria-sort]").get_attribute("aria-sort") == "descending"
+    button.focus()
+    page.keyboard.press("Enter")
+    assert values(7) == sorted(values(7))
+    button.click()
+    assert order() == ["0", "1", "2"] and table.locator("th[aria-sort]").count() == 0
+    table.get_by_role("button", name="Sort by train").click()  # less is better
+    assert values(11) == sorted(values(11))
+    # examples keep the colours of their recipes
+    page.get_by_role("searchbox").fill("river")
+    shown = page.locator(".card .top").first
+    assert "s0" in shown.locator(".swatch").first.get_attribute("class")
+
+
+def test_data_of_figures_can_be_saved(show: Callable[..., Any], tmp_path: Path) -> None:
+    page = show("plain")
+    links = page.locator("a.csv")
+    names = {link.get_attribute("download") for link in links.all()}
+    assert {"results.csv", "contribution-by-frequency.csv", "coverage-by-frequency.csv", "P1-against-PSP1.csv"} <= names
+    assert {"train-seconds.csv", "classifier-norms.csv", "calibration.csv", "labels-by-training-examples.csv"} <= names
+    figures = page.locator("figure").filter(has=page.locator("svg.chart, .bars"))
+    for figure in figures.all():  # in its caption, or right below it
+        assert figure.evaluate(
+            "(one) => !!(one.querySelector('.csv') ?? one.nextElementSibling?.querySelector('.csv'))"
+        )
+    with page.expect_download() as saved:
+        page.locator('a[download="results.csv"]').click()
+    saved.value.save_as(tmp_path / "results.csv")
+    rows = list(csv.DictReader((tmp_path / "results.csv").open(encoding="utf-8")))
+    assert [row["recipe"] for row in rows if row["measure"] == "P@1"] == ["bm25", "centroid", "centroid + rerank"]
+    (precision,) = (row for row in rows if row["recipe"] == "centroid" and row["measure"] == "P@1")
+    assert float(precision["low"]) < float(precision["value"]) < float(precision["high"])
+    assert precision["verdict"] == "better" and float(precision["deviation"]) >= 0
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_won_and_lost_labels_of_any_two(show: Callable[..., Any], size: tuple[int, int]) -> None:
+    page = show("plain", size)
+    lists = page.locator("#versus-lists .won")
+    assert lists.count() == 2 and "bm25 finds" in lists.first.inner_text()
+    page.locator("#versus-first").select_option(label="centroid + rerank")
+    assert "centroid + rerank finds" in lists.first.inner_text() and "centroid finds" in lists.last.inner_text()
+    assert lists.last.locator("li").count() >= 1  # rare labels alone leave the head to the other
+    page.locator("#versus-second").select_option(label="centroid + rerank")
+    assert "Choose two different recipes" in page.locator("#versus-lists").inner_text()
+
+
+def test_significance_warnings_and_clean_documents_are_shown(show: Callable[..., Any]) -> None:
+    page = show("plain")
+    assert "<b>also</b> stand in train" in page.locator(".warnings").inner_text()
+    cell = page.locator('table.results tr[data-recipe="1"] td').first
+    assert "▲" in cell.inner_text() and "±" in cell.inner_text()
+    cell.locator(".delta").hover()
+    assert page.locator("#tip").inner_text().startswith("better: +")
+    cell.locator(".value").hover()
+    assert "95% interval" in page.locator("#tip").inner_text()
+    assert page.locator("table.clean tbody tr").count() == 3
+    assert page.locator("#bins svg.chart:visible .error").count() > 0  # of the recipe with two seeds
+    assert page.locator("#tradeoff svg.chart:visible .error").count() == 12

@@ -16,7 +16,7 @@ from longtail.model import Model
 from longtail.nn import extra
 from longtail.recipe import Recipe
 from longtail.report.card import Card
-from longtail.report.card_text import Facts
+from longtail.report.card_text import CardFacts
 from longtail.store import CARD_FILES, load, save
 
 
@@ -28,18 +28,18 @@ def model(tiny: Corpus) -> Model:
 @pytest.fixture(scope="module")
 def card(tiny: Corpus, model: Model) -> Card:
     measures = evaluate(model.predict(tiny.valid.rows, 5), tiny.valid)
-    facts = Facts("tiny", 410, 60, 1.25, 250_000_000, "longtail train tiny 'centroid'")
+    facts = CardFacts("tiny", 410, 60, 1.25, 250_000_000, "longtail train tiny 'centroid'")
     return Card(facts).with_measures("valid", measures)
 
 
 def test_a_saved_model_has_a_card_of_what_it_knows(model: Model, tmp_path: Path) -> None:
     text = (model.save(tmp_path / "model") / "README.md").read_text()
     assert text.startswith("---\nlibrary_name: longtail\n")
-    for said in (
+    for line in (
         "# `centroid + rerank(strength=0.5)`",
         "| `+ rerank(strength=0.5)` | score x inverse propensity",
         "| labels | 10 |",
-        "| training rows that the labels were counted on | 410 |",
+        "| training examples in the data set | 410 |",
         "Not measured.",
         "Not recorded.",
         'longtail.load_model("path/of/this/folder")',
@@ -47,7 +47,7 @@ def test_a_saved_model_has_a_card_of_what_it_knows(model: Model, tmp_path: Path)
         "@misc{submission2020improving,",
         "@incollection{rocchio1971relevance,",
     ):
-        assert said in text, said
+        assert line in text, line
     assert "jain2016extreme" not in text  # only the papers of these parts
 
 
@@ -58,18 +58,18 @@ def test_figures_and_cost_are_written_as_they_were_measured(model: Model, card: 
     assert f"| P | {measures['P@1']:.1f} | {measures['P@3']:.1f} | {measures['P@5']:.1f} |" in text
     first = measures.bins[0]
     assert f"| {first.labels} | {first.contribution:.1f} | {first.recall:.1f} | {first.coverage:.1f} |" in text
-    assert "60 rows of the valid split" in text and "may have chosen or calibrated" in text
+    assert "60 examples of the valid split" in text and "may have chosen settings or calibrated" in text
     assert "1.2 s to train, at most 250 MB" in text
     assert "longtail train tiny 'centroid'" in text
     assert Card.read(path) == card
 
 
-def test_the_test_split_speaks_louder_than_valid(model: Model, card: Card, tiny: Corpus) -> None:
+def test_the_card_prefers_the_test_split_to_valid(model: Model, card: Card, tiny: Corpus) -> None:
     measures = evaluate(model.predict(tiny.test.rows, 5), tiny.test)
     text = card.with_measures("test", measures).files(model)["README.md"]
-    assert "60 rows of the test split" in text and "may have chosen" not in text
+    assert "60 examples of the test split" in text and "may have chosen" not in text
     train = Card().with_measures("train", measures).files(model)["README.md"]
-    assert "say nothing about new ones" in train
+    assert "do not tell how it does on new documents" in train
 
 
 def test_the_model_does_not_depend_on_its_card(model: Model, card: Card, tiny: Corpus, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_picture_stands_alone(model: Model, card: Card) -> None:
 
 def test_names_from_outside_stay_words(model: Model) -> None:
     hostile = "<img src=x> | ```\n# not a heading [a](b) \x1b[31m"
-    text = Card(Facts(data=hostile, train_seconds=1.0, command=hostile)).files(model)["README.md"]
+    text = Card(CardFacts(data=hostile, train_seconds=1.0, command=hostile)).files(model)["README.md"]
     assert "\n# not" not in text and "\x1b" not in text
     assert "\\<img src=x\\>" in text
     assert text.count("```") % 2 == 0
@@ -119,14 +119,14 @@ def test_odd_label_sets_have_a_card_too(model: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "said"), [("centroid", "; `+ calibrate` lowers"), ("centroid + calibrate", ", with `")]
+    ("recipe", "ending"), [("centroid", "; `+ calibrate` lowers"), ("centroid + calibrate", ", with `")]
 )
-def test_calibrate_is_not_advised_to_those_who_have_it(tiny: Corpus, recipe: str, said: str) -> None:
+def test_calibrate_is_not_advised_to_those_who_have_it(tiny: Corpus, recipe: str, ending: str) -> None:
     model = Recipe.parse(recipe).fit(tiny.train, tiny.valid)
     text = (
         Card().with_measures("valid", evaluate(model.predict(tiny.valid.rows, 5), tiny.valid)).files(model)["README.md"]
     )
-    assert "points as chances (ECE@5 on valid)" + said in text
+    assert "points (ECE@5 on valid)" + ending in text
 
 
 def test_labels_that_stand_in_no_row_have_no_recall(model: Model, card: Card) -> None:
@@ -137,21 +137,21 @@ def test_labels_that_stand_in_no_row_have_no_recall(model: Model, card: Card) ->
 
 
 @pytest.mark.parametrize("here", [None, Path("weights")])
-@pytest.mark.parametrize(("encoder", "said"), [("bag", "`bag`"), ("tiny", "`minilm` (all-MiniLM-L6-v2)")])
-def test_the_encoder_that_auto_found_is_named(
-    tiny: Corpus, here: Path | None, encoder: str, said: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("encoder", "name"), [("bag", "`bag`"), ("tiny", "`minilm` (all-MiniLM-L6-v2)")])
+def test_the_encoder_that_auto_chose_is_named(
+    tiny: Corpus, here: Path | None, encoder: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever "auto" would find on the machine where the card is written."""
-    model = Recipe.parse(f"dpr(encoder='{encoder}', dimension=8, epochs=1, batch=32)").fit(tiny.train, tiny.valid)
+    model = Recipe.parse(f"dpr(encoder='{encoder}', dimension=8, epochs=1, batch_size=32)").fit(tiny.train, tiny.valid)
     monkeypatch.setattr(extra, "minilm_folder", lambda: here)
     assert f"Encoder: `{encoder}`; a " in Card().files(model)["README.md"]
     text = Card().files(replace(model, recipe="dpr(dimension=8)"))["README.md"]
-    assert f"Encoder: {said}, found by `auto`; a " in text
+    assert f"Encoder: {name}, chosen by `auto`; a " in text
     assert ("Task-Agnostic Compression" in text) == (encoder == "tiny")
 
 
 def test_the_encoders_of_joined_models_are_named(tiny: Corpus) -> None:
-    inner = 'dpr(encoder="bag", dimension=8, epochs=1, batch=32)'
-    model = Recipe.parse(f"centroid + ensemble(encoder='{inner}')").fit(tiny.train, tiny.valid)
+    inner = 'dpr(encoder="bag", dimension=8, epochs=1, batch_size=32)'
+    model = Recipe.parse(f"centroid + ensemble(tail_model='{inner}')").fit(tiny.train, tiny.valid)
     assert "Encoder: `bag`; a mean of word vectors, " in Card().files(model)["README.md"]
     assert "Encoder" not in Card().files(Recipe.parse("centroid").fit(tiny.train, tiny.valid))["README.md"]

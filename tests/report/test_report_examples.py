@@ -11,16 +11,16 @@ from longtail.report.findings import find
 
 @given(some.integers(0, 999), some.integers(0, 60), some.integers(0, 40))
 def test_choice_is_repeatable_unique_and_as_many_as_there_are(seed: int, rows: int, number: int) -> None:
-    chance = np.random.default_rng(seed)
-    differ, tail = chance.random(rows) < 0.5, chance.random(rows) < 0.3
+    rng = np.random.default_rng(seed)
+    differ, tail = rng.random(rows) < 0.5, rng.random(rows) < 0.3
     chosen = choose(differ, tail, number)
     assert chosen.tolist() == choose(differ, tail, number).tolist()
     assert len(set(chosen.tolist())) == len(chosen) == min(rows, number)
 
 
 def test_choice_and_each_prefix_of_it_is_a_mix() -> None:
-    chance = np.random.default_rng(3)
-    differ, tail = chance.random(5000) < 0.5, chance.random(5000) < 0.2
+    rng = np.random.default_rng(3)
+    differ, tail = rng.random(5000) < 0.5, rng.random(5000) < 0.2
     chosen = choose(differ, tail, 200)
     for part in (chosen, chosen[:20]):
         assert 0.3 < differ[part].mean() < 0.8

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from report_sample import HOSTILE
 
-from longtail.report import figures
-from longtail.report.axes import Box, beside, spread, ticks
+from longtail.drawing.axes import Box, beside, separated, ticks
+from longtail.drawing.markup import Safe, escape, join, tag
+from longtail.report import figures, shapes
 from longtail.report.figures import Series, Slot
-from longtail.report.markup import Safe, escape, join, tag
 
 NUMBERS = some.floats(-1e6, 1e6, allow_nan=False)
 
@@ -47,8 +47,8 @@ def test_ticks_are_even_and_hold_the_range(one: float, other: float, about: int)
 
 
 @given(some.lists(some.floats(0, 100), min_size=1, max_size=8))
-def test_spread_names_keep_their_distance_and_order(wanted: list[float]) -> None:
-    placed = spread(wanted, 12, 0, 100)
+def test_separated_names_keep_their_distance_and_order(wanted: list[float]) -> None:
+    placed = separated(wanted, 12, 0, 100)
     order = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
     assert all(placed[b] - placed[a] >= 12 - 1e-9 for a, b in itertools.pairwise(order))
     assert min(placed) >= -1e-9 and max(placed) <= 100 + 1e-9
@@ -104,7 +104,7 @@ def test_higher_values_stand_higher() -> None:
 
 
 def test_eight_recipes_look_different_without_colour() -> None:
-    looks = [figures.swatch(number).replace(figures.look(number), "") for number in range(16)]
+    looks = [shapes.swatch(number).replace(shapes.look(number), "") for number in range(16)]
     assert len(set(looks[:8])) == 8
     assert looks[8] != looks[0]  # the ninth shares the colour of the first, not its shape
 
@@ -118,15 +118,15 @@ def test_scatter_of_few_equal_or_missing_points(points: list[tuple[float, float]
 
 
 def test_bars_are_in_proportion() -> None:
-    chart = figures.bars(["a", "b", "c"], [10.0, 5.0, 0.0], ["10 s", "5 s", "0 s"])
+    chart = shapes.bars(["a", "b", "c"], [10.0, 5.0, 0.0], ["10 s", "5 s", "0 s"])
     assert [one.get("width") for one in elements(chart, "rect", "fill")] == ["100", "50", "0"]
 
 
 def test_hostile_names_stay_text_in_every_chart() -> None:
     names = [name or "empty" for name in HOSTILE]
     drawn = [
-        figures.legend(names),
-        figures.bars(names, [1.0] * len(names), names),
+        shapes.legend(names),
+        shapes.bars(names, [1.0] * len(names), names),
         figures.scatter(names, [(1.0, 1.0)] * len(names), title=names[0], across_name="<", up_name="&"),
         figures.lines(
             [Series(name, (1.0,)) for name in names[:5]], [Slot("<b>", "</svg>")], title=names[1], direct=True

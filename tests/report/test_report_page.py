@@ -59,7 +59,7 @@ def test_page_is_one_well_formed_file_that_needs_nothing_else(number: int) -> No
     for part in ("table", "bins", "cost", "never", "examples", "data", "repeat"):
         assert part in seen.ids and f"#{part}" in seen.links
     assert ("tradeoff" in seen.ids) == (number > 1)
-    assert all(link.startswith(("#", "data:image/svg+xml,")) for link in seen.links)
+    assert all(link.startswith(("#", "data:image/svg+xml,", "data:text/csv")) for link in seen.links)
     assert not re.search(r"@import|url\(", html)
     assert "sample" in html and "A=0.55, B=1.5" in html and "held out by hand" in html
     for one in results:
@@ -78,7 +78,7 @@ def test_what_users_wrote_never_becomes_markup() -> None:
     results = [sample_result(name, corpus, seed=seed) for seed, name in enumerate(names)]
     html = page(results, corpus, command="longtail compare '<script>' \"</code>\"")
     seen = outline(html)
-    assert seen.tags.count("script") == 3  # theme, data, page
+    assert seen.tags.count("script") == 4  # theme, two of data, page
     assert "img" not in seen.tags and "examples" not in seen.tags
     html.encode("utf-8")
     assert "\x00" not in html and "\x1b" not in html
@@ -100,7 +100,7 @@ def test_long_texts_and_many_recipes_stay_under_two_megabytes() -> None:
     assert html.count('"differ":') > 100
 
 
-def test_rows_without_texts_and_labels_without_words() -> None:
+def test_documents_without_texts_and_labels_without_words() -> None:
     corpus = sample_corpus()
     features = sparse.csr_array(np.ones((len(corpus.test), 2), dtype=np.float32))
     plain = replace(corpus.labels, texts=("",) * len(corpus.labels))
@@ -115,7 +115,7 @@ def test_rows_without_texts_and_labels_without_words() -> None:
     assert '["L0",' in html
 
 
-def test_test_split_without_true_labels_or_rows() -> None:
+def test_test_split_without_true_labels_or_documents() -> None:
     corpus = sample_corpus()
     result = sample_result("a", corpus)
     silent = replace(
@@ -139,7 +139,7 @@ def test_results_that_do_not_belong_to_the_data_are_refused() -> None:
     corpus, other = sample_corpus(), sample_corpus(rows=20)
     with pytest.raises(DataError, match="at least one recipe"):
         page([], corpus)
-    with pytest.raises(DataError, match="'a' has predictions for 20 rows, but the test split of sample has 120"):
+    with pytest.raises(DataError, match="'a' has predictions for 20 documents, but the test split of sample has 120"):
         page([sample_result("a", other)], corpus)
     with pytest.raises(DataError, match="predicts 80 labels, but sample has 60"):
         page([sample_result("a", sample_corpus(labels=80))], corpus)

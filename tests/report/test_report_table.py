@@ -1,11 +1,13 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from report_sample import sample_corpus, sample_result
 from rich.console import Console
 
-from longtail.report.result import Result
-from longtail.report.table import columns, comparison_table
+from longtail.comparison import judged
+from longtail.report.result import Result, SharedStage, joined
+from longtail.report.table import clean_table, columns, comparison_table, difference_table, shared_notes
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,9 @@ def test_columns_rows_and_caption(results: list[Result]) -> None:
         ["recipe"] + [f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5)] + ["train", "predict", "memory"]
     )
     assert table.row_count == 3
-    assert table.caption == "PSP with A=0.55, B=1.5; C = labels hit at least once over labels with a test positive"
+    assert (
+        table.caption == "PSP with A=0.55, B=1.5; C = share of labels with a test positive that are found at least once"
+    )
 
 
 def test_best_values_are_bold_and_only_they(results: list[Result]) -> None:
@@ -85,3 +89,33 @@ def test_a_measure_that_was_not_taken_has_no_column(results: list[Result]) -> No
     values = {"P@1": 12.5, "PSP@1": 3.0}
     few = [replace(one, measures=replace(one.measures, values=values)) for one in results]
     assert [column.name for column in columns(few)] == ["P@1", "PSP@1", "train", "predict", "memory"]
+
+
+def test_marks_differences_and_whose_time_it_was() -> None:
+    corpus = sample_corpus()
+    first = sample_result("weak", corpus, skill=0.1, seed=0)
+    second = sample_result("strong", corpus, skill=0.9, seed=1)
+    second = replace(second, shared=(SharedStage("weak", 4.0),), notes=("a note",))
+    third = replace(sample_result("alike", corpus, skill=0.1, seed=0), notes=("a note",))
+    results = judged([first, second, third], corpus)
+    text = printed(results, 160)
+    assert "▲" in text and "better, ▼ worse than the first recipe (95%); no mark: no difference shown" in text
+    table = difference_table(results)
+    assert table is not None and [column.header for column in table.columns] == ["against weak", "P@1", "PSP@5", "C@5"]
+    cells = [str(cell) for cell in table.columns[1]._cells]
+    assert cells[0].endswith("] better") and cells[1] == "+0.0 [+0.0, +0.0] no difference shown"
+    assert shared_notes(results) == [
+        "strong: trained in 0.5 s of its own; the rest once, 4.0 s by weak",
+        "strong, alike: a note",
+    ]
+    assert difference_table(results[:1]) is None and clean_table(results) is None
+    clean = clean_table([replace(one, clean=one.measures) for one in results])
+    assert clean is not None and "train" not in [column.header for column in clean.columns]
+
+
+def test_deviations_stand_beside_means() -> None:
+    corpus = sample_corpus()
+    runs = [replace(sample_result("r", corpus, skill=0.5, seed=seed), seeds=(seed,)) for seed in range(3)]
+    text = printed([joined(runs)], 200)
+    deviation = np.std([run.measures["P@1"] for run in runs], ddof=1)
+    assert f"± {deviation:.1f}" in text and "mean ± deviation over 3 seeds" in text

@@ -1,4 +1,4 @@
-"""The section about teachers: what was told while training becomes pictures and figures."""
+"""The section about teachers: what training emitted becomes charts and figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEACHING = Teaching(
 )
 
 
-def test_the_figures_are_those_that_were_told() -> None:
+def test_the_figures_are_those_that_training_emitted() -> None:
     corpus = sample_corpus()
     html = teachers_section(
         [sample_result("a", corpus), replace(sample_result("b", corpus), teaching=TEACHING)], corpus
@@ -52,14 +52,14 @@ def test_no_teacher_no_section() -> None:
     plain = sample_result("a", corpus)
     assert teachers_section([plain], corpus) is None
     assert 'href="#teachers"' not in render([plain], corpus, command="x", versions={})
-    bare = replace(plain, teaching=Teaching("dpr"))  # no valid rows: nothing could be measured
+    bare = replace(plain, teaching=Teaching("dpr"))  # no valid split: nothing was measured
     html = teachers_section([bare], corpus)
     assert html is not None and "chart" not in html
 
 
 def test_a_comparison_hears_what_a_teacher_was_worth(tiny: Corpus) -> None:
-    teacher = "dpr(encoder='bag', dimension=32, batch=64, epochs=2)"
-    result = run(Recipe.parse(f'knn + lever(teacher="{teacher}", floor=0.5)'), tiny)
+    teacher = "dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)"
+    result = run(Recipe.parse(f'knn + lever(teacher="{teacher}", min_relevance=0.5)'), tiny)
     assert result.teaching is not None and result.teaching.teacher == teacher
     assert json.loads(json.dumps(result.as_json()))["teaching"]["chosen"]["tau"] == 15
     page = render([result], tiny, command="x", versions={})
@@ -71,20 +71,20 @@ def test_a_comparison_hears_what_a_teacher_was_worth(tiny: Corpus) -> None:
     assert run(Recipe.parse("knn"), tiny).teaching is None
 
 
-def test_bins_of_chances_hold_every_candidate() -> None:
+def test_bins_of_probabilities_hold_every_candidate() -> None:
     import numpy as np
 
-    chance = np.random.default_rng(0)
-    chances = np.concatenate([chance.random(5000), [0.0, 1.0]])
-    hits = chance.random(5002) < chances
-    bins = score_bins(chances, hits)
+    rng = np.random.default_rng(0)
+    probabilities = np.concatenate([rng.random(5000), [0.0, 1.0]])
+    hits = rng.random(5002) < probabilities
+    bins = score_bins(probabilities, hits)
     assert sum(one.count for one in bins) == 5002
     assert sum(one.count * one.hit_rate for one in bins) == pytest.approx(hits.sum())
     assert all(one.low <= one.mean_score <= one.high for one in bins)
     slow = sum(
         abs(
-            chances[(np.minimum(chances * 15, 14).astype(int) == step)].sum()
-            - hits[np.minimum(chances * 15, 14).astype(int) == step].sum()
+            probabilities[(np.minimum(probabilities * 15, 14).astype(int) == step)].sum()
+            - hits[np.minimum(probabilities * 15, 14).astype(int) == step].sum()
         )
         for step in range(15)
     )

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from longtail.report import words
+from longtail.drawing import words
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ LONG_TAIL = labels([*(max(1000 // rank, 1) for rank in range(1, 3000)), 0, 0, 0]
 def test_text_picture_falls_from_left_to_right() -> None:
     lines = zipf_text(LONG_TAIL, width=60, height=12).splitlines()
     picture = [line.partition("│")[2].ljust(60) for line in lines[:12]]
-    assert lines[0].startswith("1,000 │█")
+    assert lines[0].startswith("   1,000 │█")
     tall = [sum(" ▁▂▃▄▅▆▇█".index(row[column]) for row in picture) for column in range(60)]
     assert tall == sorted(tall, reverse=True)
     assert tall[0] == 96 and tall[-1] <= 1
     assert "head" in lines[13] and "torso" in lines[13] and "tail" in lines[13]
     assert lines[14].endswith("label 3,002")
-    assert all(len(line) <= 60 + 7 for line in lines)
+    assert all(len(line) <= 60 + 10 for line in lines)
 
 
 @pytest.mark.parametrize("counts", [[], [0], [1], [0, 0, 0], [5], [1, 1, 1], [7, 0], [3, 2, 1] * 40])

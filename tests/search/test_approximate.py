@@ -1,4 +1,4 @@
-"""Approximate search says how much of the truth it finds, and the words are right."""
+"""Approximate search reports its recall, and the report is true."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def unit(rows: int, dimension: int, seed: int) -> Floats:
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
-def test_the_recall_it_tells_is_the_recall_it_has(kind: approximate.Kind) -> None:
+def test_the_reported_recall_is_true(kind: approximate.Kind) -> None:
     vectors, queries = unit(3000, 16, 0), unit(200, 16, 1)
     index = build(vectors, kind, queries, recall=0.9)
     truth = top_k(queries, vectors, 10)[0]
@@ -42,7 +42,7 @@ def test_more_recall_takes_more_effort(kind: approximate.Kind) -> None:
     assert easy.recall < hard.recall
 
 
-def test_what_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recall_out_of_reach_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(approximate.EFFORTS, "ivf", (1, 2))
     index = build(unit(3000, 32, 0), "ivf", unit(100, 32, 1), recall=0.99)
     assert index.effort == 2
@@ -61,8 +61,8 @@ def test_scores_are_products_and_in_order() -> None:
         assert (np.diff(scores, axis=1) <= 0).all()
 
 
-def test_places_that_nothing_fills() -> None:
-    """One cell of many holds few vectors: what it lacks is -1, and comes last."""
+def test_places_without_a_vector_come_last() -> None:
+    """One cell of many holds few vectors: the missing rows are -1 and come last."""
     vectors = np.concatenate([np.eye(8, dtype=np.float32)[[row % 8]] for row in range(400)])
     index = build(vectors, "ivf", recall=0.0)
     rows, scores = index.top(vectors[:1], 400)
@@ -71,7 +71,7 @@ def test_places_that_nothing_fills() -> None:
     assert (scores[0][missing] == -np.inf).all()
 
 
-def test_fewer_vectors_than_asked() -> None:
+def test_fewer_vectors_than_k() -> None:
     vectors = unit(3, 4, 0)
     for kind in ("hnsw", "ivf"):
         index = build(vectors, kind)

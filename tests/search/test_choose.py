@@ -1,11 +1,11 @@
-"""Exact search while it is affordable, a graph when it is not, and a reason a person can read."""
+"""Exact search while it is affordable, an approximate index when it is not, each with a readable reason."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from longtail.search import choose as room
+from longtail.search import choose as choosing
 from longtail.search.approximate import Approximate
 from longtail.search.choose import choose, index_for
 from longtail.search.exact import Exact
@@ -14,7 +14,7 @@ from longtail.search.exact import Exact
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_THREADS", "2")
-    monkeypatch.setattr(room, "find_spec", lambda name: object())
+    monkeypatch.setattr(choosing, "find_spec", lambda name: object())
 
 
 def test_few_vectors() -> None:
@@ -30,7 +30,7 @@ def test_a_test_split_is_not_worth_a_graph() -> None:
     assert "building a graph first would take" in choice.reason
 
 
-def test_many_queries_over_many_vectors_are() -> None:
+def test_many_queries_over_many_vectors_are_worth_a_graph() -> None:
     choice = choose(1_300_000, 384, queries=10_000_000)
     assert choice.kind == "hnsw"
     assert "to build" in choice.reason and choice.reason.startswith("approximate search: 10,000,000 queries over")
@@ -41,7 +41,7 @@ def test_the_more_queries_the_more_a_graph_pays() -> None:
     assert kinds == sorted(kinds) and len(set(kinds)) == 2
 
 
-def test_a_service_is_judged_by_the_wait_for_one_query() -> None:
+def test_a_service_is_judged_by_the_latency_of_one_query() -> None:
     assert choose(50_000, 384, queries=None).kind == "exact"
     choice = choose(3_000_000, 768, queries=None)
     assert choice.kind == "hnsw"
@@ -54,7 +54,7 @@ def test_a_gpu_compares_with_all() -> None:
 
 
 def test_without_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "find_spec", lambda name: None)
+    monkeypatch.setattr(choosing, "find_spec", lambda name: None)
     choice = choose(3_000_000, 768, queries=None)
     assert choice.kind == "exact"
     assert "pip install 'longtail[search]'" in choice.reason
@@ -66,8 +66,8 @@ def test_the_index_follows_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     index, reason = index_for(vectors, queries=None, precision="bf16")
     assert isinstance(index, Exact) and index.precision == "bf16"
     assert reason == "exact search: 400 vectors of 8 are few enough to compare with all"
-    monkeypatch.setattr(room, "FEW", 10)
-    monkeypatch.setattr(room, "PATIENCE", 0.0)
+    monkeypatch.setattr(choosing, "FEW", 10)
+    monkeypatch.setattr(choosing, "PATIENCE", 0.0)
     found, reason = index_for(vectors, queries=None, sample=vectors[:50])
     assert isinstance(found, Approximate)
     assert reason.startswith("approximate search: one query over 400 vectors of 8")
@@ -79,4 +79,4 @@ def test_the_index_follows_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     ("seconds", "words"), [(0.0204, "20 ms"), (3.4, "3 s"), (119, "119 s"), (600, "10 min"), (9000, "2.5 h")]
 )
 def test_times_in_words(seconds: float, words: str) -> None:
-    assert room._time(seconds) == words
+    assert choosing._time(seconds) == words

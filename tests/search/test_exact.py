@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from longtail.arrays import Floats, Ints
 from longtail.errors import DataError, MissingExtra
-from longtail.nn.towers import unit
+from longtail.nn.encoders.text_encoder import normalised
 from longtail.progress import listening
-from longtail.search import device, exact, lone
+from longtail.search import blas_threads, device, exact
 from longtail.search.exact import Exact, products, top_k
 
 
@@ -24,10 +24,10 @@ def slow(queries: Floats, vectors: Floats, k: int) -> tuple[Ints, Floats]:
     return rows.astype(np.int32), np.take_along_axis(scores, rows, axis=1).astype(np.float32)
 
 
-def draw(seed: int, queries: int, vectors: int, dimension: int, most: int) -> tuple[Floats, Floats]:
-    """Small whole numbers: products are exact, and equal scores are common."""
-    chance = np.random.default_rng(seed)
-    numbers = chance.integers(-most, most + 1, (queries + vectors, dimension)).astype(np.float32)
+def draw(seed: int, queries: int, vectors: int, dimension: int, largest: int) -> tuple[Floats, Floats]:
+    """Small integers: products are exact, and equal scores are common."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.integers(-largest, largest + 1, (queries + vectors, dimension)).astype(np.float32)
     return numbers[:queries], numbers[queries:]
 
 
@@ -52,7 +52,7 @@ def test_runs_of_neighbours_leave_nothing_out(seed: int, asked: int, held: int, 
     np.testing.assert_array_equal(scores, expected[1])
 
 
-MODES = [("fp32", "cpu"), ("bf16", "cpu"), ("fp32", "cpu:0"), ("bf16", "cpu:0")]  # cpu:0 takes torch's way
+MODES = [("fp32", "cpu"), ("bf16", "cpu"), ("fp32", "cpu:0"), ("bf16", "cpu:0")]  # cpu:0 searches with torch
 
 
 @pytest.mark.parametrize(("precision", "place"), MODES)
@@ -81,22 +81,22 @@ def test_each_thread_with_queries_of_its_own(threads: int, kind: type, monkeypat
         np.testing.assert_array_equal(found, expected)
 
 
-def test_products_have_their_threads_back() -> None:
-    library = lone._library()
+def test_blas_gets_its_threads_back() -> None:
+    library = blas_threads._library()
     if library is None:
         pytest.skip("NumPy uses another matrix library")
     before = library.scipy_openblas_get_num_threads64_()
-    with lone.lone_products() as outer:
-        with pytest.raises(DataError), lone.lone_products() as inner:  # in another thread, say
+    with blas_threads.single_threaded_blas() as outer:
+        with pytest.raises(DataError), blas_threads.single_threaded_blas() as inner:  # as from another thread
             assert outer and inner
             raise DataError("an error on the way")
         assert library.scipy_openblas_get_num_threads64_() == 1
     assert library.scipy_openblas_get_num_threads64_() == before
 
 
-def test_where_products_cannot_be_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_blas_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_THREADS", "2")
-    monkeypatch.setattr(lone, "_library", lambda: None)
+    monkeypatch.setattr(blas_threads, "_library", lambda: None)
     queries, vectors = draw(8, 300, 90, 5, 3)
     for found, expected in zip(top_k(queries, vectors, 9), slow(queries, vectors, 9), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -104,9 +104,9 @@ def test_where_products_cannot_be_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(("precision", "place"), MODES)
 def test_real_numbers(precision: exact.Precision, place: str) -> None:
-    chance = np.random.default_rng(0)
-    queries = chance.standard_normal((70, 48), dtype=np.float32)
-    vectors = chance.standard_normal((10_000, 48), dtype=np.float32)
+    rng = np.random.default_rng(0)
+    queries = rng.standard_normal((70, 48), dtype=np.float32)
+    vectors = rng.standard_normal((10_000, 48), dtype=np.float32)
     rows, scores = top_k(queries, vectors, 100, precision, place)
     expected = slow(queries, vectors, 100)
     np.testing.assert_allclose(scores, expected[1], rtol=0, atol=2e-5)
@@ -162,7 +162,7 @@ def test_products_with_a_few_rows_each(kind: type) -> None:
 
 @pytest.mark.parametrize(("precision", "place"), MODES)
 @pytest.mark.filterwarnings("error")
-def test_what_may_only_be_read(precision: exact.Precision, place: str) -> None:
+def test_read_only_arrays(precision: exact.Precision, place: str) -> None:
     queries, vectors = draw(9, 4, 30, 5, 4)
     queries.flags.writeable = vectors.flags.writeable = False
     np.testing.assert_array_equal(top_k(queries, vectors, 3, precision, place)[0], slow(queries, vectors, 3)[0])
@@ -170,23 +170,25 @@ def test_what_may_only_be_read(precision: exact.Precision, place: str) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.usefixtures("small_pieces")
-def test_a_tensor_is_searched_where_it_lies(precision: exact.Precision) -> None:
+def test_a_tensor_is_searched_without_a_copy(precision: exact.Precision) -> None:
     queries, vectors = draw(3, 5, 40, 4, 3)
-    lying = torch.from_numpy(vectors)
-    index = Exact(lying, precision, "cpu:0")
-    assert index.held.single.data_ptr() == lying.data_ptr()  # no copy of it
+    tensor = torch.from_numpy(vectors)
+    index = Exact(tensor, precision, "cpu:0")
+    assert index.held.single.data_ptr() == tensor.data_ptr()
     for found, expected in zip(index.top(queries, 6), slow(queries, vectors, 6), strict=True):
         np.testing.assert_array_equal(found, expected)
-    lying[17, 2] = torch.inf
+    tensor[17, 2] = torch.inf
     with pytest.raises(DataError, match="vectors: row 17 holds a number that is not finite"):
-        Exact(lying, precision, "cpu:0")
+        Exact(tensor, precision, "cpu:0")
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_tensors_get_length_1_as_arrays_do() -> None:
+def test_tensors_are_normalised_as_arrays_are() -> None:
     vectors = np.random.default_rng(4).standard_normal((20, 6)).astype(np.float32)
     vectors[3] = 0
-    np.testing.assert_allclose(device.shorten(torch.from_numpy(vectors.copy())).numpy(), unit(vectors), atol=1e-7)
+    np.testing.assert_allclose(
+        device.normalise_(torch.from_numpy(vectors.copy())).numpy(), normalised(vectors), atol=1e-7
+    )
 
 
 def test_prepared_vectors_answer_again() -> None:
@@ -202,24 +204,24 @@ def test_nothing_to_search() -> None:
 
 
 @pytest.mark.parametrize(("threads", "parts"), [(1, [1024, 476]), (2, [750, 750])])
-def test_says_how_far_it_is(threads: int, parts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_its_progress(threads: int, parts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGTAIL_THREADS", str(threads))
-    told: list[tuple[str, int]] = []
+    events: list[tuple[str, int]] = []
 
     class Listener:
         def start(self, name: str, total: int | None) -> int:
-            told.append((name, total or 0))
+            events.append((name, total or 0))
             return 0
 
         def advance(self, handle: int, amount: int) -> None:
-            told.append(("more", amount))
+            events.append(("more", amount))
 
         def finish(self, handle: int) -> None: ...
 
     queries, vectors = draw(5, 1500, 20, 4, 5)
     with listening(Listener()):
         top_k(queries, vectors, 3)
-    assert told == [("searching", 1500), *(("more", part) for part in parts)]
+    assert events == [("searching", 1500), *(("more", part) for part in parts)]
 
 
 def test_bad_input() -> None:

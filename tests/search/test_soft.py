@@ -1,4 +1,4 @@
-"""Soft targets from nearness, against a slow reference that walks as the paper tells it."""
+"""Soft targets from neighbours, against a slow reference that follows the paper step by step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy import sparse
 
 from longtail.search.exact import Exact
 from longtail.search.soft import (
-    _stands,
+    _has_entry,
     document_targets,
     index_of,
     label_targets,
@@ -33,7 +33,7 @@ TARGETS = sparse.csr_array((np.random.default_rng(2).random((70, 40)) < 0.04).as
 
 
 def slow_labels(number: int, floor: float, share: float) -> np.ndarray:
-    """For each label, its text's row: itself, then the others from near to far."""
+    """The targets of each label's text: itself, then the other labels from near to far."""
     found = np.zeros((40, 40))
     for label in range(40):
         found[label, label] = 1
@@ -57,7 +57,7 @@ def test_labels_of_label_rows(number: int, floor: float) -> None:
         assert np.array_equal(found.toarray(), np.eye(40))
 
 
-def test_fewer_can_be_cut_from_more() -> None:
+def test_fewer_targets_can_be_cut_from_more_neighbours() -> None:
     near = other_labels(Exact(LABELS), LABELS, 20)
     assert np.allclose(label_targets(near, 4, 0.6, halfway, 1.0).toarray(), slow_labels(4, 0.6, 1.0), atol=1e-6)
 
@@ -70,28 +70,28 @@ def test_a_label_with_twins_is_not_its_own_neighbour() -> None:
     assert (label_targets(near, 3, 0.8, halfway, 1.0).toarray().diagonal() == 1).all()
 
 
-def slow_documents(wanted: int, floor: float, excluded: np.ndarray) -> np.ndarray:
+def slow_documents(positives: int, floor: float, excluded: np.ndarray) -> np.ndarray:
     found = np.zeros((70, 40))
     given = TARGETS.toarray() > 0
     for label in range(40):
-        positives = 1 + given[:, label].sum()  # the label's own text is one
+        count = 1 + given[:, label].sum()  # the label's own text is one
         cosines = DOCUMENTS @ LABELS[label]
-        for row in sorted(range(70), key=lambda row: (-cosines[row], row))[:wanted]:
-            if positives >= wanted or (1 + cosines[row]) / 2 < floor:
+        for row in sorted(range(70), key=lambda row: (-cosines[row], row))[:positives]:
+            if count >= positives or (1 + cosines[row]) / 2 < floor:
                 break
             if not given[row, label] and not excluded[row, label]:
                 found[row, label] = (1 + cosines[row]) / 2
-                positives += 1
+                count += 1
     return found
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 4, 6])
+@pytest.mark.parametrize("positives", [1, 2, 4, 6])
 @pytest.mark.parametrize("floor", [0.0, 0.75])
-def test_labels_with_few_rows_are_topped_up(wanted: int, floor: float) -> None:
+def test_labels_with_few_rows_are_topped_up(positives: int, floor: float) -> None:
     banned = np.random.default_rng(3).random((70, 40)) < 0.1
-    near = new_documents(Exact(DOCUMENTS), LABELS, TARGETS, sparse.csr_array(banned), wanted)
+    near = new_documents(Exact(DOCUMENTS), LABELS, TARGETS, sparse.csr_array(banned), positives)
     found = document_targets(near, 70, floor, halfway, 1.0)
-    assert np.allclose(found.toarray(), slow_documents(wanted, floor, banned), atol=1e-6)
+    assert np.allclose(found.toarray(), slow_documents(positives, floor, banned), atol=1e-6)
     assert not (found.toarray() > 0)[TARGETS.toarray() > 0].any()
 
 
@@ -115,16 +115,16 @@ def test_a_graph_finds_the_same_where_it_is_thorough() -> None:
 
 @pytest.mark.parametrize("nothing", [False, True])
 def test_pairs_are_found_as_the_dense_matrix_has_them(nothing: bool) -> None:
-    chance = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     matrix = sparse.csr_array((1, 40)) if nothing else TARGETS
-    rows = chance.integers(-1, 1 if nothing else 70, (40, 30)).astype(np.int32)
-    found = _stands(matrix, rows, np.arange(40))
+    rows = rng.integers(-1, 1 if nothing else 70, (40, 30)).astype(np.int32)
+    found = _has_entry(matrix, rows, np.arange(40))
     dense = matrix.toarray() > 0
-    wanted = [[row >= 0 and dense[row, label] for row in some] for label, some in enumerate(rows)]
-    assert np.array_equal(found, wanted) and found.any() != nothing
+    expected = [[row >= 0 and dense[row, label] for row in column] for label, column in enumerate(rows)]
+    assert np.array_equal(found, expected) and found.any() != nothing
 
 
-def test_rows_that_are_a_label_lend_it_their_labels() -> None:
+def test_documents_that_are_a_label_pass_on_their_labels() -> None:
     itself = np.random.default_rng(4).random((70, 40)) < 0.05
     itself[:, 3] = False
     found = twin_targets(TARGETS, sparse.csr_array(itself)).toarray()

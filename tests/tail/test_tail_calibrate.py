@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pytest
@@ -15,8 +15,9 @@ from longtail.errors import RecipeError
 from longtail.metrics import evaluate
 from longtail.predictions import Predictions
 from longtail.recipe import Recipe
-from longtail.seams import State
-from longtail.tail.calibrate import Calibrate, Chances, Logistic, Steps
+from longtail.seams import Misfit, State
+from longtail.tail.calibrate import Calibrate, CalibratedScores, IsotonicCurve, PlattCurve
+from stored import check
 
 
 def slow_isotonic(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -43,21 +44,21 @@ def test_steps_are_those_of_the_formula(candidates: list[tuple[int, bool]]) -> N
         number[end] += 1
         right[end] += mean
     expected = slow_isotonic(right / number, number)
-    curve = Steps.fitted(scores, hits)
-    assert curve.chances == pytest.approx(np.unique(expected.round(12)), abs=1e-9)
-    for score, chance in zip(curve.scores, curve.chances, strict=True):
-        members = np.isclose(expected, chance)
+    curve = IsotonicCurve.fitted(scores, hits)
+    assert curve.probabilities == pytest.approx(np.unique(expected.round(12)), abs=1e-9)
+    for score, probability in zip(curve.scores, curve.probabilities, strict=True):
+        members = np.isclose(expected, probability)
         assert score == pytest.approx(np.average(values[members], weights=number[members]))
-        assert curve.of(np.array([score]))[0] == pytest.approx(chance)
-    assert (np.diff(curve.chances) > 0).all() and (np.diff(curve.scores) > 0).all()
+        assert curve.of(np.array([score]))[0] == pytest.approx(probability)
+    assert (np.diff(curve.probabilities) > 0).all() and (np.diff(curve.scores) > 0).all()
 
 
 def test_a_curve_rises_everywhere_and_stays_between_0_and_1() -> None:
-    chance = np.random.default_rng(0)
-    scores = chance.random(5000).astype(np.float32) * 3
-    hits = chance.random(5000) < scores / 3
+    rng = np.random.default_rng(0)
+    scores = rng.random(5000).astype(np.float32) * 3
+    hits = rng.random(5000) < scores / 3
     asked = np.linspace(1e-3, 30, 4000)
-    for kind in (Steps, Logistic):
+    for kind in (IsotonicCurve, PlattCurve):
         found = kind.fitted(scores, hits).of(asked)
         assert (np.diff(found) > 0).all()
         assert found[0] > 0 and found[-1] < 1
@@ -65,27 +66,27 @@ def test_a_curve_rises_everywhere_and_stays_between_0_and_1() -> None:
 
 def test_platt_finds_the_curve_that_made_the_hits() -> None:
     """Log odds 2 ln s + 0.5, from 40,000 draws."""
-    chance = np.random.default_rng(1)
-    scores = chance.uniform(0.05, 3, 40_000).astype(np.float32)
+    rng = np.random.default_rng(1)
+    scores = rng.uniform(0.05, 3, 40_000).astype(np.float32)
     true = 1 / (1 + np.exp(-(2 * np.log(scores) + 0.5)))
-    curve = Logistic.fitted(scores, chance.random(40_000) < true)
-    assert (curve.scale.slope, curve.scale.offset) == pytest.approx((2.0, 0.5), abs=0.05)
+    curve = PlattCurve.fitted(scores, rng.random(40_000) < true)
+    assert astuple(curve.scale) == pytest.approx((2.0, 0.0, 0.5), abs=0.05)
     assert curve.of(scores) == pytest.approx(true, abs=0.02)
 
 
 @dataclass
 class Rigged:
-    """Held-out candidates whose true chances are known: a frequent label's is its score, a rare one's half of it."""
+    """Held-out candidates of known probability: of a frequent label it is the score, of a rare one half of it."""
 
     labels: LabelSet
     rows: int = 4000
 
     def made(self, seed: int) -> tuple[Predictions, Dataset]:
-        chance = np.random.default_rng(seed)
-        scores = -np.sort(-chance.random((self.rows, 4)).astype(np.float32), axis=1)
-        indices = np.argsort(chance.random((self.rows, len(self.labels))), axis=1)[:, :4].astype(np.int32)
+        rng = np.random.default_rng(seed)
+        scores = -np.sort(-rng.random((self.rows, 4)).astype(np.float32), axis=1)
+        indices = np.argsort(rng.random((self.rows, len(self.labels))), axis=1)[:, :4].astype(np.int32)
         rare = self.labels.counts[indices] < 100
-        hits = chance.random(scores.shape) < np.where(rare, scores / 2, scores)
+        hits = rng.random(scores.shape) < np.where(rare, scores / 2, scores)
         starts = np.concatenate([[0], np.cumsum(hits.sum(axis=1))])
         targets = sparse.csr_array((np.ones(starts[-1], np.float32), indices[hits], starts), (self.rows, 6))
         ids = tuple(map(str, range(self.rows)))
@@ -139,14 +140,21 @@ def test_groups_without_hits_join_the_more_frequent_ones(rigged: Rigged) -> None
     assert fitted.groups[5] == fitted.groups.max()
 
 
+def test_labels_never_seen_in_training_share_the_curve_of_the_rarest(rigged: Rigged) -> None:
+    groups = Calibrate().fit_reranker(rigged).groups
+    assert groups[5] == groups.max() > groups[0]
+
+
 def test_without_valid_rows_it_learns_out_of_fold(tiny: Corpus) -> None:
     nothing = tiny.valid.take([])
-    model = Recipe.parse("centroid(chances=false) + calibrate").fit(tiny.train, nothing)
-    asked = Recipe.parse("centroid(chances=false) + calibrate(folds=3)").fit(tiny.train, tiny.valid)
+    model = Recipe.parse("centroid(probabilities=false) + calibrate").fit(tiny.train, nothing)
+    asked = Recipe.parse("centroid(probabilities=false) + calibrate(folds=3)").fit(tiny.train, tiny.valid)
     for fitted in (model, asked):
         predictions = fitted.predict(tiny.test.rows, k=3)
         assert evaluate(predictions, tiny.test)["ECE@3"] < 10
-    assert model.rerankers[0].state().tensors["chances"] == pytest.approx(asked.rerankers[0].state().tensors["chances"])
+    assert model.rerankers[0].state().tensors["probabilities"] == pytest.approx(
+        asked.rerankers[0].state().tensors["probabilities"]
+    )
 
 
 def test_scores_that_are_no_chances_become_some(tiny: Corpus) -> None:
@@ -163,11 +171,14 @@ def test_wrong_settings_and_damaged_states_are_told(rigged: Rigged) -> None:
             Recipe.parse(f"centroid + calibrate({settings})")
     for curve in ("isotonic", "platt"):
         state = Calibrate(curve=curve).fit_reranker(rigged).state()  # type: ignore[arg-type]
-        assert isinstance(Chances.restore(state), Chances)
+        labels = len(state.tensors["groups"])
+        assert isinstance(check(CalibratedScores, state, labels), CalibratedScores)
         wrong = {"groups": state.tensors["groups"] + 9}
         wrong |= (
-            {"chances": state.tensors["chances"][::-1]} if curve == "isotonic" else {"weights": np.full((2, 2), np.nan)}
+            {"probabilities": state.tensors["probabilities"][::-1]}
+            if curve == "isotonic"
+            else {"weights": np.full(state.tensors["weights"].shape, np.nan)}
         )
         for name, value in wrong.items():
-            with pytest.raises(ValueError):
-                Chances.restore(State(state.settings, {**state.tensors, name: value}))
+            with pytest.raises(Misfit, match=f"array '{name}'"):
+                check(CalibratedScores, State(state.settings, {**state.tensors, name: value}), labels)

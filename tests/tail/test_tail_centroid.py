@@ -6,16 +6,16 @@ from scipy import sparse
 
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import DataError, RecipeError
-from longtail.linear.means import LabelMeans
-from longtail.linear.text import Features
+from longtail.linear.features.label_means import LabelMeans
+from longtail.linear.features.sparse_features import Features
 from longtail.recipe import Recipe
 
 
 @pytest.mark.parametrize("learner", ["knn(neighbours=5)", "bm25"])
 def test_scores_are_blended_by_formula(learner: str, tiny: Corpus) -> None:
-    share, gamma = 0.3, 10.0
+    weight, gamma = 0.3, 10.0
     plain = Recipe.parse(learner).fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=10)
-    model = Recipe.parse(f"{learner} + centroid(share={share}, gamma={gamma})").fit(tiny.train, tiny.valid)
+    model = Recipe.parse(f"{learner} + centroid(centroid_weight={weight}, gamma={gamma})").fit(tiny.train, tiny.valid)
     found = model.predict(tiny.test.rows, k=10)
     features, vectors = Features.learn(tiny.train)
     targets = tiny.train.targets.toarray().astype(np.float64)
@@ -26,15 +26,15 @@ def test_scores_are_blended_by_formula(learner: str, tiny: Corpus) -> None:
         for label, score in zip(plain.indices[row].tolist(), plain.scores[row].tolist(), strict=True):
             if label >= 0:
                 near = 1 / (1 + np.exp(gamma * (means[label] @ means[label] + 1 - 2 * means[label] @ queries[row])))
-                expected[label] = score ** (1 - share) * near**share
+                expected[label] = score ** (1 - weight) * near**weight
         shown = dict(zip(found.indices[row].tolist(), found.scores[row].tolist(), strict=True))
         shown.pop(-1, None)
         assert shown == pytest.approx(expected, rel=1e-4)
 
 
-def test_share_zero_changes_nothing(tiny: Corpus) -> None:
+def test_weight_zero_changes_nothing(tiny: Corpus) -> None:
     plain = Recipe.parse("knn").fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=5)
-    same = Recipe.parse("knn + centroid(share=0)").fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=5)
+    same = Recipe.parse("knn + centroid(centroid_weight=0)").fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=5)
     assert np.array_equal(plain.indices, same.indices)
 
 
@@ -47,8 +47,8 @@ def test_soft_targets_weigh_rows_in_the_mean() -> None:
 
 def test_a_common_label_is_looked_up_as_exactly_as_a_rare_one() -> None:
     """A long mean is searched with the row's words, a short one is walked; both give the same product."""
-    chance = np.random.default_rng(0)
-    dense = np.where(chance.random((40, 500)) < 0.3, chance.random((40, 500)), 0).astype(np.float32)
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((40, 500)) < 0.3, rng.random((40, 500)), 0).astype(np.float32)
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     targets = sparse.csr_array(np.concatenate([np.ones((40, 1)), np.eye(40, 3)], axis=1).astype(np.float32))
     means = LabelMeans.learn(sparse.csr_array(dense), targets)
@@ -62,7 +62,9 @@ def test_a_common_label_is_looked_up_as_exactly_as_a_rare_one() -> None:
 
 def test_scores_stay_above_zero_where_nearness_vanishes(tiny: Corpus) -> None:
     found = (
-        Recipe.parse("knn + centroid(share=1, gamma=1000)").fit(tiny.train, tiny.valid).predict(tiny.test.rows, k=10)
+        Recipe.parse("knn + centroid(centroid_weight=1, gamma=1000)")
+        .fit(tiny.train, tiny.valid)
+        .predict(tiny.test.rows, k=10)
     )
     assert (found.scores[found.indices >= 0] > 0).all()
 
@@ -100,12 +102,12 @@ def test_a_learner_and_a_tail_method_may_share_a_name(tiny: Corpus) -> None:
     from longtail.learners.centroid import Centroid
     from longtail.tail.centroid import CentroidTail
 
-    recipe = Recipe.of(Centroid(), CentroidTail(share=0.5))
-    assert str(recipe) == "centroid + centroid(share=0.5)"
-    assert Recipe.parse(str(recipe)).tail == (CentroidTail(share=0.5),)
+    recipe = Recipe.of(Centroid(), CentroidTail(centroid_weight=0.5))
+    assert str(recipe) == "centroid + centroid(centroid_weight=0.5)"
+    assert Recipe.parse(str(recipe)).tail == (CentroidTail(centroid_weight=0.5),)
 
 
-@pytest.mark.parametrize("settings", ["share=1.1", "share=-0.1", "gamma=-3", "candidates=0"])
+@pytest.mark.parametrize("settings", ["centroid_weight=1.1", "centroid_weight=-0.1", "gamma=-3", "candidates=0"])
 def test_settings_that_cannot_be_are_refused(settings: str) -> None:
     with pytest.raises(RecipeError, match=settings):
         Recipe.parse(f"knn + centroid({settings})")

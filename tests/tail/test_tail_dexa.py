@@ -10,21 +10,22 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from longtail.data.corpus import Corpus  # noqa: E402
+from longtail.data.labels import LabelSet  # noqa: E402
 from longtail.errors import DataError, RecipeError  # noqa: E402
-from longtail.nn.auxiliary import SharedVectors, _Moved, kmeans  # noqa: E402
-from longtail.nn.towers import unit  # noqa: E402
+from longtail.nn.dual.auxiliary_vectors import SharedVectors, _AddAndNormalise, kmeans  # noqa: E402
+from longtail.nn.encoders.text_encoder import normalised  # noqa: E402
 from longtail.recipe import Recipe  # noqa: E402
 from longtail.tail.dexa import Dexa  # noqa: E402
 
-LEARNER = "dpr(encoder='bag', dimension=32, batch=64, epochs=4)"
+LEARNER = "dpr(encoder='bag', dimension=32, batch_size=64, epochs=4)"
 
 
 def drawn(rows: int, dimension: int = 6) -> Any:
-    return unit(np.random.default_rng(0).standard_normal((rows, dimension)).astype(np.float32))
+    return normalised(np.random.default_rng(0).standard_normal((rows, dimension)).astype(np.float32))
 
 
 def tower(labels: int = 12, head: int = 2, number: int = 3, **more: Any) -> SharedVectors:
-    settings = {"grouping": "balanced", "refresh": 0, "speed": 1.0, "seed": 0, **more}
+    settings = {"clustering": "balanced", "refresh_every": 0, "learning_rate_scale": 1.0, "seed": 0, **more}
     return SharedVectors(drawn(labels), np.arange(labels) < head, number, **settings)
 
 
@@ -45,7 +46,14 @@ def test_the_head_has_its_own_and_the_rest_share_in_equal_parts() -> None:
     assert np.bincount(clusters).tolist() == [1, 1, 4, 4, 4, 4, 4]
 
 
-def test_labels_of_a_cluster_pull_one_vector() -> None:
+def test_a_label_with_head_min_count_rows_has_a_vector_of_its_own() -> None:
+    labels = LabelSet(ids=tuple("abcd"), counts=np.array([4, 5, 6, 0]), train_rows=9)
+    made = Dexa(head_min_count=5, clusters=1).label_tower(labels, drawn(4), lambda: drawn(4), 0)
+    assert made.head.tolist() == [False, True, True, False]
+    assert made.cluster.tolist() == [2, 0, 1, 2]
+
+
+def test_labels_of_a_cluster_share_one_gradient() -> None:
     made, texts = tower(head=0, number=1), torch.from_numpy(drawn(12))
     wanted = torch.from_numpy(drawn(12)[::-1].copy())
     (made.vectors(torch.arange(12), texts) * wanted).sum().backward()
@@ -57,12 +65,15 @@ def test_labels_of_a_cluster_pull_one_vector() -> None:
     assert torch.allclose(made.shared.weight.grad[0], alone, atol=1e-5)
 
 
-def test_slopes_are_those_of_the_formula_in_double_precision() -> None:
+def test_gradients_are_those_of_the_formula_in_double_precision() -> None:
     texts, vectors = (torch.from_numpy(drawn(rows)).double() * 1.5 for rows in (7, 5))
     places = torch.tensor([0, 4, 4, 2, 4, 0, 1])
     given = torch.from_numpy(drawn(7)[::-1].copy()).double()
     pairs = []
-    for way in (_Moved.apply, lambda encoded, shared, at: torch.nn.functional.normalize(encoded + shared[at], dim=1)):
+    for way in (
+        _AddAndNormalise.apply,
+        lambda encoded, shared, at: torch.nn.functional.normalize(encoded + shared[at], dim=1),
+    ):
         leaves = [texts.clone().requires_grad_(), vectors.clone().requires_grad_()]
         moved = way(*leaves, places)
         (moved * given).sum().backward()
@@ -70,13 +81,13 @@ def test_slopes_are_those_of_the_formula_in_double_precision() -> None:
     for found, wanted in zip(*pairs, strict=True):
         assert torch.allclose(found, wanted, atol=1e-12)
     assert torch.autograd.gradcheck(
-        lambda encoded, shared: _Moved.apply(encoded, shared, places),
+        lambda encoded, shared: _AddAndNormalise.apply(encoded, shared, places),
         (texts.clone().requires_grad_(), vectors.clone().requires_grad_()),
     )
 
 
 def test_a_new_clustering_begins_at_the_mean_of_its_labels_vectors() -> None:
-    made = tower(refresh=2)
+    made = tower(refresh_every=2)
     with torch.no_grad():
         made.shared.weight.copy_(torch.from_numpy(drawn(5)))
     before = made.shared(made.cluster).detach().clone()  # of each label
@@ -88,7 +99,7 @@ def test_a_new_clustering_begins_at_the_mean_of_its_labels_vectors() -> None:
 
 
 def test_kmeans_puts_rows_with_the_nearest_centre() -> None:
-    vectors = unit(np.repeat(np.eye(3), [5, 2, 9], axis=0) + 0.01 * np.random.default_rng(0).random((16, 3)))
+    vectors = normalised(np.repeat(np.eye(3), [5, 2, 9], axis=0) + 0.01 * np.random.default_rng(0).random((16, 3)))
     found = kmeans(vectors, 16, 0, "cpu")  # every row its own
     assert len(set(found.tolist())) == 16
     for seed in range(20):
@@ -100,16 +111,20 @@ def test_kmeans_puts_rows_with_the_nearest_centre() -> None:
 
 def test_nothing_of_them_is_left_in_the_model(tiny: Corpus) -> None:
     plain = Recipe.parse(LEARNER).fit(tiny.train, tiny.valid)
-    moved = Recipe.parse(f"{LEARNER} + dexa(clusters=3, head=none, speed=5)").fit(tiny.train, tiny.valid)
+    moved = Recipe.parse(f"{LEARNER} + dexa(clusters=3, head_min_count=none, learning_rate_scale=5)").fit(
+        tiny.train, tiny.valid
+    )
     ours, theirs = (model.scorer.state().tensors for model in (moved, plain))
     assert {name: array.nbytes for name, array in ours.items()} == {n: a.nbytes for n, a in theirs.items()}
-    texts = moved.scorer.reader.vectors(tiny.train.labels.texts)
+    texts = moved.scorer.encoder.vectors(tiny.train.labels.texts)
     assert np.abs(moved.scorer.labels - texts).max() > 0.01  # folded in
-    texts = plain.scorer.reader.vectors(tiny.train.labels.texts)
+    texts = plain.scorer.encoder.vectors(tiny.train.labels.texts)
     assert plain.scorer.labels == pytest.approx(texts, abs=1e-5)
 
 
-@pytest.mark.parametrize("settings", ["grouping='kmeans'", "space='rows'", "refresh=1", "head=none", "clusters=1"])
+@pytest.mark.parametrize(
+    "settings", ["clustering='kmeans'", "cluster_by='rows'", "refresh_every=1", "head_min_count=none", "clusters=1"]
+)
 def test_every_form_trains(tiny: Corpus, settings: str) -> None:
     model = Recipe.parse(f"{LEARNER} + dexa({settings})").fit(tiny.train, tiny.valid)
     found = model.predict(tiny.test.rows, 3)
@@ -118,12 +133,21 @@ def test_every_form_trains(tiny: Corpus, settings: str) -> None:
 
 def test_more_clusters_than_labels_are_refused(tiny: Corpus) -> None:
     with pytest.raises(DataError, match="99 clusters of"):
-        Recipe.parse(f"{LEARNER} + dexa(clusters=99, head=none)").fit(tiny.train, tiny.valid)
+        Recipe.parse(f"{LEARNER} + dexa(clusters=99, head_min_count=none)").fit(tiny.train, tiny.valid)
 
 
-@pytest.mark.parametrize("settings", [{"clusters": 0}, {"head": 0}, {"speed": 0.0}, {"refresh": 2, "space": "rows"}])
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(RecipeError):
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"clusters": 0}, "'clusters' of dexa is at least 1"),
+        ({"head_min_count": 0}, "'head_min_count' of dexa is at least 1"),
+        ({"learning_rate_scale": 0.0}, "'learning_rate_scale' of dexa is above 0"),
+        ({"refresh_every": -1}, "'refresh_every' of dexa is at least 0"),
+        ({"refresh_every": 2, "cluster_by": "rows"}, "use cluster_by='texts'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
         Dexa(**settings)
 
 

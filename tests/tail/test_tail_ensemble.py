@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from longtail.data import Corpus, Dataset, LabelSet
+from longtail.data import Corpus, Dataset, LabelSet, Rows
 from longtail.errors import DataError, RecipeError
 from longtail.metrics.evaluate import evaluate
-from longtail.plan import Facts
+from longtail.plan import DataFacts
 from longtail.predictions import Predictions
-from longtail.progress import hearing
+from longtail.progress import collecting
 from longtail.recipe import Recipe
 from longtail.store import load
-from longtail.tail.ensemble import Cut, Ensemble, EnsembleScorer, joined
+from longtail.tail.ensemble import Ensemble, EnsembleScorer, TailThreshold, joined
 
-ENCODER = "dpr(encoder='bag', dimension=32, batch=64, epochs=2)"
+ENCODER = "dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)"
 NAMES = ("H1", "H2", "H3", "O1", "O2", "T1", "T2", "T3")
 
 
@@ -57,29 +58,33 @@ def test_the_papers_toy_example() -> None:
 
 
 def test_the_cut_is_the_best_on_valid(tiny: Corpus) -> None:
-    with hearing() as told:
-        Recipe.parse(f'knn + ensemble(encoder="{ENCODER}")').fit(tiny.train, tiny.valid)
-    (cut,) = (one for one in told if isinstance(one, Cut))
-    assert -1 in cut.worth and max(cut.worth) >= tiny.labels.counts.max() / 2
-    assert cut.worth[cut.chosen] == max(cut.worth.values())
-    for each in (cut.chosen, min(cut.worth, key=cut.worth.__getitem__)):
-        model = Recipe.parse(f'knn + ensemble(encoder="{ENCODER}", cut={each})').fit(tiny.train, tiny.valid)
+    with collecting() as told:
+        Recipe.parse(f'knn + ensemble(tail_model="{ENCODER}")').fit(tiny.train, tiny.valid)
+    (cut,) = (one for one in told if isinstance(one, TailThreshold))
+    assert -1 in cut.values and max(cut.values) >= tiny.labels.counts.max() / 2
+    assert cut.values[cut.chosen] == max(cut.values.values())
+    for each in (cut.chosen, min(cut.values, key=cut.values.__getitem__)):
+        model = Recipe.parse(f'knn + ensemble(tail_model="{ENCODER}", tail_max_count={each})').fit(
+            tiny.train, tiny.valid
+        )
         found = evaluate(model.predict(tiny.valid.rows, 10), tiny.valid)
         value = sum(found[f"{name}@{k}"] for name in ("P", "PSP") for k in (1, 3, 5))
-        assert value == pytest.approx(cut.worth[each], abs=1e-3)
+        assert value == pytest.approx(cut.values[each], abs=1e-3)
 
 
 def test_the_ends_are_the_two_models(tiny: Corpus) -> None:
     rows = tiny.test.rows
     learner, encoder = (Recipe.parse(one).fit(tiny.train, tiny.valid).predict(rows, 5) for one in ("dismec", ENCODER))
     for cut, alone in ((-1, learner), (10**6, encoder)):
-        recipe = f'dismec + ensemble(encoder="{ENCODER}", cut={cut}, scaled=false)'
+        recipe = f'dismec + ensemble(tail_model="{ENCODER}", tail_max_count={cut}, calibrated=false)'
         both = Recipe.parse(recipe).fit(tiny.train, tiny.valid).predict(rows, 5)
         assert np.array_equal(both.indices, alone.indices) and np.array_equal(both.scores, alone.scores)
 
 
 def test_each_side_keeps_to_its_labels(tiny: Corpus) -> None:
-    model = Recipe.parse(f'dismec + ensemble(encoder="{ENCODER}", cut=60, scaled=false)').fit(tiny.train, tiny.valid)
+    model = Recipe.parse(f'dismec + ensemble(tail_model="{ENCODER}", tail_max_count=60, calibrated=false)').fit(
+        tiny.train, tiny.valid
+    )
     scorer = model.scorer
     assert isinstance(scorer, EnsembleScorer) and np.array_equal(scorer.tail, tiny.labels.counts <= 60)
     found = model.predict(tiny.test.rows, 10)
@@ -92,17 +97,50 @@ def test_each_side_keeps_to_its_labels(tiny: Corpus) -> None:
     assert norms is not None and np.array_equal(np.isnan(norms), scorer.tail)
 
 
+class Fixed:
+    """Teacher, model, learner and scorer at once: it keeps the rows it was trained on and ranks labels in one order."""
+
+    recipe, reranks = "fixed", False
+
+    def __init__(self, labels: LabelSet, order: list[int]) -> None:
+        self.labels, self.order, self.texts = labels, np.array(order, np.int32), []
+        self.scorer = self
+
+    def fit(self, train: Dataset, valid: Dataset, parts: Any = None) -> Fixed:
+        self.texts.append(train.texts)
+        return self
+
+    def top(self, rows: Rows, k: int) -> tuple[np.ndarray, np.ndarray]:
+        scores = np.linspace(0.9, 0.1, len(self.order), dtype=np.float32)
+        return np.tile(self.order[:k], (len(rows), 1)), np.tile(scores[:k], (len(rows), 1))
+
+
+@pytest.mark.parametrize("held_out", [0, 3])
+def test_the_encoder_learns_from_given_rows_and_has_labels_up_to_the_threshold(held_out: int) -> None:
+    labels = LabelSet(ids=tuple("abcd"), counts=np.array([3, 2, 1, 0]), train_rows=3)
+    targets = sparse.csr_array(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=np.float32))
+    given = Dataset(labels=labels, targets=targets, ids=("0", "1", "2"), texts=("r0", "r1", "r2"))
+    train = given.with_rows(targets=targets[:1], origin="rows", texts=("more",))
+    learner, encoder = Fixed(labels, [0, 1, 2, 3]), Fixed(labels, [3, 2, 1, 0])
+    method = Ensemble(tail_max_count=2)
+    wrapped = method.wrap_with(learner, encoder)  # type: ignore[arg-type]
+    scorer = wrapped.fit(train, given.take(range(held_out)), ())
+    assert encoder.texts == [("r0", "r1", "r2")] and learner.texts == [("r0", "r1", "r2", "more")]
+    assert isinstance(scorer, EnsembleScorer) and scorer.tail.tolist() == [False, True, True, True]
+    assert sorted(scorer.top(given.rows, 8)[0][0].tolist())[-4:] == [0, 1, 2, 3]  # each label once
+
+
 def test_scores_become_chances(tiny: Corpus) -> None:
-    model = Recipe.parse(f'knn + ensemble(encoder="{ENCODER}", cut=60)').fit(tiny.train, tiny.valid)
+    model = Recipe.parse(f'knn + ensemble(tail_model="{ENCODER}", tail_max_count=60)').fit(tiny.train, tiny.valid)
     found = model.predict(tiny.test.rows, 5)
     assert evaluate(found, tiny.test)["ECE@5"] < 12
-    nothing = Recipe.parse(f'knn + ensemble(encoder="{ENCODER}")').fit(tiny.train, tiny.valid.take([]))
+    nothing = Recipe.parse(f'knn + ensemble(tail_model="{ENCODER}")').fit(tiny.train, tiny.valid.take([]))
     assert np.array_equal(nothing.scorer.tail, tiny.labels.counts <= 5)  # type: ignore[attr-defined]
 
 
 def test_a_saved_encoder_is_saved_with_the_model(tiny: Corpus, tmp_path: Path) -> None:
     folder = Recipe.parse(ENCODER).fit(tiny.train, tiny.valid).save(tmp_path / "encoder")
-    model = Recipe.parse(f'dismec + ensemble(encoder="{folder}")').fit(tiny.train, tiny.valid)
+    model = Recipe.parse(f'dismec + ensemble(tail_model="{folder}")').fit(tiny.train, tiny.valid)
     before = model.predict(tiny.test.rows, 5)
     saved = model.save(tmp_path / "model")
     folder.rename(tmp_path / "elsewhere")
@@ -111,21 +149,21 @@ def test_a_saved_encoder_is_saved_with_the_model(tiny: Corpus, tmp_path: Path) -
     other = replace(tiny.labels, ids=(*tiny.labels.ids[:-1], "other"))
     data = replace(tiny.train, labels=other)
     with pytest.raises(DataError, match="does not know 1 of 10"):
-        Recipe.parse(f'dismec + ensemble(encoder="{tmp_path / "elsewhere"}")').fit(data, data)
+        Recipe.parse(f'dismec + ensemble(tail_model="{tmp_path / "elsewhere"}")').fit(data, data)
 
 
 def test_wrong_settings_are_told() -> None:
-    with pytest.raises(RecipeError, match="'cut' of ensemble"):
-        Ensemble(cut=-2)
+    with pytest.raises(RecipeError, match="'tail_max_count' of ensemble"):
+        Ensemble(tail_max_count=-2)
     with pytest.raises(RecipeError, match="without re-rankers"):
-        Recipe.parse(f'knn + ensemble(encoder="{ENCODER} + rerank")')
+        Recipe.parse(f'knn + ensemble(tail_model="{ENCODER} + rerank")')
     with pytest.raises(RecipeError, match="teacher of ensemble is no recipe"):
-        Recipe.parse("knn + ensemble(encoder='nobody')")
+        Recipe.parse("knn + ensemble(tail_model='nobody')")
 
 
 def test_the_plan_is_that_of_both(tiny: Corpus) -> None:
-    facts = Facts.of(tiny.train)
-    both = Recipe.parse(f'parabel + ensemble(encoder="{ENCODER}")').plan(facts)
+    facts = DataFacts.of(tiny.train)
+    both = Recipe.parse(f'parabel + ensemble(tail_model="{ENCODER}")').plan(facts)
     one, other = (Recipe.parse(each).plan(facts) for each in ("parabel", ENCODER))
     assert both.model_bytes == one.model_bytes + other.model_bytes
     assert both.predict_seconds == pytest.approx(one.predict_seconds + other.predict_seconds)

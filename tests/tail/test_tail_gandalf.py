@@ -15,7 +15,7 @@ from longtail.data.labels import Propensity
 from longtail.errors import DataError, RecipeError
 from longtail.metrics.frequency import equi_volume_bins
 from longtail.metrics.propensity import inverse_propensity
-from longtail.plan import Facts
+from longtail.plan import DataFacts
 from longtail.progress import listening
 from longtail.recipe import Recipe
 from longtail.tail.gandalf import Gandalf
@@ -65,7 +65,7 @@ def test_targets_are_the_shares_of_a_labels_rows() -> None:
 
 def test_a_long_row_links_none_of_its_labels() -> None:
     """Without the last row, which has three labels, dog has one row, and a third of the rows with pet has it."""
-    data = Gandalf(longest=2).augment(animals())
+    data = Gandalf(max_labels=2).augment(animals())
     third = np.float32(1 / 3)
     expected = [[1, 0, 2 * third, 0, 0], [0, 1, 1, 0, 0], [2 * third, third, 1, 0, 0], [0, 0, 0, 1, 0]]
     np.testing.assert_allclose(added(data, "gandalf").targets.toarray(), expected, rtol=1e-6)
@@ -74,18 +74,18 @@ def test_a_long_row_links_none_of_its_labels() -> None:
 
 @pytest.mark.parametrize("graph", ["cooccurrence", "walk", "symmetric"])
 def test_no_graph_sees_a_long_row(graph: Any) -> None:
-    given, method = sparse.csr_array(DENSE), Gandalf(graph=graph, longest=2, doubt=1.0)
-    found, wanted = method.soft_targets(given), replace(method, longest=None).soft_targets(given[:4])
+    given, method = sparse.csr_array(DENSE), Gandalf(graph=graph, max_labels=2, prior_count=1.0)
+    found, wanted = method.soft_targets(given), replace(method, max_labels=None).soft_targets(given[:4])
     assert np.array_equal(found.toarray(), wanted.toarray()) and found.nnz > 5
 
 
 @pytest.mark.parametrize(
     ("method", "rows", "told"),
     [
-        (Gandalf(), 100, "these rows are left out of the counts, longest=none"),
-        (Gandalf(), 99, "longest=100 leaves these rows out"),  # one in 99 is not few
-        (Gandalf(longest=None), 100, "longest=100 leaves these rows out"),
-        (Gandalf(longest=100), 100, ""),
+        (Gandalf(), 100, "these rows are left out of the counts, max_labels=none"),
+        (Gandalf(), 99, "max_labels=100 leaves these rows out"),  # one in 99 is not few
+        (Gandalf(max_labels=None), 100, "max_labels=100 leaves these rows out"),
+        (Gandalf(max_labels=100), 100, ""),
         (Gandalf(self_only=True), 100, ""),
     ],
 )
@@ -138,38 +138,38 @@ def test_thresholds_caps_and_floors() -> None:
         return added(Gandalf(**settings).augment(animals()), "gandalf").targets.toarray().tolist()  # type: ignore[arg-type]
 
     assert kept(threshold=0.5)[2] == [0, 0, 1, 0, 0]  # a share of 0.5 is not above 0.5
-    assert kept(most=1)[1] == [0, 1, 1, 0, 0]  # dog: pet in all its rows, bare in half
-    assert kept(most=1)[2] == [0.5, 0, 1, 0, 0]  # of equal shares the first label
-    assert kept(most=0) == kept(self_only=True)
-    assert kept(least=2)[1] == [0, 1, 1, 0, 0]  # dog and bare stand together once
+    assert kept(max_soft_targets=1)[1] == [0, 1, 1, 0, 0]  # dog: pet in all its rows, bare in half
+    assert kept(max_soft_targets=1)[2] == [0.5, 0, 1, 0, 0]  # of equal shares the first label
+    assert kept(max_soft_targets=0) == kept(self_only=True)
+    assert kept(min_cooccurrence=2)[1] == [0, 1, 1, 0, 0]  # dog and bare stand together once
 
 
 def test_soft_targets_are_lowered_and_the_label_itself_is_not() -> None:
     """By hand: cat has 3 rows, dog 2, pet 4; with a doubt of 2 they count as 5, 4 and 6."""
     plain = added(Gandalf().augment(animals()), "gandalf").targets.toarray()
-    halved = added(Gandalf(scale=0.5).augment(animals()), "gandalf").targets.toarray()
+    halved = added(Gandalf(soft_scale=0.5).augment(animals()), "gandalf").targets.toarray()
     own = np.eye(5, dtype=bool)[:4]
     assert np.array_equal(halved, np.where(own, plain, plain / 2))
-    doubted = added(Gandalf(scale=0.5, doubt=2).augment(animals()), "gandalf").targets.toarray()
+    doubted = added(Gandalf(soft_scale=0.5, prior_count=2).augment(animals()), "gandalf").targets.toarray()
     expected = [[1, 0, 1 / 5, 0, 0], [0, 1, 1 / 4, 0, 1 / 8], [1 / 6, 1 / 6, 1, 0, 1 / 12], [0, 0, 0, 1, 0]]
     assert doubted == pytest.approx(np.array(expected), rel=1e-6)
     for graph in ("walk", "symmetric"):
         soft = added(Gandalf(graph=graph).augment(animals()), "gandalf").targets.toarray()  # type: ignore[arg-type]
-        less = added(Gandalf(graph=graph, scale=0.5).augment(animals()), "gandalf").targets.toarray()  # type: ignore[arg-type]
+        less = added(Gandalf(graph=graph, soft_scale=0.5).augment(animals()), "gandalf").targets.toarray()  # type: ignore[arg-type]
         assert np.array_equal(less, np.where(own, soft, soft / 2)) and soft[~own].any()
 
 
 def test_label_rows_stand_several_times() -> None:
-    once, thrice = (Gandalf(times=times).augment(animals()) for times in (1, 3))
+    once, thrice = (Gandalf(repeats=times).augment(animals()) for times in (1, 3))
     new = added(thrice, "gandalf")
     assert len(thrice) == 5 + 3 * 4 and thrice.texts[:5] == animals().texts  # type: ignore[index]
     assert new.texts == 3 * added(once, "gandalf").texts  # type: ignore[operator]
     assert np.array_equal(new.targets.toarray()[4:8], added(once, "gandalf").targets.toarray())
-    alone = Gandalf(times=2, rows_only=True).augment(animals())
+    alone = Gandalf(repeats=2, rows_only=True).augment(animals())
     assert len(alone) == 8
-    facts = Facts.of(animals())
+    facts = DataFacts.of(animals())
     before = Recipe.parse("parabel").plan(facts)
-    assert Gandalf(times=3).plan_on(before, facts).train_seconds > Gandalf().plan_on(before, facts).train_seconds
+    assert Gandalf(repeats=3).plan_on(before, facts).train_seconds > Gandalf().plan_on(before, facts).train_seconds
 
 
 def test_rows_is_the_identity() -> None:
@@ -180,7 +180,7 @@ def test_rows_is_the_identity() -> None:
 
 
 def test_soft_rows_are_chances() -> None:
-    """Where every target is a half, two of cat's rows are pet's with a chance of a half each."""
+    """Where every target is a half, two of cat's rows are pet's with a probability of a half each."""
     new = added(Gandalf(threshold=0).augment(animals(soft=True)), "gandalf")
     assert np.isclose(new.targets.toarray()[0, 2], (2 * 0.25) / (3 * 0.5))
     assert (new.targets.diagonal() == 1).all()
@@ -211,14 +211,16 @@ def test_rows_only_and_budget() -> None:
     drawn = [Gandalf(budget=True, seed=seed).augment(animals()) for seed in range(30)]
     assert {len(data) for data in drawn} == {5}
     from_labels = np.mean([np.mean(data.origins) for data in drawn])
-    assert abs(from_labels - 4 / 9) < 0.12  # each row of either kind with the same chance
+    assert abs(from_labels - 4 / 9) < 0.12  # each row of either kind with the same probability
     assert all(len(set(data.ids)) == 5 for data in drawn)
 
 
 def test_rows_only_goes_on_a_learner_that_begins_with_another(tiny: Corpus) -> None:
     """The model it begins with is trained on the rows as given, of which there are none left."""
-    teacher = "dpr(encoder='bag', dimension=32, batch=8, epochs=10)"
-    recipe = Recipe.parse(f'renee(warm="{teacher}", batch=8, epochs=20) + gandalf(rows_only=true, threshold=0.9)')
+    teacher = "dpr(encoder='bag', dimension=32, batch_size=8, epochs=10)"
+    recipe = Recipe.parse(
+        f'renee(init_from="{teacher}", batch_size=8, epochs=20) + gandalf(rows_only=true, threshold=0.9)'
+    )
     model = recipe.fit(tiny.train, tiny.valid)
     assert model.predict(["a dragon"], k=1).indices[0, 0] == 3
 
@@ -232,7 +234,7 @@ def test_graph_comes_from_given_rows_alone() -> None:
 
 def test_shares_of_labels_are_nested_and_tail_first(tiny: Corpus) -> None:
     def chosen(share: float, which: str, seed: int = 0) -> set[str]:
-        method = Gandalf(share=share, which=which, seed=seed)  # type: ignore[arg-type]
+        method = Gandalf(label_share=share, label_selection=which, seed=seed)  # type: ignore[arg-type]
         return set(added(method.augment(tiny.train), "gandalf").ids)
 
     for which in ("uniform", "tail"):
@@ -261,13 +263,13 @@ def test_texts_with_features_beside_them() -> None:
 def test_labels_without_any_text_are_an_error() -> None:
     data = animals(features=True)
     textless = data.over(replace(data.labels, texts=("",) * 5))
-    with pytest.raises(DataError, match="gandalf makes rows of label texts, and no label has one"):
+    with pytest.raises(DataError, match="gandalf turns label texts into examples, and no label has a text"):
         Gandalf().augment(textless)
     with pytest.raises(DataError, match=r"gandalf needs labels with texts: .*, or leave gandalf out$"):
         Recipe.parse("knn + gandalf").fit(textless.over(replace(textless.labels, features=None)), textless.take([]))
     narrow = animals(texts=False, features=True)
     narrow = narrow.over(replace(narrow.labels, features=narrow.labels.features[:, :3]))
-    with pytest.raises(DataError, match="3 features where rows have 7"):
+    with pytest.raises(DataError, match="3 features and documents 7"):
         LabelRows().augment(narrow)
 
 
@@ -275,15 +277,15 @@ def test_labels_without_any_text_are_an_error() -> None:
     ("recipe", "told"),
     [
         ("gandalf(threshold=1)", "threshold=1"),
-        ("gandalf(share=0)", "share=0"),
-        ("gandalf(least=0)", "least=0"),
-        ("gandalf(longest=0)", "'longest' of gandalf is at least 1, got 0"),
+        ("gandalf(label_share=0)", "label_share=0"),
+        ("gandalf(min_cooccurrence=0)", "min_cooccurrence=0"),
+        ("gandalf(max_labels=0)", "'max_labels' of gandalf is at least 1, got 0"),
         ("gandalf(restart=1.5)", "restart=1.5"),
-        ("gandalf(scale=0)", "scale=0"),
-        ("gandalf(scale=1.5)", "scale=1.5"),
-        ("gandalf(doubt=-1)", "doubt=-1"),
-        ("gandalf(times=0)", "times=0"),
-        ("gandalf(rows_only=true, budget=true)", "give one"),
+        ("gandalf(soft_scale=0)", "soft_scale=0"),
+        ("gandalf(soft_scale=1.5)", "soft_scale=1.5"),
+        ("gandalf(prior_count=-1)", "prior_count=-1"),
+        ("gandalf(repeats=0)", "repeats=0"),
+        ("gandalf(rows_only=true, budget=true)", "budget or rows_only, not both"),
     ],
 )
 def test_settings_that_cannot_be(recipe: str, told: str) -> None:
@@ -302,7 +304,7 @@ def test_unseen_labels_are_found_by_their_texts(tiny: Corpus) -> None:
 
 
 def test_plans_count_the_rows_that_are_added(tiny: Corpus) -> None:
-    facts = replace(Facts.of(tiny.train), rows=10_000, labels=10_000, positives=50_000)
+    facts = replace(DataFacts.of(tiny.train), rows=10_000, labels=10_000, positives=50_000)
 
     def plan(recipe: str) -> float:
         return Recipe.parse(recipe).plan(facts).train_seconds

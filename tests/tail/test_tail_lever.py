@@ -11,28 +11,29 @@ import pytest
 import torch
 from scipy import sparse
 
-import longtail.nn.lesson
+import longtail.nn.distill.soft_labels
 from lines import Lines
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import DataError, RecipeError
+from longtail.linear.solvers.platt_scaling import PlattScaling
 from longtail.metrics.calibration import Teaching
 from longtail.metrics.propensity import inverse_propensity
-from longtail.nn import lesson as lesson_module
-from longtail.nn.blend import Odds
-from longtail.nn.checkpoint import keeping
-from longtail.nn.encoders import load_encoder
-from longtail.nn.lesson import Wanted, learn_from
-from longtail.nn.pool.scorer import Head, HeadedReader
-from longtail.nn.siamese import Siamese
-from longtail.nn.tokenizers import TextTokenizer
-from longtail.nn.towers import Reader, TowerScorer
-from longtail.plan import Facts
-from longtail.progress import hearing, listening
+from longtail.nn.distill import soft_labels as lesson_module
+from longtail.nn.distill.soft_labels import DistillSettings, learn_from
+from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.dual.dual_task import DualEncoderTask
+from longtail.nn.encoders.build import load_encoder
+from longtail.nn.encoders.text_encoder import TextEncoder
+from longtail.nn.encoders.tokenizers import TextTokenizer
+from longtail.nn.pool.pool_scorer import ProjectedTextEncoder, ProjectionHead
+from longtail.nn.training.checkpoint import checkpointing
+from longtail.plan import DataFacts
+from longtail.progress import collecting, listening
 from longtail.recipe import Recipe
 from longtail.store import load
 from longtail.tail.lever import TAUS, Lever, Try
 
-TEACHER = "dpr(encoder='bag', dimension=32, batch=64, epochs=2)"
+TEACHER = "dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)"
 
 
 def lever(**settings: Any) -> str:
@@ -87,8 +88,8 @@ def halfway(degrees: float) -> float:
 
 def test_soft_data_is_what_the_paper_says(circle: tuple[Dataset, Known]) -> None:
     data, teacher = circle
-    lesson = learn_from(teacher, data, data.take([]), Wanted(3, 3, 0.8, "cosine", "exact"))
-    soft = lesson.softened(data, tau=3, blend=0.25)
+    learned = learn_from(teacher, data, data.take([]), DistillSettings(3, 3, 0.8, "cosine", "exact"))
+    soft = learned.softened(data, tau=3, blend=0.25)
     assert soft.texts == ("r0", "r1", "r2", "r3", "A", "B", "C", "Far")
     assert soft.origin_names[soft.origins[4]] == "lever"
     near, further = 0.75 * halfway(20), 0.75 * halfway(40)  # lambda 0 + (1 - lambda) p
@@ -98,35 +99,59 @@ def test_soft_data_is_what_the_paper_says(circle: tuple[Dataset, Known]) -> None
     # nothing is near enough to the last.
     given = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0.75 * halfway(5), 0.75 * halfway(15), 0], [0, 0, 1, 0]]
     assert np.allclose(soft.targets[:4].toarray(), given, atol=1e-6)
-    assert lesson.entries(data, 3) == 6 + 2
+    assert learned.entries(data, 3) == 6 + 2
     assert soft.labels is data.labels  # counts and propensities stay those of the data
+
+
+class Recorded:
+    """Teacher and learner at once: they keep the rows they are trained on."""
+
+    scorer_class = DualEncoderScorer
+
+    def __init__(self, model: Known) -> None:
+        self.model, self.texts = model, []
+
+    def fit(self, train: Dataset, valid: Dataset, parts: Any = None) -> Any:
+        self.texts.append(train.texts)
+        return self.model
+
+
+def test_the_teacher_learns_only_from_the_rows_as_given(circle: tuple[Dataset, Known]) -> None:
+    """Not from rows that other tail methods added; the student learns from those too."""
+    data, model = circle
+    added = data.with_rows(targets=sparse.csr_array(np.eye(2, 4, dtype=np.float32)), origin="rows", texts=("A", "B"))
+    teacher, learner = Recorded(model), Recorded(model)
+    method = Lever(tau=2, min_documents=0, calibration="cosine", search="exact")
+    method.wrap_with(learner, teacher).fit(added, added.take([]), ())  # type: ignore[arg-type]
+    assert teacher.texts == [("r0", "r1", "r2", "r3")]
+    assert learner.texts == [("r0", "r1", "r2", "r3", "A", "B", "A", "B", "C", "Far")]
 
 
 def test_tau_1_and_blend_1_are_plain_label_rows(circle: tuple[Dataset, Known]) -> None:
     data, teacher = circle
-    lesson = learn_from(teacher, data, data.take([]), Wanted(3, 0, 0.0, "cosine", "exact"))
+    learned = learn_from(teacher, data, data.take([]), DistillSettings(3, 0, 0.0, "cosine", "exact"))
     for tau, blend in ((1, 0.0), (3, 1.0)):
-        assert np.array_equal(lesson.softened(data, tau, blend).targets[4:].toarray(), np.eye(4))
-    assert lesson.softened(data, 3, 0.0).targets[4, 1] == pytest.approx(halfway(20))  # as released: p itself
+        assert np.array_equal(learned.softened(data, tau, blend).targets[4:].toarray(), np.eye(4))
+    assert learned.softened(data, 3, 0.0).targets[4, 1] == pytest.approx(halfway(20))  # as released: p itself
 
 
-@pytest.mark.parametrize("kind", [Reader, HeadedReader])
-def test_vectors_that_stay_on_the_device_say_the_same(kind: type[Reader], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [TextEncoder, ProjectedTextEncoder])
+def test_vectors_that_stay_on_the_device_say_the_same(kind: type[TextEncoder], monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("red ants", "ants build", "a hill", "big leaves", "by the way", "a long way")
     labels = LabelSet(ids=("a", "b", "c"), texts=("ants", "hill", "way"))
     targets = sparse.csr_array(np.eye(6, 3, dtype=np.float32))
     data = Dataset(labels=labels, targets=targets, ids=tuple("012345"), texts=texts)
     data = data.over(labels.counted(data.targets))
-    plain = Reader.of(*load_encoder("bag", texts=texts, seed=1), 8)
-    width, chance = plain.vectors(["ants"]).shape[1], np.random.default_rng(0)
-    heads = (Head(chance.standard_normal((width, width), dtype=np.float32), np.zeros(width, np.float32), True),)
-    more = {"heads": heads} if kind is HeadedReader else {}
-    reader = kind(plain.settings, plain.weights, plain.definition, plain.longest, **more)
-    teacher = Known(labels, TowerScorer(reader, reader.vectors(labels.texts), Odds(1.0, 0.0)))
+    plain = TextEncoder.of(*load_encoder("bag", texts=texts, seed=1), 8)
+    width, rng = plain.vectors(["ants"]).shape[1], np.random.default_rng(0)
+    heads = (ProjectionHead(rng.standard_normal((width, width), dtype=np.float32), np.zeros(width, np.float32), True),)
+    more = {"heads": heads} if kind is ProjectedTextEncoder else {}
+    encoder = kind(plain.settings, plain.weights, plain.definition, plain.max_tokens, **more)
+    teacher = Known(labels, DualEncoderScorer(encoder, encoder.vectors(labels.texts), PlattScaling(1.0, 0.0)))
     found = []
     for device in ("cpu", "cpu:0"):  # the second takes the way of a GPU
         monkeypatch.setattr(lesson_module, "_device", lambda device=device: device)
-        found.append(learn_from(teacher, data, data.take([]), Wanted(3, 4, 0.0, "cosine", "exact")))
+        found.append(learn_from(teacher, data, data.take([]), DistillSettings(3, 4, 0.0, "cosine", "exact")))
     assert (found[0].documents.rows >= 0).sum() == 3 * 2
     np.testing.assert_array_equal(found[0].documents.rows, found[1].documents.rows)
     np.testing.assert_allclose(found[0].documents.cosines, found[1].documents.cosines, atol=1e-6)
@@ -136,7 +161,7 @@ def test_relevances_of_rare_labels_grow_by_their_inverse_propensity(circle: tupl
     data, teacher = circle
 
     def soft(power: float) -> np.ndarray:
-        wanted = Wanted(3, 3, 0.0, "cosine", "exact", propensity=power)
+        wanted = DistillSettings(3, 3, 0.0, "cosine", "exact", propensity=power)
         return learn_from(teacher, data, data.take([]), wanted).softened(data, tau=3, blend=0.25).targets.toarray()
 
     plain, power = soft(0.0), 0.5
@@ -152,8 +177,8 @@ def test_given_labels_and_excluded_pairs_are_left_alone(circle: tuple[Dataset, K
     data, teacher = circle
     banned = sparse.csr_array(([True], ([2], [1])), shape=(4, 4))
     data = replace(data, excluded=banned)
-    lesson = learn_from(teacher, data, data.take([]), Wanted(1, 4, 0.0, "cosine", "exact"))
-    soft = lesson.softened(data, 1, 0.5).targets[:4].toarray()
+    learned = learn_from(teacher, data, data.take([]), DistillSettings(1, 4, 0.0, "cosine", "exact"))
+    soft = learned.softened(data, 1, 0.5).targets[:4].toarray()
     assert (soft[data.targets.toarray() == 1] == 1).all()
     assert soft[2, 1] == 0 and soft[0, 1] > 0 and soft[3, 1] > 0
 
@@ -164,9 +189,9 @@ def test_a_label_that_is_a_row_itself_has_the_labels_of_that_row(circle: tuple[D
     data = replace(data, excluded=itself)  # rows 0 and 1 are the last label, row 3 is b
 
     def label_rows(twins: bool) -> np.ndarray:
-        wanted = Wanted(2, 0, 0.8, "cosine", "exact", twins)
-        lesson = learn_from(teacher, data, data.take([]), wanted)
-        return lesson.softened(data, tau=2, blend=0.25).targets[4:].toarray()
+        wanted = DistillSettings(2, 0, 0.8, "cosine", "exact", twins)
+        learned = learn_from(teacher, data, data.take([]), wanted)
+        return learned.softened(data, tau=2, blend=0.25).targets[4:].toarray()
 
     near = 0.75 * halfway(20)
     plain = np.array([[1, near, 0, 0], [near, 1, 0, 0], [0, near, 1, 0], [0, 0, 0, 1]])
@@ -175,28 +200,30 @@ def test_a_label_that_is_a_row_itself_has_the_labels_of_that_row(circle: tuple[D
     plain[1, 2] = 0.75
     assert np.allclose(label_rows(twins=True), plain, atol=1e-6)
     # Rows that are kept away for choosing settings lend nothing.
-    lesson = learn_from(teacher, data, data.take([]), Wanted(1, 0, 0.8, "cosine", "exact"), np.array([1, 2]))
-    kept = lesson.softened(data, tau=1, blend=0.0).targets[4:].toarray()
+    learned = learn_from(teacher, data, data.take([]), DistillSettings(1, 0, 0.8, "cosine", "exact"), np.array([1, 2]))
+    kept = learned.softened(data, tau=1, blend=0.0).targets[4:].toarray()
     assert np.array_equal(kept, [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 1, 0, 1]])
 
 
 def test_a_teacher_with_other_labels_is_read_by_their_ids(circle: tuple[Dataset, Known]) -> None:
     data, teacher = circle
-    plain = learn_from(teacher, data, data.take([]), Wanted(3, 0, 0.8, "cosine", "exact")).softened(data, 3, 0.5)
+    plain = learn_from(teacher, data, data.take([]), DistillSettings(3, 0, 0.8, "cosine", "exact")).softened(
+        data, 3, 0.5
+    )
     order = [3, 1, 0, 2]
     mixed = LabelSet(ids=(*(teacher.labels.ids[row] for row in order), "new"), texts=("",) * 5)
     vectors = np.concatenate([teacher.scorer.label_vectors[order], angle(90)[None]])
     other = Known(mixed, Space(vectors, teacher.scorer.rows))
-    again = learn_from(other, data, data.take([]), Wanted(3, 0, 0.8, "cosine", "exact")).softened(data, 3, 0.5)
+    again = learn_from(other, data, data.take([]), DistillSettings(3, 0, 0.8, "cosine", "exact")).softened(data, 3, 0.5)
     assert np.allclose(plain.targets.toarray(), again.targets.toarray(), atol=1e-6)
 
 
 def test_the_blended_target_has_the_gradient_of_the_two_term_loss() -> None:
     """Equation 6: log loss is linear in the target, so one soft target serves for both terms."""
-    chance = np.random.default_rng(0)
-    scores = torch.tensor(chance.standard_normal(50), requires_grad=True, dtype=torch.float64)
-    given = torch.tensor((chance.random(50) < 0.3).astype(float))
-    believed, blend = torch.tensor(chance.random(50)), 0.35
+    rng = np.random.default_rng(0)
+    scores = torch.tensor(rng.standard_normal(50), requires_grad=True, dtype=torch.float64)
+    given = torch.tensor((rng.random(50) < 0.3).astype(float))
+    believed, blend = torch.tensor(rng.random(50)), 0.35
     loss = torch.nn.functional.binary_cross_entropy_with_logits
     two = blend * loss(scores, given) + (1 - blend) * loss(scores, believed)
     one = loss(scores, blend * given + (1 - blend) * believed)
@@ -205,8 +232,8 @@ def test_the_blended_target_has_the_gradient_of_the_two_term_loss() -> None:
 
 
 def test_relevances_are_learned_on_valid(tiny: Corpus) -> None:
-    with hearing() as told:
-        Recipe.parse(f"knn + {lever(estimate='isotonic', floor=0)}").fit(tiny.train, tiny.valid)
+    with collecting() as told:
+        Recipe.parse(f"knn + {lever(calibration='isotonic', min_relevance=0)}").fit(tiny.train, tiny.valid)
     teaching = told[-1]
     assert isinstance(teaching, Teaching) and teaching.used == "isotonic" and teaching.teacher == TEACHER
     errors = {one.name: one.error for one in teaching.calibrations}
@@ -214,22 +241,22 @@ def test_relevances_are_learned_on_valid(tiny: Corpus) -> None:
     assert set(teaching.seconds) == {"teacher", "soft labels", "student"} and teaching.entries == 90
     assert sum(one.labels for one in teaching.errors) == 10 and all(0 <= one.error <= 1 for one in teaching.errors)
     few = tiny.valid.take(range(3))
-    with pytest.raises(DataError, match=r"estimate='logistic' learns .* 6 labels, fewer than 20"):
-        Recipe.parse(f"knn + {lever(estimate='logistic')}").fit(tiny.train, few)
+    with pytest.raises(DataError, match=r"calibration='logistic' learns .* 6 labels, fewer than 20"):
+        Recipe.parse(f"knn + {lever(calibration='logistic')}").fit(tiny.train, few)
 
 
 def test_relevances_are_learned_where_valid_has_enough_labels(tiny: Corpus) -> None:
     """Otherwise the cosine stands for them, and then only what is near counts."""
     for valid, used, floor in ((tiny.valid, "isotonic", 0.0), (tiny.valid.take(range(3)), "cosine", 0.8),
                                (tiny.train.take([]), "cosine", 0.8)):  # fmt: skip
-        with hearing() as told:
+        with collecting() as told:
             Recipe.parse(f"knn + {lever()}").fit(tiny.train, valid)
         teaching = told[-1]
         assert isinstance(teaching, Teaching)
-        assert (teaching.used, teaching.chosen["floor"]) == (used, floor)
-    with hearing() as told:
-        Recipe.parse(f"knn + {lever(floor=0.6)}").fit(tiny.train, tiny.valid)
-    assert told[-1].chosen["floor"] == 0.6
+        assert (teaching.used, teaching.chosen["min_relevance"]) == (used, floor)
+    with collecting() as told:
+        Recipe.parse(f"knn + {lever(min_relevance=0.6)}").fit(tiny.train, tiny.valid)
+    assert told[-1].chosen["min_relevance"] == 0.6
 
 
 def test_learned_relevances_become_the_targets(circle: tuple[Dataset, Known]) -> None:
@@ -241,9 +268,9 @@ def test_learned_relevances_become_the_targets(circle: tuple[Dataset, Known]) ->
     rows = {f"v{row}": angle(-20) for row in range(held)}
     teacher.scorer.rows |= rows
     valid = Dataset(labels=data.labels, targets=sparse.csr_array(dense), ids=tuple(rows), texts=tuple(rows))
-    lesson = learn_from(teacher, data, valid, Wanted(2, 0, "auto", "auto", "exact"))
-    assert lesson.floor == 0 and lesson.teaching.used == "isotonic"
-    targets = lesson.softened(data, 2, 0.0).targets[4:].toarray()
+    learned = learn_from(teacher, data, valid, DistillSettings(2, 0, "auto", "auto", "exact"))
+    assert learned.floor == 0 and learned.teaching.used == "isotonic"
+    targets = learned.softened(data, 2, 0.0).targets[4:].toarray()
     assert targets[0, 1] == pytest.approx(2 / 3, abs=1e-4) and targets[1, 0] == pytest.approx(2 / 3, abs=1e-4)
     assert targets[3].tolist() == [0, 0, 0, 1]  # nothing as far away was right
 
@@ -251,9 +278,9 @@ def test_learned_relevances_become_the_targets(circle: tuple[Dataset, Known]) ->
 @pytest.mark.parametrize("given", [True, False], ids=["valid given", "no valid"])
 def test_tau_and_blend_are_chosen_on_valid_with_a_line_for_each_try(given: bool, tiny: Corpus) -> None:
     valid = tiny.valid if given else tiny.train.take([])
-    recipe = Recipe.parse(f"dismec + {lever(tau='auto', blend='auto', floor=0.3)}")
+    recipe = Recipe.parse(f"dismec + {lever(tau='auto', blend='auto', min_relevance=0.3)}")
     lines = Lines()
-    with hearing() as told, listening(lines):
+    with collecting() as told, listening(lines):
         model = recipe.fit(tiny.train, valid)
     tries = [one for one in told if isinstance(one, Try)]
     assert [one.tau for one in tries[: len(TAUS)]] == list(TAUS)
@@ -262,7 +289,7 @@ def test_tau_and_blend_are_chosen_on_valid_with_a_line_for_each_try(given: bool,
     assert (chosen["tau"], chosen["blend"]) == (best.tau, best.blend)
     assert lines.lines[-1] == f"lever: chosen tau={best.tau}, blend={best.blend:g}"
     assert model.predict(tiny.test.rows, 1).hits(tiny.test.targets).mean() > 0.9
-    fixed = Recipe.parse(f"dismec + {lever(tau=best.tau, blend=best.blend, floor=0.3)}").fit(tiny.train, valid)
+    fixed = Recipe.parse(f"dismec + {lever(tau=best.tau, blend=best.blend, min_relevance=0.3)}").fit(tiny.train, valid)
     if given:  # without valid rows the teacher had to leave some out
         assert np.array_equal(fixed.predict(tiny.test.rows, 5).scores, model.predict(tiny.test.rows, 5).scores)
 
@@ -294,16 +321,16 @@ def test_documents_are_cut_into_tokens_once(tiny: Corpus, monkeypatch: pytest.Mo
 
 def test_the_model_is_the_learners_own(tiny: Corpus, tmp_path: Path) -> None:
     """Nothing of the teacher is left: the same kind of scorer with arrays of the same shapes, as fast as before."""
-    for learner in ("dismec(cut=0)", "dpr(encoder='bag', dimension=32, batch=64, epochs=2)"):
+    for learner in ("dismec(weight_threshold=0)", "dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)"):
         plain = Recipe.parse(learner).fit(tiny.train, tiny.valid)
-        taught = Recipe.parse(f"{learner} + {lever()}").fit(tiny.train, tiny.valid)
-        assert type(taught.scorer) is type(plain.scorer)
-        before, after = plain.scorer.state(), taught.scorer.state()
+        student = Recipe.parse(f"{learner} + {lever()}").fit(tiny.train, tiny.valid)
+        assert type(student.scorer) is type(plain.scorer)
+        before, after = plain.scorer.state(), student.scorer.state()
         assert before.tensors.keys() == after.tensors.keys() and not after.parts
     assert {key: each.shape for key, each in before.tensors.items()} == {
         key: each.shape for key, each in after.tensors.items()
     }
-    assert load(taught.save(tmp_path / "model")).predict(["apple"], 1).indices[0, 0] == 0
+    assert load(student.save(tmp_path / "model")).predict(["apple"], 1).indices[0, 0] == 0
 
 
 def test_soft_labels_help_a_label_without_rows() -> None:
@@ -316,7 +343,9 @@ def test_soft_labels_help_a_label_without_rows() -> None:
     train = data.over(labels.counted(targets))
     plain = Recipe.parse("dismec").fit(train, train.take([]))
     assert plain.predict(["young cat"], 3).indices[0, 2] == 1
-    found = Recipe.parse(f"dismec + {lever(tau=2, floor=0)}").fit(train, train.take([])).predict(["young cat"], 3)
+    found = (
+        Recipe.parse(f"dismec + {lever(tau=2, min_relevance=0)}").fit(train, train.take([])).predict(["young cat"], 3)
+    )
     assert found.indices[0, 0] == 1
 
 
@@ -325,7 +354,7 @@ def test_wrong_teachers_are_told_before_data_is_read(tiny: Corpus) -> None:
         Recipe.parse("knn + lever(teacher='nonsense')")
     with pytest.raises(RecipeError, match=r"one space, and 'parabel' does not; .* dpr or ngame"):
         Recipe.parse("knn + lever(teacher='parabel')")
-    for wrong in ({"tau": 0}, {"documents": -1}, {"floor": 1.1}, {"blend": -0.1}):
+    for wrong in ({"tau": 0}, {"min_documents": -1}, {"min_relevance": 1.1}, {"blend": -0.1}):
         with pytest.raises(RecipeError, match=next(iter(wrong))):
             Lever(**wrong)  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="auto"):
@@ -336,10 +365,12 @@ def test_wrong_teachers_are_told_before_data_is_read(tiny: Corpus) -> None:
 
 
 def test_a_killed_run_goes_on_at_its_stage(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = Recipe.parse(f"dpr(encoder='bag', dimension=16, batch=64, epochs=2) + {lever(documents=90, floor=0)}")
+    recipe = Recipe.parse(
+        f"dpr(encoder='bag', dimension=16, batch_size=64, epochs=2) + {lever(min_documents=90, min_relevance=0)}"
+    )
     whole = recipe.fit(tiny.train, tiny.valid).predict(tiny.test.rows, 5)
 
-    true = Siamese.backward
+    true = DualEncoderTask.backward
 
     class Killed(Exception):
         pass
@@ -347,20 +378,24 @@ def test_a_killed_run_goes_on_at_its_stage(tiny: Corpus, tmp_path: Path, monkeyp
     def stop(*_: Any) -> Any:
         raise Killed
 
-    with monkeypatch.context() as patch, keeping(tmp_path / "kept"), pytest.raises(Killed):
-        patch.setattr("longtail.nn.lesson.Lesson.softened", stop)  # soft labels are found, the student not begun
+    with monkeypatch.context() as patch, checkpointing(tmp_path / "kept"), pytest.raises(Killed):
+        patch.setattr(
+            "longtail.nn.distill.soft_labels.SoftLabels.softened", stop
+        )  # soft labels are found, the student has not started
         recipe.fit(tiny.train, tiny.valid)
     stages = sorted(path.name for path in (tmp_path / "kept").iterdir() if (path / "checkpoint.safetensors").exists())
     assert [name.split("-", 1)[1] for name in stages] == ["encoder", "soft-labels"]
-    with monkeypatch.context() as patch, keeping(tmp_path / "kept"):
-        patch.setattr(longtail.nn.lesson, "other_labels", stop)  # neither is done again
-        patch.setattr(Siamese, "backward", lambda *step: stop() if step[0].encoder.dimension == 32 else true(*step))
+    with monkeypatch.context() as patch, checkpointing(tmp_path / "kept"):
+        patch.setattr(longtail.nn.distill.soft_labels, "other_labels", stop)  # neither is done again
+        patch.setattr(
+            DualEncoderTask, "backward", lambda *step: stop() if step[0].encoder.dimension == 32 else true(*step)
+        )
         again = recipe.fit(tiny.train, tiny.valid).predict(tiny.test.rows, 5)
     assert np.array_equal(whole.indices, again.indices) and np.array_equal(whole.scores, again.scores)
 
 
 def test_the_plan_has_the_teacher_in_it(tiny: Corpus) -> None:
-    facts = Facts.of(tiny.train)
+    facts = DataFacts.of(tiny.train)
     plain, teacher = Recipe.parse("parabel").plan(facts), Recipe.parse(TEACHER).plan(facts)
     once = Recipe.parse(f"parabel + {lever()}").plan(facts)
     assert once.train_bytes >= max(plain.train_bytes, teacher.train_bytes)

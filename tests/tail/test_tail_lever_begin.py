@@ -1,4 +1,4 @@
-"""Where a student of LEVER begins: with the teacher's encoder if that is of its own make, else as it was told."""
+"""What a student of LEVER starts from: the teacher's encoder if it has the same architecture, else its own."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from longtail.data import Corpus
 from longtail.errors import DataError
 from longtail.learners.dpr import Dpr
 from longtail.learners.renee import Renee
-from longtail.nn.encoders import load_encoder, same_make, with_dropout
-from longtail.nn.fit import Towers
-from longtail.nn.heads.fit import OneVsAllFit
-from longtail.nn.tokenizers import learn_words
-from longtail.nn.towers import Reader
-from longtail.plan import Facts
+from longtail.nn.dual.dual_fit import DualEncoderFit
+from longtail.nn.encoders.build import load_encoder, same_architecture, with_dropout
+from longtail.nn.encoders.text_encoder import TextEncoder
+from longtail.nn.encoders.tokenizers import learn_words
+from longtail.nn.onevsall.onevsall_fit import OneVsAllFit
+from longtail.plan import DataFacts
 from longtail.recipe import Recipe
 from longtail.store import load
 
-STILL = "batch=32, epochs=1, rate=1e-9, weight_decay=0, measure_every=0"  # a student that stays where it began
+# A student that keeps its initial weights.
+STILL = "batch_size=32, epochs=1, learning_rate=1e-9, weight_decay=0, validate_every=0"
 
 
 @pytest.fixture(scope="module")
 def folders(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Two encoders that differ in their width, and a teacher that began with the first."""
+    """Two encoders that differ in their width, and a teacher that started from the first."""
     words = learn_words([*(tiny.train.texts or ()), *tiny.labels.texts], 200)
     made: dict[str, str] = {}
     for name, width in (("narrow", 16), ("wide", 24)):
@@ -41,15 +42,15 @@ def folders(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         transformers.AutoModel.from_config(config).save_pretrained(place)
         (place / "tokenizer.json").write_bytes(words.to_bytes())
         made[name] = str(place)
-    teacher = Recipe.parse(f"dpr(encoder='{made['narrow']}', batch=64, epochs=3, rate=0.01)").fit(
+    teacher = Recipe.parse(f"dpr(encoder='{made['narrow']}', batch_size=64, epochs=3, learning_rate=0.01)").fit(
         tiny.train, tiny.valid
     )
     return made | {"teacher": str(teacher.save(tmp_path_factory.mktemp("models") / "teacher"))}
 
 
-def begun(recipe: str, tiny: Corpus) -> dict[str, Any]:
+def trained_weights(recipe: str, tiny: Corpus) -> dict[str, Any]:
     scorer: Any = Recipe.parse(recipe).fit(tiny.train, tiny.valid).scorer
-    return dict(scorer.reader.weights)
+    return dict(scorer.encoder.weights)
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -62,45 +63,47 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     ("student", "settings", "where"),
     [
         ("encoder='{narrow}'", "", "teacher"),
-        ("encoder='{narrow}'", ", tau='auto', documents=0", "teacher"),  # every try
-        ("encoder='{narrow}'", ", begin=false", "narrow"),
+        ("encoder='{narrow}'", ", tau='auto', min_documents=0", "teacher"),  # every try
+        ("encoder='{narrow}'", ", init_student=false", "narrow"),
         ("encoder='{wide}'", "", "wide"),
-        ("encoder='{narrow}', warm='{teacher}'", ", begin=false", "teacher"),
+        ("encoder='{narrow}', init_from='{teacher}'", ", init_student=false", "teacher"),
     ],
 )
-def test_a_student_begins_with_the_encoder_of_a_teacher_of_its_make(
+def test_a_student_starts_from_a_teacher_of_the_same_architecture(
     student: str, settings: str, where: str, folders: dict[str, str], tiny: Corpus
 ) -> None:
-    found = begun(f"renee({student}, {STILL}) + lever(teacher='{{teacher}}'{settings})".format(**folders), tiny)
+    found = trained_weights(
+        f"renee({student}, {STILL}) + lever(teacher='{{teacher}}'{settings})".format(**folders), tiny
+    )
     scorer: Any = load(folders["teacher"]).scorer
-    places = {"teacher": scorer.reader.weights}
-    places |= {name: Reader.of(*load_encoder(folders[name]), 32).weights for name in ("narrow", "wide")}
+    places = {"teacher": scorer.encoder.weights}
+    places |= {name: TextEncoder.of(*load_encoder(folders[name]), 32).weights for name in ("narrow", "wide")}
     assert [name for name, weights in places.items() if same(found, weights)] == [where]
 
 
-def test_encoders_that_are_made_for_the_data_begin_by_themselves(folders: dict[str, str], tiny: Corpus) -> None:
+def test_encoders_that_are_built_for_the_data_start_by_themselves(folders: dict[str, str], tiny: Corpus) -> None:
     own = f"renee(encoder='bag', dimension=16, {STILL})"
     scorer: Any = Recipe.parse(f"{own} + lever(teacher='{folders['teacher']}')").fit(tiny.train, tiny.valid).scorer
-    assert scorer.reader.settings["kind"] == "bag"
-    teacher = "dpr(encoder='bag', dimension=16, batch=64, epochs=2)"
-    both = [begun(f'{own} + lever(teacher="{teacher}"{more})', tiny) for more in ("", ", begin=false")]
+    assert scorer.encoder.settings["kind"] == "bag"
+    teacher = "dpr(encoder='bag', dimension=16, batch_size=64, epochs=2)"
+    both = [trained_weights(f'{own} + lever(teacher="{teacher}"{more})', tiny) for more in ("", ", init_student=false")]
     assert same(*both)
 
 
 def test_encoders_are_compared_without_their_weights(folders: dict[str, str], tiny: Corpus, tmp_path: Path) -> None:
     scorer: Any = load(folders["teacher"]).scorer
-    reader = scorer.reader
+    encoder = scorer.encoder
     for name, alike in (("narrow", True), ("wide", False)):
         bare = tmp_path / name
         shutil.copytree(folders[name], bare, ignore=shutil.ignore_patterns("*.safetensors"))
-        assert same_make(str(bare), None, reader.settings, reader.definition.tobytes()) == alike
+        assert same_architecture(str(bare), None, encoder.settings, encoder.definition.tobytes()) == alike
     bare = tmp_path / "narrow"
-    assert same_make(str(bare), 16, reader.settings, reader.definition.tobytes())  # its own width
-    assert not same_make(str(bare), 8, reader.settings, reader.definition.tobytes())
-    less = with_dropout(reader.settings, 0.0)
-    assert less != reader.settings and same_make(str(bare), None, less, reader.definition.tobytes())
+    assert same_architecture(str(bare), 16, encoder.settings, encoder.definition.tobytes())  # its own width
+    assert not same_architecture(str(bare), 8, encoder.settings, encoder.definition.tobytes())
+    less = with_dropout(encoder.settings, 0.0)
+    assert less != encoder.settings and same_architecture(str(bare), None, less, encoder.definition.tobytes())
     (bare / "tokenizer.json").write_bytes(learn_words(["other words"], 10).to_bytes())
-    assert not same_make(str(bare), None, reader.settings, reader.definition.tobytes())
+    assert not same_architecture(str(bare), None, encoder.settings, encoder.definition.tobytes())
 
 
 def test_a_foreign_encoder_is_compared_by_its_config(tmp_path: Path) -> None:
@@ -110,27 +113,27 @@ def test_a_foreign_encoder_is_compared_by_its_config(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(words)
     kept = {"model_type": "electra", "hidden_size": 16, "hidden_dropout_prob": 0.3}
     settings = {"kind": "foreign", "config": kept, "pooling": "mean", "places": 40, "dimension": None}
-    assert same_make(str(tmp_path), None, settings, words)
-    assert not same_make(str(tmp_path), None, settings | {"config": kept | {"hidden_size": 24}}, words)
+    assert same_architecture(str(tmp_path), None, settings, words)
+    assert not same_architecture(str(tmp_path), None, settings | {"config": kept | {"hidden_size": 24}}, words)
 
 
 def test_a_warm_student_has_its_own_dropout(folders: dict[str, str], tiny: Corpus) -> None:
-    warm = f"renee(warm='{folders['teacher']}', encoder_dropout=0.25, {STILL})"
+    warm = f"renee(init_from='{folders['teacher']}', encoder_dropout=0.25, {STILL})"
     scorer: Any = Recipe.parse(warm).fit(tiny.train, tiny.valid).scorer
-    assert scorer.reader.settings["dropout"] == scorer.reader.settings["attention_dropout"] == 0.25
+    assert scorer.encoder.settings["dropout"] == scorer.encoder.settings["attention_dropout"] == 0.25
 
 
-def test_a_folder_may_begin_with_the_letters_of_an_encoder_that_begins_at_random(
+def test_a_folder_may_start_with_the_letters_of_an_encoder_with_random_weights(
     folders: dict[str, str], tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folders["narrow"], "tiny-but-trained")
-    towers = Towers.begin(Dpr(encoder="tiny-but-trained"), tiny.train, tiny.valid, ())
-    assert towers.rate == 2e-4
+    towers = DualEncoderFit.begin(Dpr(encoder="tiny-but-trained"), tiny.train, tiny.valid, ())
+    assert towers.learning_rate == 2e-4
     fit = OneVsAllFit.begin(Renee(encoder="tiny-but-trained"), tiny.train, tiny.valid, ())
-    assert fit.rate == 6e-5
+    assert fit.learning_rate == 6e-5
     scorer: Any = load(folders["teacher"]).scorer
-    assert Renee(encoder="tiny-but-trained").reads_like(scorer)
+    assert Renee(encoder="tiny-but-trained").same_architecture(scorer)
 
 
 def test_a_path_may_begin_at_home(folders: dict[str, str], tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,10 +144,10 @@ def test_a_path_may_begin_at_home(folders: dict[str, str], tiny: Corpus, monkeyp
     Dpr(encoder=encoder).check(tiny.train)
     assert load_encoder(encoder)[0].dimension == 16
     monkeypatch.setenv("HOME", str(Path(folders["teacher"]).parent))
-    teacher = Recipe.parse("renee(warm='~/teacher')").plan(Facts.of(tiny.train))
+    teacher = Recipe.parse("renee(init_from='~/teacher')").plan(DataFacts.of(tiny.train))
     assert (
         teacher.train_seconds
-        == Recipe.parse(f"renee(warm='{folders['teacher']}')").plan(Facts.of(tiny.train)).train_seconds
+        == Recipe.parse(f"renee(init_from='{folders['teacher']}')").plan(DataFacts.of(tiny.train)).train_seconds
     )
     with pytest.raises(DataError, match="no encoder '~nobody-here/x'"):
         Dpr(encoder="~nobody-here/x").check(tiny.train)

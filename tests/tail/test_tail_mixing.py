@@ -10,9 +10,9 @@ from scipy import sparse
 
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import DataError, RecipeError
-from longtail.linear.text import Features
+from longtail.linear.features.sparse_features import Features
 from longtail.nn.extra import minilm_folder
-from longtail.plan import Facts
+from longtail.plan import DataFacts
 from longtail.recipe import Recipe
 from longtail.seams import Augments
 from longtail.tail.bow import Bow
@@ -20,7 +20,7 @@ from longtail.tail.labelmixup import LabelMixup
 from longtail.tail.mixup import Mixup
 from longtail.tail.synonyms import SynonymRows
 
-METHODS = [Mixup(), LabelMixup(), SynonymRows(least=-1), Bow(threshold=0)]
+METHODS = [Mixup(), LabelMixup(), SynonymRows(min_similarity=-1), Bow(threshold=0)]
 
 
 def new_rows(data: Dataset) -> Dataset:
@@ -47,7 +47,7 @@ def test_mixed_targets_are_the_weighted_sum(tiny: Corpus) -> None:
     """Every mixture's targets are lambda y + (1 - lambda) y' of the two rows whose words it has."""
     assert tiny.train.texts is not None
     words = tuple(f"row{row}" for row in range(len(tiny.train)))  # a word of its own tells which row it came from
-    made = new_rows(Mixup(share=0.5).augment(replace(tiny.train, texts=words)))
+    made = new_rows(Mixup(fraction=0.5).augment(replace(tiny.train, texts=words)))
     assert made.texts is not None and len(made) == 205
     given = tiny.train.targets.toarray()
     for text, targets in zip(made.texts, made.targets.toarray(), strict=True):
@@ -106,14 +106,14 @@ def test_bow_targets_are_cosines_of_label_texts() -> None:
     expected = np.zeros((4, 5))
     expected[:, :4] = vectors @ vectors.T
     assert np.allclose(made.targets.toarray(), expected, atol=1e-6) and (made.targets.diagonal() == 1).all()
-    nearest = new_rows(Bow(threshold=0, nearest=1).augment(data)).targets.toarray()
+    nearest = new_rows(Bow(threshold=0, neighbours=1).augment(data)).targets.toarray()
     assert nearest[0].tolist() == [1, 0, 0, 1, 0] and np.count_nonzero(nearest[1]) == 2 and nearest[2].sum() == 1
     assert nearest[3].tolist() == [1, 0, 0, 1, 0]  # an equal text stands before it, and it keeps its own place
-    assert new_rows(Bow(nearest=0).augment(data)).targets.toarray().tolist() == np.eye(5)[:4].tolist()
+    assert new_rows(Bow(neighbours=0).augment(data)).targets.toarray().tolist() == np.eye(5)[:4].tolist()
 
 
 def test_synonyms_keep_targets_and_change_words(tiny: Corpus) -> None:
-    made = SynonymRows(least=-1, share=0.5, change=0).augment(tiny.train)
+    made = SynonymRows(min_similarity=-1, fraction=0.5, replace_probability=0).augment(tiny.train)
     new = new_rows(made)
     assert tiny.train.texts is not None and new.texts is not None and len(new) == 205
     known = {
@@ -130,12 +130,12 @@ def test_synonyms_keep_targets_and_change_words(tiny: Corpus) -> None:
 
 
 def test_synonyms_without_near_words_add_nothing(tiny: Corpus) -> None:
-    assert len(SynonymRows(least=1.0).augment(tiny.train)) == len(tiny.train)
+    assert len(SynonymRows(min_similarity=1.0).augment(tiny.train)) == len(tiny.train)
 
 
 @pytest.mark.skipif(minilm_folder() is None, reason="the package with all-MiniLM-L6-v2 is not installed")
 def test_synonyms_of_an_encoder() -> None:
-    from longtail.nn.word_table import word_table
+    from longtail.nn.encoders.word_table import word_table
 
     words = ("king", "queen", "monarch", "bicycle", "qzxv", "Straße")
     known, vectors = word_table("minilm", words)
@@ -149,10 +149,10 @@ def test_synonyms_of_an_encoder() -> None:
     ("recipe", "told"),
     [
         ("mixup(alpha=0)", "alpha=0"),
-        ("labelmixup(share=0)", "share=0"),
-        ("labelmixup(share=1e30)", "a share above 0 to 100"),
-        ("mixup(share=1e30)", "a share above 0 to 100"),
-        ("synonyms(change=2)", "change=2"),
+        ("labelmixup(fraction=0)", "fraction=0"),
+        ("labelmixup(fraction=1e30)", "a fraction above 0 to 100"),
+        ("mixup(fraction=1e30)", "a fraction above 0 to 100"),
+        ("synonyms(replace_probability=2)", "replace_probability=2"),
         ("bow(threshold=1)", "threshold=1"),
     ],
 )
@@ -172,13 +172,13 @@ def test_what_they_need_of_the_data(numbers: Corpus, tiny: Corpus) -> None:
 
 @pytest.mark.parametrize("method", ["mixup", "labelmixup", "bow"])
 def test_features_without_texts(method: str, numbers: Corpus) -> None:
-    model = Recipe.parse(f"parabel(leaf=3, branches=2) + {method}").fit(numbers.train, numbers.valid)
+    model = Recipe.parse(f"parabel(max_leaf_labels=3, branches=2) + {method}").fit(numbers.train, numbers.valid)
     assert model.predict(numbers.test.rows, 2).hits(numbers.test.targets)[:, 0].mean() > 0.9
 
 
 @pytest.mark.parametrize("method", ["mixup", "labelmixup", "synonyms", "bow"])
 def test_plans_count_the_rows_that_are_added(method: str, tiny: Corpus) -> None:
-    facts = replace(Facts.of(tiny.train), rows=50_000, labels=50_000, positives=100_000)
+    facts = replace(DataFacts.of(tiny.train), rows=50_000, labels=50_000, positives=100_000)
     plain, more = Recipe.parse("parabel").plan(facts), Recipe.parse(f"parabel + {method}").plan(facts)
     assert 1.9 * plain.train_seconds < more.train_seconds and more.train_bytes > plain.train_bytes
     assert more.model_bytes == plain.model_bytes

@@ -10,25 +10,26 @@ from scipy import sparse
 from longtail.arrays import Doubles
 from longtail.data import Corpus, Dataset, LabelSet, Rows
 from longtail.errors import RecipeError
-from longtail.linear.ranknet_kernels import Blocks, added, backward, forward, hardest, parted, population_loss
+from longtail.linear.solvers.ranknet_kernels import Blocks, added, backward, forward, hardest, parted, population_loss
 from longtail.metrics import evaluate, inverse_propensity
 from longtail.predictions import Predictions
 from longtail.recipe import Recipe
-from longtail.seams import State
-from longtail.tail.ranknet import STEPS, STRENGTHS, UNASKED, RankNet, RankNetBlocks
+from longtail.seams import Misfit, State
+from longtail.tail.ranknet import DEFAULT_STEP, STEPS, STRENGTHS, RankNet, RankNetBlocks
+from stored import check
 
 NOTHING = Rows(texts=())
 
 
 def some_blocks(blocks: int, labels: int, bottleneck: int, seed: int) -> Blocks:
     """Random weights in double precision, none of them 0."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     shape = blocks, labels, bottleneck
     return Blocks(
-        chance.normal(0, 0.3, shape),
-        chance.normal(0, 0.5, shape),
-        chance.normal(0, 0.5, shape[::2]),
-        chance.random(labels),
+        rng.normal(0, 0.3, shape),
+        rng.normal(0, 0.5, shape),
+        rng.normal(0, 0.5, shape[::2]),
+        rng.random(labels),
     )
 
 
@@ -71,27 +72,27 @@ class Row:
     def gradient(self) -> tuple[float, Blocks]:
         number, (depth, _, bottleneck) = len(self.labels), self.blocks.into.shape
         labels = np.array(self.labels, dtype=np.int32)
-        values, slopes = np.zeros((depth + 1, number)), np.zeros((depth + 1, number))
+        values, gradients = np.zeros((depth + 1, number)), np.zeros((depth + 1, number))
         hidden, under = np.zeros((depth, bottleneck)), np.zeros((depth, bottleneck))
         values[0] = self.inputs
         forward(labels, number, *self.blocks, values, hidden)
         places = np.array(self.positives), np.array(self.negatives)
-        loss = population_loss(values[-1], self.counts, *places, 0.5, 0.7, slopes[-1])
-        backward(labels, number, *self.blocks, hidden, slopes, under)
+        loss = population_loss(values[-1], self.counts, *places, 0.5, 0.7, gradients[-1])
+        backward(labels, number, *self.blocks, hidden, gradients, under)
         found = Blocks(*(np.zeros_like(part) for part in self.blocks))
         for block in range(depth):
             for place, label in enumerate(self.labels):
                 found.into[block, label] += values[block, place] * under[block]
-                found.out[block, label] += slopes[block + 1, place] * hidden[block]
-                found.shared[block] += slopes[block + 1, place] * self.blocks.rarity[label] * hidden[block]
+                found.out[block, label] += gradients[block + 1, place] * hidden[block]
+                found.shared[block] += gradients[block + 1, place] * self.blocks.rarity[label] * hidden[block]
         return loss, found
 
 
 def some_row(depth: int, seed: int) -> Row:
-    chance = np.random.default_rng(seed)
-    labels = chance.permutation(9)[:6].tolist()
-    counts = chance.integers(1, 50, 6).astype(np.float64)
-    return Row(some_blocks(depth, 9, 4, seed), labels, chance.normal(1, 1, 6), counts, [0, 2, 5], [1, 4])
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(9)[:6].tolist()
+    counts = rng.integers(1, 50, 6).astype(np.float64)
+    return Row(some_blocks(depth, 9, 4, seed), labels, rng.normal(1, 1, 6), counts, [0, 2, 5], [1, 4])
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -103,23 +104,23 @@ def test_loss_and_gradient_match_a_slow_loss_and_its_differences(depth: int, see
     assert loss > 0
     step = 1e-6
     for name in ("into", "out", "shared"):
-        weights, slope = getattr(row.blocks, name), getattr(found, name)
+        weights, gradient = getattr(row.blocks, name), getattr(found, name)
         for place in np.ndindex(weights.shape):
             ends = []
             for sign in (1, -1):
                 moved = weights.copy()
                 moved[place] += sign * step
                 ends.append(row.loss(row.blocks._replace(**{name: moved})))
-            assert slope[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-7), (name, place)
+            assert gradient[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-7), (name, place)
 
 
 def test_scores_match_a_slow_reference_and_leave_empty_places_alone() -> None:
-    chance = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     blocks = Blocks(*(part.astype(np.float32) for part in some_blocks(2, 12, 3, seed=5)))
-    indices = np.stack([chance.permutation(12)[:7] for _ in range(40)]).astype(np.int32)
+    indices = np.stack([rng.permutation(12)[:7] for _ in range(40)]).astype(np.int32)
     indices[3, 2:] = -1
     indices[4] = -1
-    inputs = np.where(indices >= 0, chance.normal(1, 1, indices.shape), 0).astype(np.float32)
+    inputs = np.where(indices >= 0, rng.normal(1, 1, indices.shape), 0).astype(np.float32)
     found = added(blocks, indices, inputs)
     for row in range(40):
         there = indices[row] >= 0
@@ -130,27 +131,27 @@ def test_scores_match_a_slow_reference_and_leave_empty_places_alone() -> None:
 
 def test_a_pair_of_positives_pulls_the_rarer_up_and_equal_counts_pull_nothing() -> None:
     none, both = np.array([], dtype=np.int64), np.array([0, 1])
-    slopes = np.zeros(2)
-    loss = population_loss(np.array([2.0, 1.0]), np.array([30.0, 10.0]), both, none, 1.0, 1.0, slopes)
+    gradients = np.zeros(2)
+    loss = population_loss(np.array([2.0, 1.0]), np.array([30.0, 10.0]), both, none, 1.0, 1.0, gradients)
     assert loss == pytest.approx(2 * 0.5 * 1.0)  # (30 - 10) / (30 + 10) x (2 - 1), both ways round
-    assert slopes.tolist() == [1.0, -1.0]  # descent lowers the common label and raises the rare one
+    assert gradients.tolist() == [1.0, -1.0]  # descent lowers the common label and raises the rare one
     for counts, scores in (([10.0, 10.0], [2.0, 1.0]), ([10.0, 30.0], [2.0, 1.0]), ([0.0, 0.0], [2.0, 1.0])):
-        slopes = np.zeros(2)
-        assert population_loss(np.array(scores), np.array(counts), both, none, 1.0, 1.0, slopes) == 0
-        assert (slopes == 0).all()
+        gradients = np.zeros(2)
+        assert population_loss(np.array(scores), np.array(counts), both, none, 1.0, 1.0, gradients) == 0
+        assert (gradients == 0).all()
 
 
 def test_negatives_are_the_highest_usable_candidates_and_never_positives() -> None:
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for _ in range(50):
-        labels = np.append(chance.permutation(30)[:12], [-1, -1]).astype(np.int32)
-        hits, usable = chance.random(14) < 0.3, chance.random(30) < 0.8
+        labels = np.append(rng.permutation(30)[:12], [-1, -1]).astype(np.int32)
+        hits, usable = rng.random(14) < 0.3, rng.random(30) < 0.8
         right, wrong = np.empty(14, np.int64), np.empty(14, np.int64)
         number, found, others = parted(labels, hits, usable, right, wrong)
         assert number == 12
         assert right[:found].tolist() == np.flatnonzero(hits[:12]).tolist()
         assert wrong[:others].tolist() == [place for place in range(12) if not hits[place] and usable[labels[place]]]
-        scores = chance.normal(size=14)
+        scores = rng.normal(size=14)
         wanted = min(3, others)
         expected = sorted(wrong[:others].tolist(), key=lambda place: -scores[place])[:wanted]
         hardest(wrong[:others], wanted, scores)
@@ -261,7 +262,7 @@ def test_scores_stay_above_zero_and_in_order_however_far_labels_move() -> None:
 def test_the_valid_split_says_how_much_of_the_network_and_of_propensity_to_take() -> None:
     given = two_right()
     fitted = RankNet().fit_reranker(given)
-    assert (fitted.step, fitted.strength) == (UNASKED, 0.0)  # there was no valid row to ask
+    assert (fitted.step, fitted.strength) == (DEFAULT_STEP, 0.0)  # there was no valid row to ask
     valid = given.predictions, given.train
     found = fitted.balanced(*valid)
 
@@ -274,6 +275,24 @@ def test_the_valid_split_says_how_much_of_the_network_and_of_propensity_to_take(
     values = {place: worth(*place) for place in product(STEPS, STRENGTHS)}
     assert max(values.values()) > min(values.values())  # there is something to choose
     assert values[found.step, found.strength] == pytest.approx(max(values.values()))
+
+
+@pytest.mark.parametrize(("right", "raised"), [(0.9, False), (0.6, True)])
+def test_precision_and_propensity_scored_precision_decide_together(right: float, raised: bool) -> None:
+    """A rare label may come first where that gains more PSP than it costs P. PSP alone would always put it first."""
+    rows = 100
+    wanted = np.where(np.arange(rows) < right * rows, 0, 1)
+    targets = sparse.csr_array((np.ones(rows, np.float32), wanted, np.arange(rows + 1)), (rows, 2))
+    labels = LabelSet(ids=("common", "rare"), counts=np.array([5000, 0]), train_rows=10_000)
+    data = Dataset(labels=labels, targets=targets, ids=tuple(map(str, range(rows))), texts=("",) * rows)
+    inverse = inverse_propensity(labels)
+    assert (1 - right) * inverse[1] > right * inverse[0]
+    nothing = np.zeros((1, 2, 1), np.float32)
+    net = RankNetBlocks(Blocks(nothing, nothing, nothing[0, :1], np.log(inverse).astype(np.float32)), 0.0, 2)
+    scores = np.tile(np.array([0.5, 0.2], np.float32), (rows, 1))
+    predictions = Predictions(labels, np.tile(np.array([0, 1], np.int32), (rows, 1)), scores)
+    first = net.balanced(predictions, data).rerank(predictions, NOTHING).indices[:, 0]
+    assert (first == int(raised)).all()
 
 
 def test_without_the_network_it_is_rerank(tiny: Corpus) -> None:
@@ -311,7 +330,7 @@ def test_settings_out_of_range_are_refused_with_their_name(name: str) -> None:
 
 def test_weights_that_do_not_fit_are_refused() -> None:
     state = RankNet(epochs=0).fit_reranker(two_right()).state()
-    assert isinstance(RankNetBlocks.restore(state), RankNetBlocks)
+    assert isinstance(check(RankNetBlocks, state, 5), RankNetBlocks)
     for name, weights in (("out", np.zeros((1, 4, 64), np.float32)), ("rarity", np.full(5, np.nan, np.float32))):
-        with pytest.raises(ValueError, match="weights of ranknet"):
-            RankNetBlocks.restore(State(state.settings, {**state.tensors, name: weights}))
+        with pytest.raises(Misfit, match=f"array '{name}'"):
+            check(RankNetBlocks, State(state.settings, {**state.tensors, name: weights}), 5)

@@ -40,10 +40,10 @@ def test_ties_stand_by_label() -> None:
 
 def test_as_many_candidates_move_as_the_setting_says() -> None:
     """120 labels, the last of them rare and weakest: it can come first only if it is among the candidates."""
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     labels = LabelSet(ids=tuple(map(str, range(120))))
     words = [f"w{label}" for label in range(120)]
-    rows = [sorted({label, int(chance.integers(119))}) for label in range(119) for _ in range(5)] + [[119]]
+    rows = [sorted({label, int(rng.integers(119))}) for label in range(119) for _ in range(5)] + [[119]]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     targets = sparse.csr_array(
         (np.ones(starts[-1], np.float32), np.concatenate(rows).astype(np.int32), starts), (len(rows), 120)

@@ -1,4 +1,10 @@
-"""What of a model can be handed on: its encoder, and a vector for each label whose product with a text's ranks it."""
+"""The parts of a model that other programs can use: its encoder, and a vector for each label.
+
+The inner product of a text's vector and a label's vector ranks the label.
+
+Only models with an encoder and one vector per label can be exported. Their score is one product, so arrays, an ONNX
+graph and a database all hold the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -13,83 +19,122 @@ import numpy as np
 from longtail.arrays import Floats
 from longtail.atomic import new_folder
 from longtail.errors import ModelError
+from longtail.linear.solvers.platt_scaling import PlattScaling
 from longtail.model import Model
-from longtail.nn.blend import Odds
-from longtail.nn.heads.scorer import OneVsAllScorer
-from longtail.nn.pool.scorer import HeadedReader, PoolScorer
-from longtail.nn.towers import Reader, TowerScorer
+from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.encoders.text_encoder import TextEncoder
+from longtail.nn.onevsall.onevsall_scorer import OneVsAllScorer
+from longtail.nn.pool.pool_scorer import PoolScorer, ProjectedTextEncoder
 
 FACTS = "export.json"  # in every folder that is written here
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
-    """A label's score is vector(text) . its vector + its bias; `odds` makes a chance of it, in the same order."""
+class ExportParts:
+    """A label's score is text vector . label vector + bias; `calibration` turns it into a probability, order kept."""
 
     model: Model
-    reader: Reader
+    encoder: TextEncoder
     vectors: Floats  # (labels, dimension)
     bias: Floats | None  # (labels,)
-    normalised: bool  # the text's vector has length 1
-    odds: Odds
+    normalised: bool  # vectors of texts have unit norm
+    calibration: PlattScaling
 
     @classmethod
-    def of(cls, model: Model) -> Parts:
+    def of(cls, model: Model) -> ExportParts:
+        """Takes a model apart.
+
+        Args:
+            model: a fitted model.
+
+        Returns:
+            Its parts, without re-rankers.
+
+        Raises:
+            ModelError: the model has no encoder with a vector for each label.
+        """
         scorer = model.scorer.tower if isinstance(model.scorer, PoolScorer) else model.scorer
-        if isinstance(scorer, TowerScorer):
-            return cls(model, scorer.reader, scorer.labels, scorer.bias, True, scorer.odds)
+        if isinstance(scorer, DualEncoderScorer):
+            return cls(model, scorer.encoder, scorer.labels, scorer.bias, True, scorer.calibration)
         if isinstance(scorer, OneVsAllScorer):
-            return cls(model, scorer.reader, scorer.weights, scorer.bias, False, scorer.odds)
+            return cls(model, scorer.encoder, scorer.weights, scorer.bias, False, scorer.calibration)
         raise ModelError(
             f"{model.recipe} has no encoder with a vector for each label to export; train one that has, such as dpr, "
-            "ngame or renee, or hand on the model folder itself: longtail loads it anywhere"
+            "ngame or renee, or copy the model folder itself: longtail loads it anywhere"
         )
 
     @property
     def dimension(self) -> int:
+        """Numbers of a label's vector, without its bias."""
         return int(self.vectors.shape[1])
 
     @property
-    def searched(self) -> Floats:
-        """(labels, dimension), with the bias as one more column where there is one: what a vector database holds."""
+    def search_vectors(self) -> Floats:
+        """(labels, dimension) for a vector database; where there is a bias, it is one more column."""
         if self.bias is None:
             return self.vectors
         joined: Floats = np.concatenate([self.vectors, self.bias[:, None]], axis=1)
         return joined
 
-    def asked(self, texts: list[str]) -> Floats:
-        """The texts' vectors as they are compared with `searched`."""
-        found = self.reader.vectors(texts) if self.normalised else self.reader.lengthy(texts)
+    def queries(self, texts: list[str]) -> Floats:
+        """Encodes texts for a search over `search_vectors`.
+
+        Args:
+            texts: the texts.
+
+        Returns:
+            (texts, dimension), and where there is a bias one more column of ones.
+        """
+        found = self.encoder.vectors(texts) if self.normalised else self.encoder.unnormalised(texts)
         if self.bias is None:
             return found
         return np.concatenate([found, np.ones((len(found), 1), dtype=np.float32)], axis=1)
 
-    def in_full(self, texts: list[str]) -> Floats:
-        """The texts' vectors (texts, dimension) in full precision: where bf16 is fast, a model itself answers in it."""
-        from longtail.nn.encode import encode
-        from longtail.nn.tokens import tokenise
+    def encode_fp32(self, texts: list[str]) -> Floats:
+        """Encodes texts in fp32; the model itself may use bf16 on hardware where that is fast.
 
-        encoder, tokenizer = self.reader.fresh()
-        found = encode(encoder, tokenise(texts, tokenizer, self.reader.longest), precision="fp32")
-        return self.reader.shaped(found) if self.normalised else found
+        Args:
+            texts: the texts.
+
+        Returns:
+            (texts, dimension)
+        """
+        from longtail.nn.encoders.encode import encode
+        from longtail.nn.encoders.tokens import tokenise
+
+        encoder, tokenizer = self.encoder.fresh()
+        found = encode(encoder, tokenise(texts, tokenizer, self.encoder.max_tokens), precision="fp32")
+        return self.encoder.shaped(found) if self.normalised else found
 
     def facts(self) -> dict[str, object]:
-        """For programs that read the export: how a score is made of the numbers."""
+        """How to compute scores from the exported numbers.
+
+        Returns:
+            The content of export.json.
+        """
         return {
             "recipe": self.model.recipe,
             "labels": len(self.model.labels),
             "dimension": self.dimension,
             "similarity": "inner product",
-            "text_vectors_have_length_1": self.normalised,
-            "heads_after_the_encoder": len(self.reader.heads) if isinstance(self.reader, HeadedReader) else 0,
+            "text_vectors_have_unit_norm": self.normalised,
+            "heads_after_the_encoder": len(self.encoder.heads) if isinstance(self.encoder, ProjectedTextEncoder) else 0,
             "append_1_to_text_vectors": self.bias is not None,
-            "chance": {"log_odds": "slope * product + offset", "slope": self.odds.slope, "offset": self.odds.offset},
-            "longest_text_in_tokens": self.reader.longest,
+            "probability": {
+                "formula": "sigmoid(scale * product + offset)",
+                "scale": self.calibration.scale,
+                "offset": self.calibration.offset,
+            },
+            "max_tokens": self.encoder.max_tokens,
             "left_out": [part.kind for part in self.model.rerankers],
         }
 
     def write_labels(self, folder: Path) -> None:
-        """labels.jsonl, in the order of the vectors, and export.json."""
+        """Writes labels.jsonl, in the order of the vectors, and export.json.
+
+        Args:
+            folder: a folder that exists.
+        """
         labels = self.model.labels
         with (folder / "labels.jsonl").open("w", encoding="utf-8", errors="replace", newline="\n") as file:
             for name, text, count in zip(labels.ids, labels.texts, labels.counts.tolist(), strict=True):
@@ -99,11 +144,22 @@ class Parts:
 
 @contextmanager
 def writing(folder: str | Path, overwrite: bool) -> Iterator[Path]:
-    """An export's folder, all of it or nothing; only another export is ever replaced."""
+    """Writes the folder of an export: it appears once it is complete, and replaces nothing but another export.
+
+    Args:
+        folder: the folder to write.
+        overwrite: replaces an export that is there.
+
+    Yields:
+        A temporary folder, which becomes `folder` at the end.
+
+    Raises:
+        ModelError: the folder exists and may not be replaced.
+    """
     path = Path(folder)
     if path.exists() and not overwrite:
-        raise ModelError(f"{path} exists; choose another name, or overwrite it (--overwrite)")
+        raise ModelError(f"{path} exists; choose another name, or replace it with --overwrite")
     if path.exists() and not (path / FACTS).is_file():
-        raise ModelError(f"{path} exists and is no export of longtail; it is left alone")
+        raise ModelError(f"{path} exists and is not an export of longtail, so it is left alone; choose another name")
     with new_folder(path) as temporary:
         yield temporary

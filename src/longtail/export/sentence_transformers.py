@@ -1,11 +1,11 @@
-"""The encoder as a folder that `SentenceTransformer(path)` loads, with equal vectors; label vectors beside it.
+"""The encoder as a folder that `SentenceTransformer(path)` loads, with the same vectors, and the label vectors.
 
     from sentence_transformers import SentenceTransformer
 
     encoder = SentenceTransformer("path")
     scores = encoder.encode(["a text"]) @ numpy.load("path/labels/vectors.npy").T
 
-Written without the sentence-transformers package: the layout is plain files.
+The layout is plain files, so writing them does not need the sentence-transformers package.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from safetensors.numpy import save_file
 from longtail.arrays import AnyArray
 from longtail.errors import ModelError
 from longtail.export import numpy as vectors
-from longtail.export.parts import FACTS, Parts, writing
+from longtail.export.parts import FACTS, ExportParts, writing
 from longtail.model import Model
-from longtail.nn.pool.scorer import HeadedReader
-from longtail.nn.towers import Reader
+from longtail.nn.encoders.text_encoder import TextEncoder
+from longtail.nn.pool.pool_scorer import ProjectedTextEncoder
 
 ACTIVATIONS = {"none": "gelu", "tanh": "gelu_new", "relu": "relu"}
-SPECIAL = {  # what a tokenizer's special tokens are called, by what they do
+SPECIAL = {  # names of a tokenizer's special tokens, by role
     "pad_token": ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>"),
     "unk_token": ("[UNK]", "<unk>"),
     "cls_token": ("[CLS]", "<s>"),
@@ -36,21 +36,34 @@ SPECIAL = {  # what a tokenizer's special tokens are called, by what they do
 
 
 def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the encoder, how it pools, its tokenizer, and the label vectors under labels/."""
-    parts = Parts.of(model)
-    reader, settings = parts.reader, parts.reader.settings
-    if isinstance(reader, HeadedReader):
+    """Writes the encoder, its pooling, its tokenizer, and the label vectors under labels/.
+
+    Args:
+        model: a model with an encoder and a vector for each label.
+        folder: the folder to write.
+        overwrite: replaces an export that is there.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ModelError: the model has no vectors of labels, sentence-transformers has no form for its encoder, or the
+            folder is taken.
+    """
+    parts = ExportParts.of(model)
+    encoder, settings = parts.encoder, parts.encoder.settings
+    if isinstance(encoder, ProjectedTextEncoder):
         raise ModelError(
-            f"{model.recipe} reads texts by an encoder with heads side by side, which sentence-transformers has no "
-            "form for; export it to onnx, or the label vectors to numpy"
+            f"the encoder of {model.recipe} has heads side by side, which sentence-transformers has no form for; "
+            "export it to onnx, or the label vectors to numpy"
         )
     if settings["kind"] == "transformer":
-        config, weights = _as_bert(reader)
+        config, weights = _as_bert(encoder)
     elif settings["kind"] == "foreign":
         config = settings["config"]
         weights = {
             name.removeprefix("body.model."): array
-            for name, array in reader.weights.items()
+            for name, array in encoder.weights.items()
             if name.startswith("body.model.")
         }
     else:
@@ -62,13 +75,13 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path
     with writing(folder, overwrite) as place:
         _json(place / "config.json", config)
         save_file({name: np.ascontiguousarray(array) for name, array in weights.items()}, place / "model.safetensors")
-        _write_tokenizer(reader, place)
+        _write_tokenizer(encoder, place)
         steps = [("0", "", "Transformer")]
         _write_pooling(place / "1_Pooling", width, settings["pooling"])
         steps.append(("1", "1_Pooling", "Pooling"))
-        turned = _projection(reader, width)
-        if turned is not None:
-            _write_dense(place / "2_Dense", turned)
+        projection = _projection(encoder, width)
+        if projection is not None:
+            _write_dense(place / "2_Dense", projection)
             steps.append((str(len(steps)), "2_Dense", "Dense"))
         if parts.normalised:
             steps.append((str(len(steps)), f"{len(steps)}_Normalize", "Normalize"))
@@ -79,20 +92,20 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path
         ]
         _json(place / "modules.json", modules)
         _json(place / "config_sentence_transformers.json", {"similarity_fn_name": "dot"})
-        _json(place / "sentence_bert_config.json", {"max_seq_length": reader.longest, "do_lower_case": False})
+        _json(place / "sentence_bert_config.json", {"max_seq_length": encoder.max_tokens, "do_lower_case": False})
         (place / "labels").mkdir()
         vectors.write(parts, place / "labels")
         _json(place / FACTS, parts.facts())
     return Path(folder)
 
 
-def _as_bert(reader: Reader) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """Our transformer under BERT's names. The table of segments is 0: it is part of the positions already."""
-    from longtail.nn.pretrained import BERT_LAYER, OUR_LAYER
-    from longtail.nn.transformer import Shape
+def _as_bert(encoder: TextEncoder) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Our transformer under BERT's names. The segment embeddings are 0: ours are part of the position embeddings."""
+    from longtail.nn.encoders.pretrained import BERT_LAYER, OUR_LAYER
+    from longtail.nn.encoders.transformer_layer import Shape
 
-    given = {name: value for name, value in reader.settings.items() if name not in ("kind", "dimension")}
-    shape, ours = Shape(**given), reader.weights
+    given = {name: value for name, value in encoder.settings.items() if name not in ("kind", "dimension")}
+    shape, ours = Shape(**given), encoder.weights
     config = {
         "architectures": ["BertModel"],
         "model_type": "bert",
@@ -114,7 +127,7 @@ def _as_bert(reader: Reader) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         "embeddings.word_embeddings.weight": ours["body.words.weight"],
         "embeddings.position_embeddings.weight": ours["body.positions.weight"],
         "embeddings.token_type_embeddings.weight": np.zeros((2, shape.width), dtype=np.float32),
-        # The pooler, which nothing here uses: BERT's loader warns where it is missing.
+        # Nothing uses the pooler, but the loader of BERT warns where it is missing.
         "pooler.dense.weight": np.eye(shape.width, dtype=np.float32),
         "pooler.dense.bias": np.zeros(shape.width, dtype=np.float32),
     }
@@ -131,13 +144,13 @@ def _as_bert(reader: Reader) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     return config, weights
 
 
-def _projection(reader: Reader, width: int) -> AnyArray | None:
-    """(kept, width): the encoder's projection, and only the first numbers of it where vectors are cut; or None."""
-    found = reader.weights.get("projection.weight")
-    if found is None and reader.cut is None:
+def _projection(encoder: TextEncoder, width: int) -> AnyArray | None:
+    """(kept, width) the encoder's projection, only its first rows where vectors are cut; None where it has none."""
+    found = encoder.weights.get("projection.weight")
+    if found is None and encoder.cut is None:
         return None
-    turned = np.eye(width, dtype=np.float32) if found is None else found
-    return turned[: reader.cut]
+    projection = np.eye(width, dtype=np.float32) if found is None else found
+    return projection[: encoder.cut]
 
 
 def _write_pooling(folder: Path, width: int, how: str) -> None:
@@ -155,17 +168,17 @@ def _write_dense(folder: Path, weight: AnyArray) -> None:
     save_file({"linear.weight": np.ascontiguousarray(weight)}, folder / "model.safetensors")
 
 
-def _write_tokenizer(reader: Reader, folder: Path) -> None:
-    definition = json.loads(reader.definition.tobytes())
-    definition["padding"] = definition["truncation"] = None  # set by whoever loads it
+def _write_tokenizer(encoder: TextEncoder, folder: Path) -> None:
+    definition = json.loads(encoder.definition.tobytes())
+    definition["padding"] = definition["truncation"] = None  # the program that loads it sets them
     _json(folder / "tokenizer.json", definition)
     vocabulary = (definition.get("model") or {}).get("vocab") or {}
     words = set(vocabulary) if isinstance(vocabulary, dict) else {entry[0] for entry in vocabulary}
     words |= {token["content"] for token in definition.get("added_tokens") or ()}
     named = {role: next((name for name in names if name in words), None) for role, names in SPECIAL.items()}
     facts: dict[str, Any] = {role: name for role, name in named.items() if name is not None}
-    facts |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": reader.longest}
-    # Only what an encoder of ours reads: there is no second segment.
+    facts |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": encoder.max_tokens}
+    # Our encoders read one segment, so there are no token_type_ids.
     facts["model_input_names"] = ["input_ids", "attention_mask"]
     _json(folder / "tokenizer_config.json", facts)
 

@@ -1,15 +1,15 @@
-"""What label variance costs a one-vs-all classifier, and how far to trust a teacher: the bounds of LEVER.
+"""The generalisation bounds of LEVER: what label variance costs a one-vs-all classifier, and when a teacher helps.
 
-A label with S of N rows is learned by a classifier whose loss weighs positives by C. Written with
-K = Lipschitz constant x longest weights x longest input, v = variance of the loss over inputs, G = ln(covering number /
-delta), E = the teacher's error, and lambda = the share of the given labels in the target:
+A classifier learns a label with S positives in N training examples; its loss weighs positives by C. With
+K = Lipschitz constant x largest weight norm x largest input norm, v = variance of the loss over inputs,
+G = ln(covering number / delta), E = the teacher's error, and lambda = the share of the given labels in the target:
 
     a = v G / N        b = sqrt(S G) C K / N        c = E C K
     gap(lambda) = sqrt(a + lambda^2 b^2) + (1 - lambda) c + G / N
 
-lambda = 1 is Theorem 1 with the label variance bounded by Lemma 1, lambda = 0 the teacher alone, and the lambda between
-that makes the gap smallest is Theorem 2's. The constants hide in an O(): compare bounds with each other, do not read
-them as risks. The paper prints G / N of Theorem 1 under the root; its proof has it outside, and so has this.
+lambda = 1 is Theorem 1, with the label variance bounded by Lemma 1. lambda = 0 is the teacher alone. Theorem 2's lambda
+lies between and makes the gap smallest. The bounds hold up to a constant factor, so compare them with each other and do
+not read them as risks. The paper prints the G / N of Theorem 1 under the root; its proof has it outside, as here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from longtail.errors import DataError
 
 @dataclass(frozen=True)
 class Constants:
-    """What the bounds know of the classifier. The defaults are of the size that unit vectors and log loss have."""
+    """The constants of the bounds. The defaults have the size they have for unit vectors and log loss."""
 
     size: float = 1.0  # K = L W B
     loss_variance: float = 1.0  # v: of the loss over inputs, at their true relevance
@@ -32,36 +32,68 @@ class Constants:
 
     def __post_init__(self) -> None:
         if min(self.size, self.complexity) <= 0 or self.loss_variance < 0:
-            raise DataError(f"the constants of a bound are above 0, the variance of the loss at least 0, got {self}")
+            raise DataError(
+                f"the constants of a bound must be above 0, and the variance of the loss at least 0, got {self}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class Gaps:
-    """How far the true risk may lie above the one in training, for each label: (labels,)."""
+    """Bounds on how far the true risk lies above the training risk, for each label: (labels,)."""
 
-    given: Doubles  # from the given labels alone: lambda = 1
-    teacher: Doubles  # from the teacher alone: lambda = 0
-    blended: Doubles  # from both, at the best lambda
+    given: Doubles  # the given labels alone: lambda = 1
+    teacher: Doubles  # the teacher alone: lambda = 0
+    blended: Doubles  # both, at the best lambda
     blend: Doubles  # that lambda
 
 
 def label_variance(counts: AnyArray, rows: int, constants: Constants = Constants()) -> Doubles:  # noqa: B008
-    """Lemma 1: the variance that sampled labels add to the loss is at most N K^2 / S, where C = N / S."""
+    """Bound the variance that sampled labels add to the loss by N K^2 / S, for C = N / S (Lemma 1).
+
+    Args:
+        counts: (labels,) training positives of each label.
+        rows: number of training examples.
+        constants: of the bounds.
+
+    Returns:
+        (labels,) float64.
+
+    Raises:
+        DataError: a count is below 1 or above `rows`.
+    """
     return rows * constants.size**2 / _positive(counts, rows)
 
 
 def theorem_1(variance: AnyArray, rows: int, constants: Constants = Constants()) -> Doubles:  # noqa: B008
-    """Risk above that in training: sqrt(v + label variance) sqrt(G / N) + G / N, given the label variance."""
-    known = constants.complexity / rows
-    gap: Doubles = np.sqrt(constants.loss_variance + np.asarray(variance, dtype=np.float64)) * np.sqrt(known) + known
+    """Bound the true risk minus the training risk by sqrt(v + label variance) sqrt(G / N) + G / N (Theorem 1).
+
+    Args:
+        variance: (labels,) label variance, such as from `label_variance`.
+        rows: number of training examples.
+        constants: of the bounds.
+
+    Returns:
+        (labels,) float64.
+    """
+    complexity = constants.complexity / rows
+    total = constants.loss_variance + np.asarray(variance, dtype=np.float64)
+    gap: Doubles = np.sqrt(total) * np.sqrt(complexity) + complexity
     return gap
 
 
 def best_blend(a: AnyArray | float, b: AnyArray | float, c: AnyArray | float) -> Doubles:
-    """The lambda in [0, 1] with the smallest sqrt(a + lambda^2 b^2) + (1 - lambda) c: Theorem 2.
+    """Find the lambda in [0, 1] with the smallest sqrt(a + lambda^2 b^2) + (1 - lambda) c (Theorem 2).
 
-    The paper's (c / b) sqrt(a / (b^2 - c^2)) is for a teacher whose error is small (c < b), and may lie above 1; where
-    it does, and where c >= b, the given labels alone are best.
+    The paper's (c / b) sqrt(a / (b^2 - c^2)) holds for a teacher with a small error (c < b), and may exceed 1. Where it
+    does, and where c >= b, the given labels alone are best.
+
+    Args:
+        a: variance of the loss, see the module.
+        b: of the given labels.
+        c: of the teacher.
+
+    Returns:
+        lambda, float64, of the common shape of a, b and c.
     """
     a, b, c = (np.asarray(part, dtype=np.float64) for part in (a, b, c))
     better = c < b
@@ -77,25 +109,35 @@ def gaps(
     constants: Constants = Constants(),  # noqa: B008
     weight: AnyArray | float | None = None,
 ) -> Gaps:
-    """The bounds of labels with so many of the rows, and a teacher that errs by so much on each.
+    """Compute the bounds of each label with the given labels, with a teacher, and with both.
 
-    `error` is one number or one a label, at best measured on held-out rows (`Relevance.errors`). `weight` is C; where
-    nothing is said it is N / S, which balances positives and negatives.
+    Args:
+        counts: (labels,) training positives of each label.
+        rows: number of training examples.
+        error: of the teacher, one number or (labels,), in [0, 1]; best measured on held-out data (`error_bins`).
+        constants: of the bounds.
+        weight: C, one number or (labels,); None is N / S, which balances positives and negatives.
+
+    Returns:
+        The bounds and the best lambda of each label.
+
+    Raises:
+        DataError: a count is below 1 or above `rows`, or an error lies outside [0, 1].
     """
-    held = _positive(counts, rows)
-    missed = np.asarray(error, dtype=np.float64)
-    if not ((missed >= 0) & (missed <= 1)).all():
-        raise DataError("the teacher's error is a difference of chances and lies in [0, 1]")
-    pull = (rows / held if weight is None else np.asarray(weight, dtype=np.float64)) * constants.size  # C K
-    known = constants.complexity / rows
-    a = constants.loss_variance * known
-    b = np.sqrt(held * constants.complexity) * pull / rows
-    c = missed * pull
-    blend = np.broadcast_to(best_blend(a, b, c), held.shape)
+    positives = _positive(counts, rows)
+    errors = np.asarray(error, dtype=np.float64)
+    if not ((errors >= 0) & (errors <= 1)).all():
+        raise DataError("the teacher's error is a difference of probabilities and must lie in [0, 1]")
+    scale = (rows / positives if weight is None else np.asarray(weight, dtype=np.float64)) * constants.size  # C K
+    complexity = constants.complexity / rows
+    a = constants.loss_variance * complexity
+    b = np.sqrt(positives * constants.complexity) * scale / rows
+    c = errors * scale
+    blend = np.broadcast_to(best_blend(a, b, c), positives.shape)
 
     def gap(share: AnyArray | float) -> Doubles:
-        result: Doubles = np.sqrt(a + (share * b) ** 2) + (1 - share) * c + known
-        return np.broadcast_to(result, held.shape)
+        result: Doubles = np.sqrt(a + (share * b) ** 2) + (1 - share) * c + complexity
+        return np.broadcast_to(result, positives.shape)
 
     return Gaps(gap(1.0), gap(0.0), gap(blend), blend)
 
@@ -105,15 +147,27 @@ def worst_teacher(
     rows: int,
     constants: Constants = Constants(),  # noqa: B008
 ) -> Doubles:
-    """The error of a teacher up to which blending can help a label (c = b): sqrt(S G) / N, at most 1."""
-    held = _positive(counts, rows)
-    return np.minimum(np.sqrt(held * constants.complexity) / rows, 1.0)
+    """Compute the teacher's error above which blending cannot help a label (c = b): sqrt(S G) / N, at most 1.
+
+    Args:
+        counts: (labels,) training positives of each label.
+        rows: number of training examples.
+        constants: of the bounds.
+
+    Returns:
+        (labels,) float64.
+
+    Raises:
+        DataError: a count is below 1 or above `rows`.
+    """
+    positives = _positive(counts, rows)
+    return np.minimum(np.sqrt(positives * constants.complexity) / rows, 1.0)
 
 
 def _positive(counts: AnyArray, rows: int) -> Doubles:
-    held = np.asarray(counts, dtype=np.float64)
-    if rows < 1 or not (held > 0).all() or not (held <= rows).all():
+    positives = np.asarray(counts, dtype=np.float64)
+    if rows < 1 or not (positives > 0).all() or not (positives <= rows).all():
         raise DataError(
-            f"a bound is for labels with 1 to {rows} of {rows} training rows; leave out those without a row"
+            f"a bound needs labels with 1 to {rows} positives in {rows} training examples; leave out the others"
         )
-    return held
+    return positives

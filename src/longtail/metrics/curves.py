@@ -1,4 +1,4 @@
-"""Data for figures about scores."""
+"""The bins of a calibration curve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from longtail.predictions import Predictions
 
 @dataclass(frozen=True)
 class ScoreBin:
-    """Predictions of similar score; where the scores are honest, `mean_score` and `hit_rate` agree."""
+    """Predictions with similar scores. Where the scores are calibrated, `mean_score` and `hit_rate` agree."""
 
     low: float
     high: float
@@ -22,11 +22,23 @@ class ScoreBin:
 
 
 def calibration_curve(predictions: Predictions, data: Dataset, k: int = 5) -> tuple[ScoreBin, ...]:
-    """The bins behind ECE@k that hold a prediction, from low scores to high. Scores must lie in [0, 1]."""
+    """Compute the bins behind ECE@k.
+
+    Args:
+        predictions: with scores in [0, 1].
+        data: the documents with their targets.
+        k: predictions of each document that count.
+
+    Returns:
+        The bins that hold a prediction, from low scores to high.
+
+    Raises:
+        DataError: a score lies outside [0, 1].
+    """
     cells = tally(predictions, data, [k]).cells
     if cells is None:
         raise DataError(
-            "a calibration curve needs scores in [0, 1] and some of these lie outside; "
+            "a calibration curve needs scores in [0, 1], and some of these lie outside; "
             "use a model whose scores are probabilities"
         )
     number = cells.shape[1]

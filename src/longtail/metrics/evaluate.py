@@ -1,4 +1,4 @@
-"""Every measure of one set of predictions."""
+"""Compute every measure of one set of predictions."""
 
 from __future__ import annotations
 
@@ -25,31 +25,44 @@ def evaluate(
 ) -> Measures:
     """Measure predictions against the targets of `data`, for each k, in percent.
 
-    A label is relevant to a row where its target is above 0, soft or not. The order of the predictions is
-    taken as it stands. Pairs in `data.excluded` and repeated labels are dropped and what stood behind them
-    moves up; missing places are misses; a row without true labels counts as a row without hits.
-    With y the true labels of a row, q the inverse propensity, DCG discounts 1 / log2(place + 1):
+    A label is relevant to a row where its target is above 0, soft or not. Predictions count in the order
+    they have. Pairs in `data.excluded` and repeated labels are dropped, and the predictions behind them
+    move up; missing places are misses; a row without true labels counts as a row without hits.
+    y are the true labels of a row, q is the inverse propensity, and DCG discounts by 1 / log2(place + 1):
 
     P@k: mean of hits / k.  R@k: mean of hits / |y|.  RP@k: mean of hits / min(k, |y|).
+    F1@k: mean of 2 hits / (labels predicted in the top k + |y|).  MRR@k: mean of 1 / place of the first hit, or 0.
     nDCG@k: mean of DCG / ideal DCG of min(k, |y|) hits.
-    PSP@k: sum of q over all hits / the same of the best ranking by q: one ratio of sums, not a mean.
+    PSP@k: sum of q over all hits / the same sum of the best possible ranking: one ratio of sums, not a mean.
     PSnDCG@k: the same ratio of sums with discounts, each row divided by the ideal DCG of min(k, |y|) hits.
     C@k (coverage): labels hit at least once / labels with a positive in this data.
     macroP, macroR, macroF1@k: mean over all labels of the label set, 0 where undefined.
     ECE@k: sum over 15 equal-width score bins of share of predictions x |mean score - hit rate|; only where
     every score lies in [0, 1].
 
-    The bins (`equi_volume_bins`, and zero-shot where a label was never seen in training) say where P@bins_at
-    comes from. Cost: one parallel pass over the places; counts of 8 bytes a label, k and core.
+    The bins (`equi_volume_bins`, and zero-shot where a label was never seen in training) show which labels
+    P@bins_at comes from. Cost: one parallel pass over the places; counts of 8 bytes a label, k and core.
     Example: `evaluate(model.predict(test.rows, 100), test)["PSP@5"]`.
+
+    Args:
+        predictions: of the rows of `data`, in the same order.
+        data: the rows with their targets and excluded pairs.
+        ks: each k at which to measure.
+        bins: number of frequency bins.
+        bins_at: the k of the bins.
+
+    Returns:
+        The measures, keyed as `P@1`, with the bins and notes about the predictions.
+
+    Raises:
+        DataError: rows or label sets do not match, the data has no rows, or `ks`, `bins` or `bins_at` are below 1.
     """
     if bins_at < 1:
-        raise DataError(f"bins are taken at a k of 1 or more, got {bins_at}")
+        raise DataError(f"bins_at must be a k of 1 or more, got {bins_at}")
     bin_of = equi_volume_bins(data.labels, bins)
     check_places(ks)
-    asked = [int(k) for k in ks]
     counted = tally(predictions, data, [*ks, bins_at])
-    steps = {k: counted.ks.index(k) for k in asked}
+    steps = {k: counted.ks.index(k) for k in map(int, ks)}
     columns = {**_row_measures(counted), **_label_measures(counted)}
     if counted.cells is not None:
         columns["ECE"] = _calibration_error(counted.cells)
@@ -69,16 +82,18 @@ def evaluate(
 
 def _row_measures(counted: Tally) -> dict[str, Doubles]:
     """Means and ratios over rows, each with one value a k."""
-    from longtail.metrics import kernels as of
+    from longtail.metrics import kernels
 
     sums, rows = counted.sums, counted.rows
     return {
-        "P": sums[:, of.HITS] / (rows * np.array(counted.ks, dtype=np.float64)),
-        "nDCG": sums[:, of.NDCG] / rows,
-        "PSP": _ratio(sums[:, of.GAIN], sums[:, of.BEST_GAIN]),
-        "PSnDCG": _ratio(sums[:, of.SCALED_GAIN], sums[:, of.BEST_SCALED_GAIN]),
-        "R": sums[:, of.RECALL] / rows,
-        "RP": sums[:, of.RPRECISION] / rows,
+        "P": sums[:, kernels.HITS] / (rows * np.array(counted.ks, dtype=np.float64)),
+        "nDCG": sums[:, kernels.NDCG] / rows,
+        "PSP": _ratio(sums[:, kernels.GAIN], sums[:, kernels.BEST_GAIN]),
+        "PSnDCG": _ratio(sums[:, kernels.SCALED_GAIN], sums[:, kernels.BEST_SCALED_GAIN]),
+        "R": sums[:, kernels.RECALL] / rows,
+        "RP": sums[:, kernels.RPRECISION] / rows,
+        "F1": sums[:, kernels.F1] / rows,
+        "MRR": sums[:, kernels.RECIPROCAL] / rows,
     }
 
 
@@ -106,7 +121,7 @@ def _ratio(over: Doubles | Longs, under: Doubles | Longs) -> Doubles:
 
 
 def _bins(labels: LabelSet, bin_of: Ints, bins: int, found: Longs, positives: Longs, places: int) -> tuple[Bin, ...]:
-    """The bins from most to least frequent; zero-shot last, where there are such labels."""
+    """The bins from most to least frequent; zero-shot last, if there are such labels."""
     numbers = [*range(bins), -1] if (bin_of < 0).any() else list(range(bins))
     result = []
     for number in numbers:
@@ -128,7 +143,7 @@ def _bins(labels: LabelSet, bin_of: Ints, bins: int, found: Longs, positives: Lo
 
 
 def _notes(counted: Tally, places: int) -> list[str]:
-    """What a reader of the figures should know."""
+    """Facts about the predictions that a reader of the measures should know."""
     largest = counted.ks[-1]
     notes = []
     if largest > places:

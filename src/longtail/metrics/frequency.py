@@ -1,4 +1,4 @@
-"""Labels by how often training has seen them: equal shares of the positives, bands, and Pos-80%."""
+"""Labels by training count: equi-volume bins, bands (head, torso, tail, unseen) and Pos-80%."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ from longtail.data.labels import LabelSet
 from longtail.errors import DataError
 
 BANDS = ("head", "torso", "tail", "unseen")
-TAIL_ROWS = 5  # a label with at most this many training rows is tail
+TAIL_ROWS = 5  # a label with at most this many training examples is tail
 
 
 def equi_volume_bins(labels: LabelSet, bins: int = 5) -> Ints:
-    """The bin of each label: 0 holds the most frequent ones, -1 those never seen in training.
+    """Cut labels into bins with equal shares of the training positives.
 
-    Labels stand by training count, largest first, ties by row, and are cut into equal shares of the
-    training positives. A label belongs to the share in which its first positive lies, so a label larger
-    than a share leaves the next bin empty.
+    Labels are sorted by training count, largest first, ties by row. A label belongs to the share in which its
+    first positive lies, so a label larger than a share leaves the next bin empty.
+
+    Args:
+        labels: with their training counts.
+        bins: number of bins.
+
+    Returns:
+        (labels,) int32: 0 for the most frequent labels, -1 for those never seen in training.
+
+    Raises:
+        DataError: `bins` is below 1.
     """
     if bins < 1:
         raise DataError(f"label frequencies need at least 1 bin, got {bins}")
@@ -27,10 +36,16 @@ def equi_volume_bins(labels: LabelSet, bins: int = 5) -> Ints:
 
 
 def bands(labels: LabelSet) -> Ints:
-    """The band of each label, as its place in `BANDS`.
+    """Assign each label to a band.
 
-    unseen: no training row. tail: 1 to 5 rows. head: more than 5 rows and among the most frequent labels
-    that together hold the first half of the training positives. torso: the rest.
+    unseen: no training example. tail: 1 to 5 examples. head: more than 5 examples, and among the most
+    frequent labels that together hold the first half of the training positives. torso: the rest.
+
+    Args:
+        labels: with their training counts.
+
+    Returns:
+        (labels,) int32, the index into `BANDS`.
     """
     counts = labels.counts
     in_first_half = 2 * _positives_before(labels) < counts.sum()
@@ -41,19 +56,23 @@ def bands(labels: LabelSet) -> Ints:
 
 
 def pos80(labels: LabelSet) -> float:
-    """Pos-80%: how many percent of all labels, the most frequent first, hold 80% of the training positives.
+    """Compute Pos-80%: the percentage of labels, most frequent first, that hold 80% of the training positives.
 
-    All labels of the set count in the denominator, also those never seen in training.
+    Args:
+        labels: with their training counts.
+
+    Returns:
+        A percentage of all labels, including those never seen in training.
     """
-    held = np.cumsum(np.sort(labels.counts)[::-1])
-    if len(held) == 0 or held[-1] == 0:
+    positives = np.cumsum(np.sort(labels.counts)[::-1])
+    if len(positives) == 0 or positives[-1] == 0:
         return 0.0
-    needed = int(np.searchsorted(5 * held, 4 * held[-1])) + 1  # whole numbers: 0.8 has no exact float
+    needed = int(np.searchsorted(5 * positives, 4 * positives[-1])) + 1  # integers: 0.8 has no exact float
     return 100.0 * needed / len(labels)
 
 
 def _positives_before(labels: LabelSet) -> Longs:
-    """For each label, the training positives of all labels that stand before it by frequency."""
+    """For each label, the training positives of all labels that are more frequent, or as frequent and earlier."""
     order = np.argsort(-labels.counts, kind="stable")
     counts = labels.counts[order]
     before = np.empty_like(counts)

@@ -1,4 +1,4 @@
-"""The one pass over rows that all measures share."""
+"""The compiled pass over rows that all measures share."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from longtail.arrays import Doubles, Floats, Ints, Longs
 SCORE_BINS = 15  # equal-width bins of the calibration error
 
 # columns of `sums`
-HITS, RECALL, RPRECISION, NDCG, GAIN, BEST_GAIN, SCALED_GAIN, BEST_SCALED_GAIN = range(8)
-SUMS = 8
+HITS, RECALL, RPRECISION, F1, RECIPROCAL, NDCG, GAIN, BEST_GAIN, SCALED_GAIN, BEST_SCALED_GAIN = range(10)
+SUMS = 10
 # columns of `events`
 REPEATED, SHORT, LOST = range(3)
 EVENTS = 3
 
-# what is known of a label within a row
+# state of a label within a row
 _TRUE, _EXCLUDED, _TAKEN = 0, 1, 2
 
 
 def _read(kind: types.Type, dimensions: int = 1) -> types.Type:
-    """An input array. Read-only takes writable arrays too, so one compiled form serves both."""
+    """The type of an input array. A read-only type accepts writable arrays too, so one compiled form is enough."""
     return types.Array(kind, dimensions, "C", readonly=True)
 
 
 @njit(void(_read(float64), _read(int32), int64, int64, float64[::1]), nogil=True, cache=True)
 def _heaviest(weights: Doubles, labels: Ints, start: int, end: int, best: Doubles) -> None:
-    """Fill `best` with the largest weights of labels[start:end], largest first, as many as it takes."""
+    """Fill `best` with the largest weights of labels[start:end], largest first, until it is full."""
     filled = 0
     for at in range(start, end):
         weight = weights[labels[at]]
@@ -68,21 +68,21 @@ def _heaviest(weights: Doubles, labels: Ints, start: int, end: int, best: Double
     cache=True,
 )
 def tally_rows(
-    indices: Ints,  # (rows, places) label rows, -1 = none
-    scores: Floats,  # (rows, places)
-    calibrated: bool,  # scores lie in [0, 1]
-    truth_starts: Longs,  # (rows + 1,)
+    indices: Ints,
+    scores: Floats,
+    calibrated: bool,
+    truth_starts: Longs,
     truth: Ints,
-    excluded_starts: Longs,  # (rows + 1,)
+    excluded_starts: Longs,
     excluded: Ints,
-    weights: Doubles,  # (labels,) inverse propensities
-    discounts: Doubles,  # (largest k,) 1 / log2(place + 2)
-    ideal: Doubles,  # (largest k + 1,) sum of the first discounts
-    ks: Longs,  # rising
-    sums: Doubles,  # out: (blocks, ks, SUMS)
-    events: Longs,  # out: (blocks, EVENTS)
-    cells: Doubles,  # out: (blocks, ks, SCORE_BINS, 3) predictions, their scores, their hits
-    tallies: Ints,  # out: (labels, ks, 2) predicted, found; each worker has its own
+    weights: Doubles,
+    discounts: Doubles,
+    ideal: Doubles,
+    ks: Longs,
+    sums: Doubles,
+    events: Longs,
+    cells: Doubles,
+    tallies: Ints,
     worker: int,
     workers: int,
 ) -> None:
@@ -90,10 +90,29 @@ def tally_rows(
 
     The number of blocks does not depend on the workers, so the floating point sums are the same on every
     machine. `cells` and `tallies` hold only the places between one k and the next.
+
+    Args:
+        indices: (rows, places) predicted label rows, -1 for an empty place.
+        scores: (rows, places).
+        calibrated: whether the scores lie in [0, 1], so that `cells` are counted.
+        truth_starts: (rows + 1,) where the true labels of each row start.
+        truth: true labels of all rows.
+        excluded_starts: (rows + 1,) where the excluded labels of each row start.
+        excluded: excluded labels of all rows.
+        weights: (labels,) inverse propensities.
+        discounts: (largest k,) 1 / log2(place + 2).
+        ideal: (largest k + 1,) sums of the first discounts.
+        ks: rising.
+        sums: out, (blocks, ks, SUMS).
+        events: out, (blocks, EVENTS).
+        cells: out, (blocks, ks, SCORE_BINS, 3) predictions, their scores, their hits.
+        tallies: out, (labels, ks, 2) predicted, found; each worker has its own.
+        worker: number of this worker.
+        workers: number of all workers.
     """
     rows, places = indices.shape
     blocks = len(sums)
-    marks = np.full(len(weights), -1, dtype=np.int64)  # 3 row + what is known of the label there
+    marks = np.full(len(weights), -1, dtype=np.int64)  # 3 row + state of the label in that row
     best = np.empty(len(discounts), dtype=np.float64)
     for block in range(worker, blocks, workers):
         for row in range(block * rows // blocks, (block + 1) * rows // blocks):
@@ -108,14 +127,14 @@ def tally_rows(
             relevant = end - start
             _heaviest(weights, truth, start, end, best)
             column = place = ideal_place = hits = 0
-            discounted = gain = scaled = best_gain = best_scaled = 0.0
+            reciprocal = discounted = gain = scaled = best_gain = best_scaled = 0.0
             for step in range(len(ks)):
                 while place < ks[step] and column < places:
                     label, score = indices[row, column], scores[row, column]
                     column += 1
                     if label < 0:
                         continue
-                    known = marks[label] - base  # negative: nothing
+                    known = marks[label] - base  # negative: neither true, excluded nor taken in this row
                     if known == _EXCLUDED:
                         continue
                     if known == _TAKEN:
@@ -125,6 +144,8 @@ def tally_rows(
                     tallies[label, step, 0] += 1
                     if known == _TRUE:
                         tallies[label, step, 1] += 1
+                        if hits == 0:
+                            reciprocal = 1.0 / (place + 1)
                         hits += 1
                         discounted += discounts[place]
                         gain += weights[label]
@@ -144,6 +165,8 @@ def tally_rows(
                     sums[block, step, HITS] += hits
                     sums[block, step, RECALL] += hits / relevant
                     sums[block, step, RPRECISION] += hits / reach
+                    sums[block, step, F1] += 2.0 * hits / (place + relevant)
+                    sums[block, step, RECIPROCAL] += reciprocal
                     sums[block, step, NDCG] += discounted / ideal[reach]
                     sums[block, step, GAIN] += gain
                     sums[block, step, BEST_GAIN] += best_gain
@@ -151,3 +174,49 @@ def tally_rows(
                     sums[block, step, BEST_SCALED_GAIN] += best_scaled / ideal[reach]
             if place < ks[-1]:
                 events[block, SHORT] += 1
+
+
+@njit(
+    void(_read(int32, 2), _read(float32, 2), _read(float64), int64, int64, int32[:, ::1], float32[:, ::1]),
+    nogil=True,
+    cache=True,
+)
+def heaviest_places(
+    indices: Ints, scores: Floats, weights: Doubles, low: int, high: int, best: Ints, kept: Floats
+) -> None:
+    """Find the places with the largest score x weight of their label, ties by label row.
+
+    Args:
+        indices: (rows, places) label rows, -1 for an empty place.
+        scores: (rows, places).
+        weights: (labels,).
+        low: first row.
+        high: behind the last row.
+        best: out, (rows, k) their labels; -1 before.
+        kept: out, (rows, k) their scores; 0 before.
+    """
+    k = best.shape[1]
+    products = np.empty(k, dtype=np.float64)
+    for row in range(low, high):
+        filled = 0
+        for column in range(indices.shape[1]):
+            label = indices[row, column]
+            if label < 0:
+                continue
+            product = scores[row, column] * weights[label]
+            place = filled
+            if filled == k:
+                place = k - 1
+                last = products[place]
+                if last > product or (last == product and best[row, place] < label):
+                    continue
+            else:
+                filled += 1
+            while place > 0 and (
+                products[place - 1] < product or (products[place - 1] == product and best[row, place - 1] > label)
+            ):
+                products[place] = products[place - 1]
+                best[row, place], kept[row, place] = best[row, place - 1], kept[row, place - 1]
+                place -= 1
+            products[place] = product
+            best[row, place], kept[row, place] = label, scores[row, column]

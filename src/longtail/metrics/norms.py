@@ -1,4 +1,4 @@
-"""How long classifier rows are, by how frequent their labels are."""
+"""Norms of classifier rows by label frequency."""
 
 from __future__ import annotations
 
@@ -11,27 +11,36 @@ from longtail.arrays import Floats, Longs
 
 @dataclass(frozen=True)
 class NormBin:
-    """Labels of about the same frequency: their numbers of training rows lie between a power of two and the next."""
+    """Labels of similar frequency: their training counts lie between a power of two and the next."""
 
-    low: int  # least and most training rows of a label
+    low: int  # smallest and largest training count of a label
     high: int
     labels: int
-    middle: float  # geometric mean of the training rows
-    mean: float  # of the lengths
-    lowest: float  # a tenth of the labels has shorter rows
-    highest: float  # a tenth of the labels has longer rows
+    middle: float  # geometric mean of the training counts
+    mean: float  # of the norms
+    lowest: float  # 10th percentile of the norms
+    highest: float  # 90th percentile of the norms
 
 
 def norm_bins(norms: Floats, counts: Longs) -> tuple[NormBin, ...]:
-    """Labels with a row and a training row, in bins that double: 1, 2, 3 to 4, 5 to 8 and so on; rarest first."""
+    """Summarise the norms of classifier rows in bins of label frequency.
+
+    Args:
+        norms: (labels,) norm of each label's classifier row, NaN for a label without one.
+        counts: (labels,) training counts.
+
+    Returns:
+        Bins of labels with counts 1, 2, 3 to 4, 5 to 8 and so on, rarest first. Labels without a classifier row or
+        without a training example are left out.
+    """
     known = np.isfinite(norms) & (counts > 0)
-    lengths, rows = norms[known].astype(np.float64), counts[known]
+    finite, rows = norms[known].astype(np.float64), counts[known]
     doubled = np.ceil(np.log2(rows)).astype(np.int64)
     found = []
     for number in np.unique(doubled):
-        mine, held = lengths[doubled == number], rows[doubled == number]
-        lowest, highest = np.quantile(mine, [0.1, 0.9])
-        middle = float(np.exp(np.log(held).mean()))
-        size = (int(held.min()), int(held.max()), len(mine))
-        found.append(NormBin(*size, middle, float(mine.mean()), float(lowest), float(highest)))
+        members, member_counts = finite[doubled == number], rows[doubled == number]
+        lowest, highest = np.quantile(members, [0.1, 0.9])
+        middle = float(np.exp(np.log(member_counts).mean()))
+        size = (int(member_counts.min()), int(member_counts.max()), len(members))
+        found.append(NormBin(*size, middle, float(members.mean()), float(lowest), float(highest)))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Labels above a score instead of the best k: what that gives, and which score gives most."""
+"""Predict every label above a score instead of the top k: the measures, and the threshold with the best F1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from longtail.predictions import Predictions
 
 @dataclass(frozen=True)
 class AtThreshold:
-    """Every label with at least this score is predicted, as many or few as there are. Measures are in percent."""
+    """Measures, in percent, where every label with at least this score is predicted."""
 
     threshold: float
     precision: float  # right predictions / predictions
@@ -25,19 +25,31 @@ class AtThreshold:
 
 
 def at_threshold(predictions: Predictions, data: Dataset, threshold: float) -> AtThreshold:
-    """Measure the predictions with at least this score. Places that were not asked for count as not predicted, so
-    predict with a generous k."""
+    """Measure the predictions with at least this score.
+
+    Args:
+        predictions: of the rows of `data`, in the same order, with a k large enough: labels beyond it count as not
+            predicted.
+        data: the rows with their targets.
+        threshold: the lowest score that is predicted.
+
+    Returns:
+        The measures.
+
+    Raises:
+        DataError: the rows do not match.
+    """
     _check(predictions, data)
     kept = predictions.above(threshold)
-    there, hits = kept.indices >= 0, kept.hits(data.targets)
+    filled, hits = kept.indices >= 0, kept.hits(data.targets)
     labels = len(data.labels)
     predicted, found, true = (
         np.bincount(members, minlength=labels)
-        for members in (kept.indices[there], kept.indices[hits], data.targets.indices)
+        for members in (kept.indices[filled], kept.indices[hits], data.targets.indices)
     )
     both = predicted + true
     macro = np.divide(2 * found, both, out=np.zeros(labels), where=both > 0)
-    number, right, all_true = int(there.sum()), int(hits.sum()), int(data.targets.nnz)
+    number, right, all_true = int(filled.sum()), int(hits.sum()), int(data.targets.nnz)
     return AtThreshold(
         threshold=threshold,
         precision=100.0 * right / max(number, 1),
@@ -45,23 +57,33 @@ def at_threshold(predictions: Predictions, data: Dataset, threshold: float) -> A
         f1=200.0 * right / max(number + all_true, 1),
         macro_f1=100.0 * float(macro.sum()) / max(labels, 1),
         labels_per_row=number / len(data),
-        empty_rows=100.0 * float((~there.any(axis=1)).mean()),
+        empty_rows=100.0 * float((~filled.any(axis=1)).mean()),
     )
 
 
 def best_threshold(predictions: Predictions, data: Dataset) -> float:
-    """The score that gives most F1 over all pairs of row and label; of equals the highest. Choose it on rows that
-    nothing is measured on."""
+    """Find the threshold with the best F1 over all pairs of row and label. Choose it on data you do not report on.
+
+    Args:
+        predictions: of the rows of `data`, in the same order.
+        data: the rows with their targets.
+
+    Returns:
+        The threshold; among equals the highest.
+
+    Raises:
+        DataError: the rows do not match, or no prediction is right.
+    """
     _check(predictions, data)
-    there = predictions.indices >= 0
-    scores, hits = predictions.scores[there], predictions.hits(data.targets)[there]
+    filled = predictions.indices >= 0
+    scores, hits = predictions.scores[filled], predictions.hits(data.targets)[filled]
     if not hits.any():
         raise DataError("no prediction for these rows is right, so no threshold is better than another")
     order = np.argsort(-scores, kind="stable")
     scores, found = scores[order], np.cumsum(hits[order])
     f1 = 2 * found / (np.arange(1, len(found) + 1) + data.targets.nnz)
-    f1[:-1][scores[:-1] == scores[1:]] = 0  # equal scores are taken together
-    return float(str(scores[int(np.argmax(f1))]))  # the shortest number that is this float32
+    f1[:-1][scores[:-1] == scores[1:]] = 0  # a threshold takes all predictions of equal score or none
+    return float(str(scores[int(np.argmax(f1))]))  # the shortest decimal that rounds to this float32
 
 
 def _check(predictions: Predictions, data: Dataset) -> None:

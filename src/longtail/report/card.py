@@ -1,7 +1,7 @@
-"""The model card: README.md beside a model, with what it is, how good, what it cost, how to load it, whom to cite.
+"""The model card: what a model is, how good it is, what it cost, how to load it and whom to cite.
 
-Three files stand beside the model's own: README.md for people, card.json with the facts it is written from, and
-card.svg, its picture. They are not part of the model: it loads without them, and they may be edited.
+A card is three files in the model's folder: README.md for people, card.json with the facts behind it, and card.svg, its
+picture. They are not part of the model: it loads without them, and people may edit them.
 """
 
 from __future__ import annotations
@@ -15,58 +15,84 @@ from typing import Any
 from longtail.atomic import new_file
 from longtail.data.labels import Propensity
 from longtail.metrics.measures import Bin, Measures
-from longtail.model import Model
+from longtail.model_files import CARD_FILES, FittedModel
 from longtail.report.card_picture import card_svg
-from longtail.report.card_text import Facts, card_text, shown_split
-from longtail.store import CARD_FILES
+from longtail.report.card_text import CardFacts, card_text, shown_split
 
 TEXT, FACTS, PICTURE = CARD_FILES
-MOST_ROWS = 10_000  # of valid that are predicted for the card
+MAX_EXAMPLES = 10_000  # of valid that are predicted for the card
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a card is written from, beside the model itself: what only training and evaluation know."""
+    """The facts of a card that only training and evaluation know; the rest is read off the model."""
 
-    facts: Facts = field(default_factory=Facts)
+    facts: CardFacts = field(default_factory=CardFacts)
 
     def with_measures(self, split: str, measures: Measures) -> Card:
-        """The figures of one split; what was known of it before is replaced."""
+        """A card that also has the figures of one split.
+
+        Args:
+            split: "train", "valid" or "test".
+            measures: its figures; they replace those that the card had for this split.
+
+        Returns:
+            A new card.
+        """
         return Card(replace(self.facts, measured={**self.facts.measured, split: measures}))
 
-    def files(self, model: Model) -> dict[str, str]:
-        """The three files by name."""
+    def files(self, model: FittedModel) -> dict[str, str]:
+        """Writes the card's three files as strings.
+
+        Args:
+            model: the model that the card describes.
+
+        Returns:
+            The content of each file by its name.
+        """
         split = shown_split(self.facts.measured)
         measures = None if split is None else self.facts.measured[split]
         bins = () if measures is None else tuple(one for one in measures.bins if one.positives)
-        said = "" if measures is None else f"@{measures.bins_at} on {split}"
+        recall_on = "" if measures is None else f"@{measures.bins_at} on {split}"
         return {
             TEXT: card_text(model, self.facts, PICTURE),
             FACTS: json.dumps(_plain(self.facts), indent=1, allow_nan=False) + "\n",
-            PICTURE: card_svg(model.labels, bins, said),
+            PICTURE: card_svg(model.labels, bins, recall_on),
         }
 
-    def write(self, model: Model, folder: str | Path) -> None:
-        """Into a model's folder, each file whole."""
+    def write(self, model: FittedModel, folder: str | Path) -> None:
+        """Writes the card's files into a model's folder.
+
+        Args:
+            model: the model that the card describes.
+            folder: its folder. Each file appears only once it is complete.
+        """
         for name, content in self.files(model).items():
             with new_file(Path(folder) / name) as file:
                 file.write(content)
 
     @classmethod
     def read(cls, folder: str | Path) -> Card:
-        """The card of a model's folder; an empty one where it has none, or one that somebody has broken."""
+        """Reads the card of a model's folder.
+
+        Args:
+            folder: the model's folder.
+
+        Returns:
+            The card; an empty one where card.json is missing or cannot be read.
+        """
         try:
             return cls(_facts(json.loads((Path(folder) / FACTS).read_text(encoding="utf-8"))))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return cls()
 
 
-def _plain(facts: Facts) -> dict[str, Any]:
-    """As JSON values."""
+def _plain(facts: CardFacts) -> dict[str, Any]:
+    """The facts as JSON values."""
     return {**asdict(facts), "measured": {split: asdict(one) for split, one in facts.measured.items()}}
 
 
-def _facts(plain: Mapping[str, Any]) -> Facts:
+def _facts(plain: Mapping[str, Any]) -> CardFacts:
     measured = {
         str(split): Measures(
             values={str(name): float(value) for name, value in one["values"].items()},
@@ -78,4 +104,4 @@ def _facts(plain: Mapping[str, Any]) -> Facts:
         )
         for split, one in plain["measured"].items()
     }
-    return Facts(**{**plain, "measured": measured})
+    return CardFacts(**{**plain, "measured": measured})

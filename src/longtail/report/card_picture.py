@@ -1,4 +1,4 @@
-"""The picture of a model card: the tail it was trained on, and where its hits come from. Stands alone as a file."""
+"""The picture of a model card, a file of its own: the tail of the training data, and recall by label frequency."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from longtail.data.labels import LabelSet
+from longtail.drawing import words
+from longtail.drawing.axes import AxisScale, ticks
+from longtail.drawing.markup import Safe, join, tag
 from longtail.metrics.frequency import BANDS
 from longtail.metrics.measures import Bin
-from longtail.report import words
-from longtail.report.axes import Scale, ticks
-from longtail.report.markup import Safe, join, tag
 from longtail.report.zipf import band_sizes
 
 WIDTH, HEIGHT = 760, 280
@@ -22,19 +22,30 @@ SHADES = ("#eef4fa", "#f6f7f8", "#fdf1ea", "#f3eef7")  # head, torso, tail, unse
 
 
 def card_svg(labels: LabelSet, bins: Sequence[Bin], measured: str) -> str:
-    """Training rows by rank of the label; with bins, also the recall of each, `measured` saying of what."""
+    """Draws the training examples of each label by rank and, where bins are given, the recall of each bin.
+
+    Args:
+        labels: the labels of the model, with their training counts.
+        bins: frequency bins with their recall; none where nothing was measured.
+        measured: what the recall is of, such as "@5 on valid".
+
+    Returns:
+        The SVG file.
+    """
     half = WIDTH / 2 if bins else WIDTH
     parts = [_tail(labels, 0, half)]
     if bins:
         parts.append(_recall(bins, half, WIDTH, measured))
     sizes = zip(BANDS, band_sizes(labels).tolist(), strict=True)
-    told = "; ".join(f"{words.count(size)} {name} labels" for name, size in sizes if size)
+    title = "; ".join(f"{words.count(size)} {name} labels" for name, size in sizes if size)
     if bins:
-        told += f". Recall {measured}: " + "; ".join(f"{_rows(one)} rows {one.recall:.1f}%" for one in bins)
+        title += f". Recall {measured}, by training examples: " + "; ".join(
+            f"{_range(one)}: {one.recall:.1f}%" for one in bins
+        )
     return str(
         tag(
             "svg",
-            tag("title", told),
+            tag("title", title),
             tag("rect", x=0, y=0, width=WIDTH, height=HEIGHT, fill="#fff"),
             join(parts),
             xmlns="http://www.w3.org/2000/svg",
@@ -49,13 +60,13 @@ def card_svg(labels: LabelSet, bins: Sequence[Bin], measured: str) -> str:
 
 
 def _tail(labels: LabelSet, left: float, right: float) -> Safe:
-    """Training rows against rank, on log scales, over the shaded bands."""
+    """Training examples against rank, on log scales, over the shaded bands."""
     counts = np.sort(labels.counts)[::-1]
     seen = int((counts > 0).sum())
-    most = max(int(counts.max(initial=0)), 2)
-    across = Scale(0, math.log(max(len(counts), 2)), left + 52, right - 16)
-    down = Scale(0, math.log(most), BOTTOM, TOP)
-    parts = [_heading("training rows of each label", left)]
+    highest = max(int(counts.max(initial=0)), 2)
+    across = AxisScale(0, math.log(max(len(counts), 2)), left + 52, right - 16)
+    down = AxisScale(0, math.log(highest), BOTTOM, TOP)
+    parts = [_heading("training examples of each label", left)]
     before = 0
     for name, shade, size in zip(BANDS, SHADES, band_sizes(labels).tolist(), strict=True):
         if not size:
@@ -68,7 +79,7 @@ def _tail(labels: LabelSet, left: float, right: float) -> Safe:
             parts.append(tag("text", name, x=start + wide / 2, y=TOP + 15, text_anchor="middle"))
     parts += [
         _rule(down(power * math.log(10)), left, right, words.short_count(10**power))
-        for power in range(int(math.log10(most)) + 1)
+        for power in range(int(math.log10(highest)) + 1)
     ]
     for power in range(int(math.log10(max(len(counts), 1))) + 1):
         x = across(power * math.log(10))
@@ -82,20 +93,20 @@ def _tail(labels: LabelSet, left: float, right: float) -> Safe:
 
 
 def _recall(bins: Sequence[Bin], left: float, right: float, measured: str) -> Safe:
-    """A bar a bin: how many of its positives the top k holds."""
+    """One bar per bin: the share of its positives that are in the top k."""
     k = measured.partition(" ")[0]
     marks = ticks(0, max((one.recall for one in bins), default=1) or 1)
-    down = Scale(0, marks[-1], BOTTOM, TOP)
+    down = AxisScale(0, marks[-1], BOTTOM, TOP)
     slot = (right - 16 - left - 52) / len(bins)
     parts = [_heading(f"recall {measured}, %", left)]
     parts += [_rule(down(mark), left, right, f"{mark:g}") for mark in marks]
     for place, one in enumerate(bins):
         x = left + 52 + slot * place
-        told = f"{_rows(one)} training rows, {words.count(one.labels)} labels: recall {k} {one.recall:.1f}%"
+        title = f"{_range(one)} training examples, {words.count(one.labels)} labels: recall {k} {one.recall:.1f}%"
         bar = {"x": x + 0.15 * slot, "width": 0.7 * slot, "y": down(one.recall), "height": BOTTOM - down(one.recall)}
-        parts.append(tag("rect", tag("title", told), fill=ORANGE, **bar))
-        parts.append(tag("text", _rows(one), x=x + slot / 2, y=BOTTOM + 17, text_anchor="middle"))
-    parts.append(tag("text", "training rows of the label", x=right - 16, y=HEIGHT - 10, text_anchor="end"))
+        parts.append(tag("rect", tag("title", title), fill=ORANGE, **bar))
+        parts.append(tag("text", _range(one), x=x + slot / 2, y=BOTTOM + 17, text_anchor="middle"))
+    parts.append(tag("text", "training examples of the label", x=right - 16, y=HEIGHT - 10, text_anchor="end"))
     return tag("g", join(parts))
 
 
@@ -108,6 +119,6 @@ def _rule(y: float, left: float, right: float, name: str) -> Safe:
     return join([line, tag("text", name, x=left + 46, y=y + 4, text_anchor="end")])
 
 
-def _rows(one: Bin) -> str:
+def _range(one: Bin) -> str:
     low, high = words.short_count(one.low), words.short_count(one.high)
     return low if low == high else f"{low}–{high}"

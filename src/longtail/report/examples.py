@@ -1,4 +1,4 @@
-"""Test rows to look at: a fixed mix of rows where recipes differ, rows with hits on the tail, and plain rows."""
+"""Test documents for the page: a fixed mix of those where recipes differ, those with hits on the tail, and others."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ import numpy as np
 
 from longtail.arrays import Bools, Longs
 from longtail.data.corpus import Corpus
+from longtail.drawing.words import clean, cut
 from longtail.metrics.frequency import BANDS
 from longtail.report.findings import PLACES, RARE, Findings
 from longtail.report.result import Result
-from longtail.report.words import clean, cut
 
 EXAMPLES = 200
 TEXT_LENGTH = 400
 LABEL_LENGTH = 120
-TRUE_LABELS = 30  # shown of one row; the rest is counted
-_MIX = (0.3, 0.25, 0.2, 0.25)  # differ on the tail, differ, agree on the tail, plain
+TRUE_LABELS = 30  # shown of one document; the others are only counted
+_MIX = (0.3, 0.25, 0.2, 0.25)  # shares: differ on the tail, differ, agree on the tail, others
 
 
 def choose(differ: Bools, tail: Bools, number: int) -> Longs:
-    """Rows of the mix, evenly spaced over the split, interleaved so that any prefix is a mix too."""
+    """Chooses the documents of the mix, evenly spaced over the split and interleaved, so that any prefix is mixed too.
+
+    Args:
+        differ: (rows,) the recipes find different true labels.
+        tail: (rows,) a recipe finds a rare label.
+        number: how many to choose.
+
+    Returns:
+        At most `number` rows of the test split.
+    """
     kinds = [differ & tail, differ & ~tail, ~differ & tail, ~differ & ~tail]
     chosen: list[tuple[float, int]] = []
     left = np.ones(len(differ), dtype=np.bool_)
@@ -35,10 +44,17 @@ def choose(differ: Bools, tail: Bools, number: int) -> Longs:
 
 
 def differing(findings: Findings) -> Bools:
-    """Rows where the recipes do not find the same true labels."""
+    """Marks the documents for which the recipes find different true labels.
+
+    Args:
+        findings: hits of the top 5 of each recipe.
+
+    Returns:
+        (rows,) of the test split.
+    """
     found = []
     for top, hit in zip(findings.tops, findings.hits, strict=True):
-        labels = np.full((len(top), PLACES), -1, dtype=np.int32)  # a recipe may have fewer places
+        labels = np.full((len(top), PLACES), -1, dtype=np.int32)  # a recipe may return fewer labels
         labels[:, : top.shape[1]] = np.where(hit, top, -1)
         found.append(np.sort(labels, axis=1))
     differ = np.zeros(len(found[0]), dtype=np.bool_)
@@ -48,7 +64,14 @@ def differing(findings: Findings) -> Bools:
 
 
 def on_the_tail(findings: Findings) -> Bools:
-    """Rows where some recipe finds a tail label or one never seen in training."""
+    """Marks the documents for which a recipe finds a tail label or one never seen in training.
+
+    Args:
+        findings: hits of the top 5 of each recipe.
+
+    Returns:
+        (rows,) of the test split.
+    """
     rare = np.append(findings.rare, False)  # -1, no label, is not rare
     tail = np.zeros(len(findings.hits[0]), dtype=np.bool_)
     for top, hit in zip(findings.tops, findings.hits, strict=True):
@@ -57,7 +80,17 @@ def on_the_tail(findings: Findings) -> Bools:
 
 
 def payload(results: Sequence[Result], corpus: Corpus, findings: Findings, budget: int) -> str:
-    """The examples as JSON that is safe inside a script element and not longer than `budget` bytes."""
+    """Writes the examples as JSON that is safe inside a script element.
+
+    Args:
+        results: a result per recipe.
+        corpus: the data that they were measured on.
+        findings: hits of the top 5 of each recipe.
+        budget: the most bytes that the JSON may take; examples are left out until it fits.
+
+    Returns:
+        The JSON.
+    """
     differ, tail = differing(findings), on_the_tail(findings)
     rows = choose(differ, tail, EXAMPLES).tolist()
     while True:
@@ -75,7 +108,7 @@ def _describe(
     differ: Bools,
     tail: Bools,
 ) -> dict[str, Any]:
-    """Labels once, rows as references to them: the same words come up again and again."""
+    """The examples as JSON values. Each label is written once and referred to by number, because labels recur."""
     number_of: dict[int, int] = {}
 
     def reference(label: int) -> int:
@@ -119,13 +152,23 @@ def _describe(
 
 
 def _encode(data: dict[str, Any]) -> str:
-    """A script element ends at `</`, whatever its type: no `<` may stand in it."""
-    written = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return as_script(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def as_script(written: str) -> str:
+    """Escapes JSON for a script element, which ends at `</` whatever its type.
+
+    Args:
+        written: JSON.
+
+    Returns:
+        The same JSON without `<`, `>` and `&`.
+    """
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _spaced(kind: Bools, number: int) -> list[tuple[float, int]]:
-    """At most this many rows of a kind, evenly spaced, each with its place from 0 to 1 among them."""
+    """At most `number` rows of a kind, evenly spaced, each with its position among them from 0 to 1."""
     rows = np.flatnonzero(kind)
     number = min(max(number, 0), len(rows))
     picked = rows[(np.arange(number) * len(rows)) // max(number, 1)]

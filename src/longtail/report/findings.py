@@ -1,4 +1,4 @@
-"""What the predictions show beyond the measures: which labels are found, and which never come up."""
+"""What predictions show beyond the measures: which labels are found, and which are never predicted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 from longtail.arrays import Bools, Ints, Longs, Matrix
 from longtail.data.corpus import Corpus
 from longtail.metrics.frequency import BANDS, bands
-from longtail.report import words
-from longtail.report.markup import Safe, escape, join, tag
 from longtail.report.result import Result
 
 PLACES = 5
@@ -20,26 +18,43 @@ RARE = tuple(number for number, name in enumerate(BANDS) if name in ("tail", "un
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """Per recipe: hits of the top 5, labels predicted at all, labels hit. Computed once for the page."""
+    """For each recipe: hits of the top 5, labels predicted at all, labels found. Computed once for the page."""
 
     band: Ints  # (labels,) which of BANDS
     wanted: Bools  # (labels,) has a test positive
-    tops: tuple[Ints, ...]  # a recipe: (rows, places) the top 5 without excluded pairs, -1 = no label
-    hits: tuple[Bools, ...]  # a recipe: (rows, places) which of them are true
-    predicted: tuple[Bools, ...]  # a recipe: (labels,) in some row's top 5
-    found: tuple[Bools, ...]  # a recipe: (labels,) rightly in some row's top 5
+    tops: tuple[Ints, ...]  # per recipe: (rows, places) the top 5 without excluded pairs, -1 = no label
+    hits: tuple[Bools, ...]  # per recipe: (rows, places) which of them are correct
+    predicted: tuple[Bools, ...]  # per recipe: (labels,) in the top 5 of at least one document
+    found: tuple[Bools, ...]  # per recipe: (labels,) correct in the top 5 of at least one document
 
     def per_band(self, chosen: Bools) -> Longs:
-        """How many of the chosen labels each band holds."""
+        """Counts labels by band.
+
+        Args:
+            chosen: (labels,) which labels to count.
+
+        Returns:
+            (bands,) in the order of BANDS.
+        """
         return np.bincount(self.band[chosen], minlength=len(BANDS)).astype(np.int64)
 
     @property
     def rare(self) -> Bools:
+        """(labels,) in the tail, or never seen in training."""
         result: Bools = np.isin(self.band, RARE)
         return result
 
 
 def find(results: Sequence[Result], corpus: Corpus) -> Findings:
+    """Compares the predictions of each recipe with the test split.
+
+    Args:
+        results: a result per recipe.
+        corpus: the data that they were measured on.
+
+    Returns:
+        The findings.
+    """
     targets, labels = corpus.test.targets, len(corpus.labels)
     tops = tuple(result.predictions.without(corpus.test.excluded).indices[:, :PLACES] for result in results)
     hits = tuple(hit_places(top, targets) for top in tops)
@@ -54,7 +69,15 @@ def find(results: Sequence[Result], corpus: Corpus) -> Findings:
 
 
 def hit_places(top: Ints, targets: Matrix) -> Bools:
-    """Which places of each row's top hold a true label."""
+    """Marks the correct predictions.
+
+    Args:
+        top: (rows, places) predicted labels, -1 = no label.
+        targets: (rows, labels) the true labels, indices sorted within a row.
+
+    Returns:
+        (rows, places)
+    """
     width = np.int64(max(targets.shape[1], 1))
     row_of = np.repeat(np.arange(targets.shape[0], dtype=np.int64), np.diff(targets.indptr))
     true = row_of * width + targets.indices  # ascending: rows in order, labels in order within a row
@@ -64,46 +87,6 @@ def hit_places(top: Ints, targets: Matrix) -> Bools:
     place = np.minimum(np.searchsorted(true, asked), true.size - 1)
     result: Bools = (true[place] == asked) & (top >= 0)
     return result
-
-
-def takeaway(results: Sequence[Result], findings: Findings) -> Safe:
-    """One sentence: who finds most of the tail, and what it costs the head."""
-    names = [tag("strong", tag("bdi", result.recipe)) for result in results]
-    wanted = findings.wanted & findings.rare
-    unseen = findings.band == BANDS.index("unseen")
-    kind = "tail and unseen labels" if (wanted & unseen).any() else "tail labels"
-    if not wanted.any():
-        wanted, kind = findings.wanted, "labels"
-    total = int(wanted.sum())
-    if not total:
-        return escape("The test split has no true labels, so nothing could be measured.")
-    found = [int((hit & wanted).sum()) for hit in findings.found]
-    first_place = [result.measures.values.get("P@1", float("nan")) for result in results]
-    most = int(np.argmax(found))
-
-    def of_total(number: int) -> str:
-        return f"{words.count(number)} of {words.count(total)} {kind} ({words.share(number, total)})"
-
-    if len(results) == 1:
-        return join(
-            [names[0], f" finds {of_total(found[0])} at least once, with a P@1 of {words.percent(first_place[0])}."]
-        )
-    if max(found) == min(found):
-        return join([f"All recipes find the same number of {kind}: {of_total(found[0])}."])
-    said: list[str] = [
-        names[most],
-        f" finds the most {kind} at least once: {words.count(found[most])} of {words.count(total)}"
-        f" ({words.share(found[most], total)}), against ",
-    ]
-    head = int(np.nanargmax(first_place)) if np.isfinite(first_place).any() else most
-    if head != most and words.percent(first_place[head]) != words.percent(first_place[most]):
-        loss = words.percent(first_place[head] - first_place[most])
-        against = [f"{words.count(found[head])} for ", names[head], ", which has the best P@1"]
-        return join([*said, *against, f"; the price is {loss} points of P@1."])
-    rival = max((number for number in range(len(results)) if number != most), key=lambda one: found[one])
-    against = [f"{words.count(found[rival])} for ", names[rival], ", the next best"]
-    paid = f", and pays nothing for it: its P@1 of {words.percent(first_place[most])} is the best too."
-    return join([*said, *against, paid if np.isfinite(first_place[most]) else "."])
 
 
 def _marked(rows: Ints, number: int) -> Bools:

@@ -1,28 +1,38 @@
-"""The labels that stand beside one, as bars. Stands alone as a file."""
+"""The neighbours of one label as a bar chart, a file of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longtail.report.axes import LETTER, Scale
-from longtail.report.markup import tag
+from longtail.drawing.axes import LETTER, AxisScale
+from longtail.drawing.markup import tag
 
 WIDTH, ROW, TOP, FOOT = 720, 26, 64, 34
 BLUE, GREY, DARK, RULE = "#0072b2", "#5b6068", "#1f2328", "#dfe1e5"
-MOST_LETTERS = 44
+MAX_LETTERS = 44
 
 
-def links_svg(name: str, told: str, links: Sequence[tuple[str, float]], mark: float | None = None) -> str:
-    """A bar for each linked label and its weight from 0 to 1, strongest on top; `mark` draws a threshold."""
+def links_svg(name: str, subtitle: str, links: Sequence[tuple[str, float]], mark: float | None = None) -> str:
+    """Draws a bar for each neighbour of a label.
+
+    Args:
+        name: of the label.
+        subtitle: the line under the name.
+        links: name and weight, from 0 to 1, of each neighbour, the strongest first.
+        mark: a threshold to draw; None draws none.
+
+    Returns:
+        The SVG file.
+    """
     shown = [(_cut(label), weight) for label, weight in links]
     left = min(max((len(label) for label, _ in shown), default=0) * LETTER + 24, WIDTH / 2)
     height = TOP + ROW * max(len(shown), 1) + FOOT
-    across = Scale(0, 1, left, WIDTH - 64)
+    across = AxisScale(0, 1, left, WIDTH - 64)
     bottom = height - FOOT
     parts = [
         tag("rect", x=0, y=0, width=WIDTH, height=height, fill="#fff"),
         tag("text", _cut(name, 80), x=12, y=24, font_weight="bold", font_size=15, fill=DARK),
-        tag("text", told, x=12, y=44),
+        tag("text", subtitle, x=12, y=44),
     ]
     for step in range(6):
         x = across(step / 5)
@@ -57,6 +67,6 @@ def links_svg(name: str, told: str, links: Sequence[tuple[str, float]], mark: fl
     )
 
 
-def _cut(text: str, most: int = MOST_LETTERS) -> str:
+def _cut(text: str, letters: int = MAX_LETTERS) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+    return text if len(text) <= letters else text[: letters - 1].rstrip() + "…"

@@ -1,4 +1,8 @@
-"""The report: one self-contained HTML file that asks nothing of the network."""
+"""The report: one self-contained HTML file that loads nothing from the network.
+
+A page under 2 MB that needs no network rules out plotting libraries, so the charts are SVG of our own. The examples are
+JSON in the page, escaped, and a content security policy keeps everything else out.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,23 @@ from pathlib import Path
 
 from longtail.atomic import new_file
 from longtail.data.corpus import Corpus
+from longtail.drawing import words
+from longtail.drawing.markup import Safe, tag
 from longtail.errors import DataError
-from longtail.report import sections, words
-from longtail.report.chances import chances_section
+from longtail.report import never_found, sections
+from longtail.report.calibration import calibration_section
+from longtail.report.dial import dial_section
 from longtail.report.examples import payload
 from longtail.report.facts import data_facts, definitions, repeat
-from longtail.report.findings import Findings, find, takeaway
-from longtail.report.markup import Safe, tag
+from longtail.report.findings import Findings, find
+from longtail.report.headline import headline
 from longtail.report.norms import norms_section
 from longtail.report.result import Result
+from longtail.report.result_table import table_section
 from longtail.report.teachers import teachers_section
+from longtail.report.versus import versus_section
 
-MOST_BYTES = 1_950_000  # under 2 MB with something to spare
+MAX_BYTES = 1_950_000  # a little under 2 MB
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Cpath d='M2 1C3 10 7 13 15 14' fill='none' stroke='%230072b2' stroke-width='2.5'/%3E%3C/svg%3E"
@@ -29,11 +38,13 @@ _ICON = (
 _PARTS = (
     ("table", "Results"),
     ("bins", "Head and tail"),
-    ("norms", "Classifier rows"),
+    ("norms", "Classifier norms"),
     ("tradeoff", "Trade-off"),
+    ("dial", "Dial"),
     ("teachers", "Teachers"),
-    ("chances", "Chances"),
+    ("calibration", "Calibration"),
     ("cost", "Cost"),
+    ("versus", "Won and lost"),
     ("never", "Never predicted"),
     ("examples", "Examples"),
     ("data", "Data"),
@@ -41,19 +52,42 @@ _PARTS = (
 )
 
 
-def render(results: Sequence[Result], corpus: Corpus, *, command: str, versions: dict[str, str]) -> str:
-    """The whole page. Examples are left out until it stays under 2 MB."""
+def render(
+    results: Sequence[Result],
+    corpus: Corpus,
+    *,
+    command: str,
+    versions: dict[str, str],
+    warnings: Sequence[str] = (),
+) -> str:
+    """Writes the whole page. Examples are left out until it is smaller than 2 MB.
+
+    Args:
+        results: a result per recipe; the others are compared with the first.
+        corpus: the data that they were measured on.
+        command: the command line that repeats the comparison.
+        versions: version by name, of longtail, of libraries and of the machine.
+        warnings: about the data.
+
+    Returns:
+        HTML.
+
+    Raises:
+        DataError: no results, or predictions for other data.
+    """
     _check(results, corpus)
     findings = find(results, corpus)
     parts = {
-        "table": sections.table_section(results),
+        "table": table_section(results),
         "bins": sections.bins_section(results),
         "norms": norms_section(results),
         "tradeoff": sections.tradeoff_section(results) if len(results) > 1 else None,
+        "dial": dial_section(results),
         "teachers": teachers_section(results, corpus),
-        "chances": chances_section(results, corpus),
+        "calibration": calibration_section(results, corpus),
         "cost": sections.cost_section(results),
-        "never": sections.never_section(results, corpus, findings),
+        "versus": versus_section(results, corpus, findings),
+        "never": never_found.never_section(results, corpus, findings),
         "examples": _examples_section(len(results)),
         "data": sections.section("data", "The data", data_facts(corpus, findings)),
         "repeat": sections.section(
@@ -64,13 +98,21 @@ def render(results: Sequence[Result], corpus: Corpus, *, command: str, versions:
             definitions(corpus),
         ),
     }
-    shell = _page(results, corpus, findings, parts)
-    room = MOST_BYTES - len(shell.encode("utf-8"))
+    shell = _page(results, corpus, findings, parts, warnings)
+    room = MAX_BYTES - len(shell.encode("utf-8"))
     return shell.replace(_HOLE, payload(results, corpus, findings, room), 1)
 
 
 def write(path: str | Path, html: str) -> None:
-    """Under a temporary name first, so that a reader never sees half a page."""
+    """Writes a page under a temporary name first, so that nobody opens half a page.
+
+    Args:
+        path: the file to write.
+        html: the page.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
     target = Path(path)
     try:
         with new_file(target) as file:
@@ -81,7 +123,7 @@ def write(path: str | Path, html: str) -> None:
         ) from error
 
 
-_HOLE = "<examples>"  # filled once all else has its size; no user's text can hold a bare "<"
+_HOLE = "<examples>"  # replaced once the size of the rest is known; escaped text never has a bare "<"
 
 
 def _check(results: Sequence[Result], corpus: Corpus) -> None:
@@ -90,7 +132,7 @@ def _check(results: Sequence[Result], corpus: Corpus) -> None:
     for result in results:
         if len(result.predictions) != len(corpus.test):
             raise DataError(
-                f"{result.recipe!r} has predictions for {len(result.predictions)} rows, "
+                f"{result.recipe!r} has predictions for {len(result.predictions)} documents, "
                 f"but the test split of {corpus.name} has {len(corpus.test)}: predict the whole test split"
             )
         if len(result.predictions.labels) != len(corpus.labels):
@@ -100,7 +142,13 @@ def _check(results: Sequence[Result], corpus: Corpus) -> None:
             )
 
 
-def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: dict[str, Safe | None]) -> str:
+def _page(
+    results: Sequence[Result],
+    corpus: Corpus,
+    findings: Findings,
+    parts: dict[str, Safe | None],
+    warnings: Sequence[str],
+) -> str:
     number = len(results)
     title = f"{corpus.name}: {number} recipes compared" if number > 1 else f"{corpus.name}: one recipe"
     theme, script = _asset("theme.js"), _asset("report.js")
@@ -125,13 +173,14 @@ def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: 
             class_="bar-top",
         ),
         tag("h1", tag("bdi", corpus.name), f": {number} recipes compared" if number > 1 else ": one recipe"),
-        tag("p", takeaway(results, findings), class_="takeaway"),
+        tag("p", headline(results, findings), class_="takeaway"),
         tag(
             "p",
-            f"{words.count(len(corpus.test))} test rows, {words.count(len(corpus.labels))} labels, "
-            f"trained on {words.count(len(corpus.train))} rows",
+            f"{words.count(len(corpus.train))} training examples, {words.count(len(corpus.test))} test examples, "
+            f"{words.count(len(corpus.labels))} labels",
             class_="under",
         ),
+        tag("ul", *(tag("li", warning) for warning in warnings), class_="warnings") if warnings else None,
         tag("nav", *links, aria_label="Sections"),
     )
     body = tag(
@@ -147,7 +196,7 @@ def _page(results: Sequence[Result], corpus: Corpus, findings: Findings, parts: 
 
 
 def _examples_section(recipes: int) -> Safe:
-    """The frame of the browser of examples; the script fills it from the JSON."""
+    """The empty section on examples; the page's script fills it from the JSON."""
     choices = [("all", "All")]
     if recipes > 1:
         choices.append(("differ", "Recipes differ"))
@@ -165,9 +214,9 @@ def _examples_section(recipes: int) -> Safe:
         "Examples",
         tag(
             "p",
-            "Rows of the test split with what is true and each recipe's top 5. ",
+            "Documents of the test split with their true labels and each recipe's top 5. ",
             tag("span", "✓", class_="hit-key"),
-            " marks a hit; each label carries its band, by how many training rows it has.",
+            " marks a hit; beside each label stands its frequency band.",
             class_="lead",
         ),
         tag(
@@ -197,7 +246,7 @@ def _examples_section(recipes: int) -> Safe:
 
 
 def _policy(*scripts: str) -> str:
-    """Nothing is fetched and only this page's own scripts run, whatever a text may smuggle in."""
+    """Allows this page's own scripts and no downloads, so that markup in a text could do nothing."""
     digests = (hashlib.sha256(script.encode("utf-8")).digest() for script in scripts)
     allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
     return (

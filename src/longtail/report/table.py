@@ -1,42 +1,87 @@
-"""The comparison as a table: one row a recipe, for the terminal and for the page."""
+"""The comparison as a table with one row per recipe, for the terminal and for the page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from longtail.report import words
+from longtail.drawing import words
+from longtail.metrics.significance import BETTER, SAME, WORSE
 from longtail.report.result import Result
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-COVERAGE = "labels hit at least once over labels with a test positive"
-_NAME = 12  # letters a recipe's name keeps in a narrow terminal; it folds over more lines
-_LEFT_OUT = ("@3", "predict", "memory", "@5", "train")  # first to go where a terminal is too narrow
+MARKS = {BETTER: "▲", WORSE: "▼", SAME: ""}
+KEY = f"{MARKS[BETTER]} better, {MARKS[WORSE]} worse than the first recipe (95%); no mark: no difference shown"
+TESTED = ("P@1", "PSP@5", "C@5")  # what the table of differences shows
+UNSEEN = "recall of labels with (S) and without (U) training rows, H their harmonic mean"
+COVERAGE = "share of labels with a test positive that are found at least once"
+_NAME = 12  # letters per line of a recipe's name in a narrow terminal; longer names fold
+_LEFT_OUT = ("@3", "predict", "memory", "@5", "train")  # what a narrow terminal leaves out, in this order
 
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of a result: how to take it, write it, and which end of it is better."""
+    """One figure of a result: how to read it, how to write it, and whether lower is better."""
 
     name: str  # "P@1", "train"
     group: str  # "P", "PSP", "C", "cost"
     value: Callable[[Result], float]
     write: Callable[[float], str]
     lower_is_better: bool = False
+    cost: str = ""  # the field of a result, where the figure is a cost
+
+    def spread(self, result: Result) -> str:
+        """The deviation over seeds.
+
+        Args:
+            result: of the recipe.
+
+        Returns:
+            The deviation as it is written; empty with one seed.
+        """
+        deviation = result.deviation(self.cost or self.name)
+        return self.write(deviation) if math.isfinite(deviation) else ""
+
+    def mark(self, result: Result) -> str:
+        """Whether the recipe is shown to differ from the first.
+
+        Args:
+            result: of the recipe.
+
+        Returns:
+            One of MARKS; empty for the first recipe and for costs.
+        """
+        found = result.against_first.get(self.name)
+        return "" if found is None else MARKS[found.verdict]
 
     def best(self, results: Sequence[Result]) -> str | None:
-        """The best value as written, so that what reads the same is marked the same; None for one result."""
+        """The best value as it is written, so that values that read the same are all marked.
+
+        Args:
+            results: a result per recipe.
+
+        Returns:
+            The text of the best value; None where there is only one result, or no value.
+        """
         values = [value for value in map(self.value, results) if math.isfinite(value)]
         if len(results) < 2 or not values:
             return None
         return self.write(min(values) if self.lower_is_better else max(values))
 
     def delta(self, result: Result, first: Result) -> tuple[str, str]:
-        """Difference to the first recipe, signed, and whether it is "better", "worse" or "same"."""
+        """The difference to the first recipe.
+
+        Args:
+            result: of the recipe.
+            first: of the first recipe.
+
+        Returns:
+            The difference with its sign, and "better", "worse" or "same".
+        """
         difference = self.value(result) - self.value(first)
         written = self.write(abs(difference))
         if not math.isfinite(difference):
@@ -48,30 +93,70 @@ class Column:
 
 
 def columns(results: Sequence[Result]) -> list[Column]:
-    """P, PSP and C at 1, 3 and 5, where they were measured, then what the recipe cost."""
+    """P, PSP and C, and S, U and H of held-out labels, at each k that was measured, then the costs.
+
+    Args:
+        results: a result per recipe.
+
+    Returns:
+        The columns, from left to right.
+    """
     measured = [
         Column(f"{group}@{k}", group, _measure(f"{group}@{k}"), words.percent)
-        for group in ("P", "PSP", "C")
-        for k in (1, 3, 5)
+        for group in ("P", "PSP", "C", "S", "U", "H")
+        for k in measured_at(results)
         if any(f"{group}@{k}" in result.measures.values for result in results)
     ]
     return [
         *measured,
-        Column("train", "cost", lambda result: result.train_seconds, words.seconds, True),
-        Column("predict", "cost", lambda result: result.predict_seconds, words.seconds, True),
+        Column("train", "cost", lambda result: result.train_seconds, words.seconds, True, "train_seconds"),
+        Column("predict", "cost", lambda result: result.predict_seconds, words.seconds, True, "predict_seconds"),
         Column("memory", "cost", lambda result: float(result.peak_bytes), words.size, True),
     ]
 
 
+def measured_at(results: Sequence[Result]) -> list[int]:
+    """The values of k that were measured.
+
+    Args:
+        results: a result per recipe.
+
+    Returns:
+        Rising.
+    """
+    return sorted({int(name.partition("@")[2]) for result in results for name in result.measures.values})
+
+
 def caption(results: Sequence[Result]) -> str:
-    return f"PSP with {results[0].measures.propensity}; C = {COVERAGE}"
+    """The lines under the table: PSP and C, seeds, and the marks.
+
+    Args:
+        results: a result per recipe.
+
+    Returns:
+        One to three lines.
+    """
+    unseen = f"; {UNSEEN}" if any("H@1" in result.measures.values for result in results) else ""
+    lines = [f"PSP with {results[0].measures.propensity}; C = {COVERAGE}{unseen}"]
+    if any(result.runs for result in results):
+        lines.append(f"mean ± deviation over {max(len(result.seeds) for result in results)} seeds")
+    if any(result.against_first for result in results):
+        lines.append(KEY)
+    return "\n".join(lines)
 
 
-def comparison_table(results: Sequence[Result], width: int | None = None) -> Table:
-    """One row a recipe, the best value of each column bold.
+def comparison_table(results: Sequence[Result], width: int | None = None, *, costs: bool = True) -> Table:
+    """The table for a terminal, the best value of each column in bold.
 
-    Where the terminal's `width` is given, columns that do not fit are left out, those at 3 first: a figure
-    cut short by the edge would read as another figure.
+    Columns that do not fit are left out, those at 3 first: a figure that the edge cuts would read as another figure.
+
+    Args:
+        results: a result per recipe.
+        width: of the terminal, in letters; None keeps every column.
+        costs: shows time and memory.
+
+    Returns:
+        A table for rich to print.
     """
     from rich import box
     from rich.table import Table
@@ -85,7 +170,7 @@ def comparison_table(results: Sequence[Result], width: int | None = None) -> Tab
         caption_justify="left",
     )
     table.add_column("recipe", overflow="fold", min_width=_NAME)
-    shown = _fitting(columns(results), results, width)
+    shown = _fitting([one for one in columns(results) if costs or one.group != "cost"], results, width)
     for column in shown:
         table.add_column(column.name, justify="right", no_wrap=True)
     best = [column.best(results) for column in shown]
@@ -93,21 +178,132 @@ def comparison_table(results: Sequence[Result], width: int | None = None) -> Tab
         figures = [column.write(column.value(result)) for column in shown]
         table.add_row(
             Text(words.clean(result.recipe)),  # not markup: a recipe may hold brackets
-            *(Text(figure, style="bold" if figure == top else "") for figure, top in zip(figures, best, strict=True)),
+            *(
+                Text(_cell(column, result), style="bold" if figure == top else "")
+                for column, figure, top in zip(shown, figures, best, strict=True)
+            ),
         )
     return table
+
+
+def difference_table(results: Sequence[Result]) -> Table | None:
+    """Each recipe against the first: the difference, its interval, and whether it is shown.
+
+    Args:
+        results: a result per recipe.
+
+    Returns:
+        A table for rich to print; None where there is nothing to compare.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    names = [name for name in TESTED if any(name in result.against_first for result in results)]
+    if len(results) < 2 or not names:
+        return None
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        caption="95% intervals over documents (C: over labels); p-values of a randomisation test, corrected by Holm",
+        caption_justify="left",
+    )
+    table.add_column(f"against {words.clean(results[0].recipe)}", overflow="fold", min_width=_NAME)
+    for name in names:
+        table.add_column(name)
+    for result in results[1:]:
+        table.add_row(Text(words.clean(result.recipe)), *(Text(difference(result, name)) for name in names))
+    return table
+
+
+def difference(result: Result, name: str) -> str:
+    """A recipe's difference to the first in words.
+
+    Args:
+        result: of the recipe.
+        name: of the measure.
+
+    Returns:
+        Such as "+3.4 [2.8, 4.1] better"; a dash where it was not tested.
+    """
+    found = result.against_first.get(name)
+    if found is None:
+        return words.NOTHING
+    return f"{signed(found.difference)} [{signed(found.low)}, {signed(found.high)}] {found.verdict}"
+
+
+def signed(value: float) -> str:
+    """A difference in points, with its sign.
+
+    Args:
+        value: the difference.
+
+    Returns:
+        One decimal.
+    """
+    return f"{value:+.1f}".replace("-", words.MINUS)
+
+
+def clean_table(results: Sequence[Result], width: int | None = None) -> Table | None:
+    """The comparison on the documents without a problem, where more than 1% have one.
+
+    Args:
+        results: a result per recipe.
+        width: of the terminal, in letters; None keeps every column.
+
+    Returns:
+        A table for rich to print; None where there is no need of it.
+    """
+    clean = [
+        replace(result, measures=result.clean, runs=(), against_first={})
+        for result in results
+        if result.clean is not None
+    ]
+    if not clean:
+        return None
+    table = comparison_table(clean, width, costs=False)
+    rows = f"{clean[0].measures.rows:,} of {results[0].measures.rows:,}"
+    table.caption = f"on the {rows} documents without the problems above"
+    return table
+
+
+def shared_notes(results: Sequence[Result]) -> list[str]:
+    """Whose time it was, where recipes share a stage; and what else is to be known of a recipe.
+
+    Args:
+        results: a result per recipe.
+
+    Returns:
+        Sentences.
+    """
+    lines: list[str] = []
+    recipes_of: dict[str, list[str]] = {}
+    for result in results:
+        name = words.clean(result.recipe)
+        own = result.train_seconds - sum(one.seconds for one in result.shared)
+        if result.shared:
+            whose = ", ".join(f"{words.seconds(one.seconds)} by {words.clean(one.recipe)}" for one in result.shared)
+            lines.append(f"{name}: trained in {words.seconds(max(own, 0.0))} of its own; the rest once, {whose}")
+        for note in result.notes:
+            recipes_of.setdefault(note, []).append(name)
+    return lines + [f"{', '.join(names)}: {note}" for note, names in recipes_of.items()]
+
+
+def _cell(column: Column, result: Result) -> str:
+    spread = column.spread(result)
+    return column.write(column.value(result)) + (f" ± {spread}" if spread else "") + column.mark(result)
 
 
 def _fitting(shown: list[Column], results: Sequence[Result], width: int | None) -> list[Column]:
     """The columns that a terminal of this width can show in full."""
 
     def needed() -> int:
-        wide = (
-            max(len(column.name), *(len(column.write(column.value(result))) for result in results)) for column in shown
-        )
+        wide = (max(len(column.name), *(len(_cell(column, result)) for result in results)) for column in shown)
         return 2 + _NAME + sum(letters + 2 for letters in wide)
 
-    for ending in _LEFT_OUT:
+    others = [f"@{k}" for k in reversed(measured_at(results)) if k not in (1, 3, 5)]
+    for ending in (*_LEFT_OUT, *others):
         if not results or width is None or needed() <= width:
             break
         shown = [column for column in shown if not column.name.endswith(ending)]

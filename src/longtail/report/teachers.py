@@ -1,4 +1,4 @@
-"""What the teachers were worth: whether their relevances can be believed, and for which labels they lower variance."""
+"""How good teachers are: the calibration of their relevances, and the labels for which they lower variance."""
 
 from __future__ import annotations
 
@@ -9,32 +9,41 @@ import numpy as np
 
 from longtail.arrays import Doubles
 from longtail.data.corpus import Corpus
+from longtail.drawing import words
+from longtail.drawing.axes import AxisScale, Box, log_ticks
+from longtail.drawing.markup import Safe, join, tag
 from longtail.metrics.bounds import Gaps, gaps, worst_teacher
 from longtail.metrics.calibration import ErrorBin, Teaching
-from longtail.report import words
-from longtail.report.axes import Box, Scale, log_ticks
-from longtail.report.chances import chances_svg
+from longtail.report.calibration import calibration_svg
+from longtail.report.download import csv_link
 from longtail.report.facts import table_box
-from longtail.report.figures import both, legend, look, marker, picture, rules, stroke, target
-from longtail.report.markup import Safe, join, tag
 from longtail.report.result import Result
 from longtail.report.sections import section
+from longtail.report.shapes import both, legend, look, marker, picture, rules, stroke, target
 
 WAYS = ("given labels alone", "teacher alone", "best blend of both")
 
 
 def teachers_section(results: Sequence[Result], corpus: Corpus) -> Safe | None:
-    """A part for each recipe with a teacher; nothing where there is none."""
+    """The section of the page on teachers, with a part for each recipe that has one.
+
+    Args:
+        results: a result per recipe.
+        corpus: the data that they were measured on.
+
+    Returns:
+        The section; None where no recipe has a teacher.
+    """
     parts = [_part(result.recipe, result.teaching, corpus) for result in results if result.teaching is not None]
     if not parts:
         return None
     return section(
         "teachers",
-        "What the teachers were worth",
+        "How good the teachers are",
         tag(
             "p",
-            "A tail method with a teacher gives a learner soft labels from another model. They help where the teacher "
-            "errs less than the few given labels vary.",
+            "A tail method with a teacher trains the learner on soft labels from another model. They help where the "
+            "error of the teacher is smaller than the variance of the few given labels.",
             class_="lead",
         ),
         *parts,
@@ -61,7 +70,7 @@ def _part(recipe: str, teaching: Teaching, corpus: Corpus) -> Safe:
 
 
 def _relevances(teaching: Teaching) -> Safe | None:
-    """Each way to make relevances of similarities, against what was right on held-out rows."""
+    """Each way to turn similarities into relevances, against the hits on held-out examples."""
     if not teaching.calibrations:
         return None
     names = [
@@ -72,16 +81,22 @@ def _relevances(teaching: Teaching) -> Safe | None:
         "figure",
         tag(
             "figcaption",
-            tag("h3", "Whether the teacher's relevances can be believed"),
+            tag("h3", "Calibration of the teacher's relevances"),
             tag(
                 "p",
-                "The nearest 100 labels of held-out rows in groups of like relevance; each way is learned on half of "
-                "the rows and drawn on the others. ECE is the mean distance from the diagonal in points.",
+                "The nearest 100 labels of held-out examples in groups of similar relevance. Each calibration is "
+                "fitted on half of the examples and drawn on the others. ECE is the mean distance from the diagonal "
+                "in points. ",
+                csv_link(
+                    "teacher-calibration",
+                    ("calibration", "candidates", "mean relevance", "hit rate"),
+                    [(one.name, b.count, b.mean_score, b.hit_rate) for one in teaching.calibrations for b in one.bins],
+                ),
             ),
             legend(names),
         ),
-        chances_svg(
-            names, range(len(names)), [one.bins for one in teaching.calibrations], "candidates of held-out rows"
+        calibration_svg(
+            names, range(len(names)), [one.bins for one in teaching.calibrations], "candidates of held-out examples"
         ),
     )
 
@@ -103,10 +118,18 @@ def _variance(bins: Sequence[ErrorBin], rows: int) -> Safe | None:
             tag("h3", "Where label variance dominates"),
             tag(
                 "p",
-                "LEVER's bound on how far the true risk of a label's classifier may lie above that in training, for "
-                "unit vectors and log loss, with the error that the teacher had on held-out rows. Where the line "
-                "of the given labels is the higher one, their variance costs more than the teacher's errors do. "
-                "Compare the lines with each other: their height has no meaning of its own.",
+                "LEVER's bound on how far the true risk of a label's classifier may lie above its training risk, for "
+                "unit-norm vectors and log loss, with the teacher's error on held-out examples. Where the line of the "
+                "given labels is above that of the teacher, their variance costs more than the teacher's errors. "
+                "Compare the lines with each other; their heights alone mean nothing. ",
+                csv_link(
+                    "label-variance",
+                    ("training examples", *WAYS),
+                    [
+                        (one.middle, *values)
+                        for one, *values in zip(bins, *(curve.tolist() for curve in curves), strict=True)
+                    ],
+                ),
             ),
             legend(WAYS),
         ),
@@ -115,21 +138,29 @@ def _variance(bins: Sequence[ErrorBin], rows: int) -> Safe | None:
 
 
 def variance_svg(bins: Sequence[ErrorBin], curves: Sequence[Doubles]) -> Safe:
-    """Bounds over training rows, both on log scales; most frequent left, as in the other charts."""
-    title = "Bound on the risk above that in training against training rows of the label: " + ", ".join(WAYS)
+    """Draws bounds over training examples, both on log scales; the most frequent labels are left.
+
+    Args:
+        bins: labels by frequency, the rarest first.
+        curves: a bound per bin for each of WAYS, (bins,) each.
+
+    Returns:
+        The chart.
+    """
+    title = "Bound on true risk minus training risk, against training examples of the label: " + ", ".join(WAYS)
     values = [float(value) for curve in curves for value in curve]
 
     def draw(width: int, height: int, roomy: bool) -> Safe:
         frame = Box(44, 26, width - 16, height - 52)
-        fewest, most = bins[0].middle, max(bins[-1].middle, bins[0].middle * 1.001)
-        across = Scale(math.log(most), math.log(fewest), frame.left + 14, frame.right - 14)
+        rarest, commonest = bins[0].middle, max(bins[-1].middle, bins[0].middle * 1.001)
+        across = AxisScale(math.log(commonest), math.log(rarest), frame.left + 14, frame.right - 14)
         marks = log_ticks(max(min(values), max(values) / 1e4), max(values))
-        scale = Scale(math.log(marks[0]), math.log(marks[-1]), frame.bottom, frame.top)
+        scale = AxisScale(math.log(marks[0]), math.log(marks[-1]), frame.bottom, frame.top)
 
         def down(value: float) -> float:
             return scale(math.log(max(value, marks[0])))
 
-        powers = [10**power for power in range(9) if fewest <= 10**power <= most] or [round(most)]
+        powers = [10**power for power in range(9) if rarest <= 10**power <= commonest] or [round(commonest)]
         parts = [rules(marks[:: max(len(marks) // 6, 1)], down, frame)]
         parts += [
             tag(
@@ -145,7 +176,7 @@ def variance_svg(bins: Sequence[ErrorBin], curves: Sequence[Doubles]) -> Safe:
         parts.append(tag("text", "bound", x=2, y=13, class_="axis-name"))
         names = (
             ("← most frequent", frame.left, "start"),
-            ("training rows", (frame.left + frame.right) / 2, "middle"),
+            ("training examples", (frame.left + frame.right) / 2, "middle"),
             ("rarest →", frame.right, "end"),
         )
         parts += [tag("text", name, x=x, y=height - 6, text_anchor=side, class_="axis-name") for name, x, side in names]
@@ -156,18 +187,18 @@ def variance_svg(bins: Sequence[ErrorBin], curves: Sequence[Doubles]) -> Safe:
             ]
             line = [stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _, _ in spots), number)]
             for x, y, one, value in spots:
-                told = f"{way}, labels of {_range(one)} training rows: {value:.3g}"
-                line += [marker(x, y, number), target(x, y, told)]
+                figures = f"{way}, labels with {_range(one)} training examples: {value:.3g}"
+                line += [marker(x, y, number), target(x, y, figures)]
             parts.append(tag("g", *line, class_=look(number)))
         return picture(width, height, title, parts)
 
-    return both(draw, (440, 376), (360, 320))  # beside the other: as narrow as the second of a pair
+    return both(draw, (440, 376), (360, 320))  # as narrow as the second chart of a pair
 
 
 def _table(bins: Sequence[ErrorBin], rows: int) -> Safe:
     found = _gaps(bins, rows)
-    most = worst_teacher(np.minimum([one.middle for one in bins], rows), rows)
-    names = ("Training rows", "labels", "teacher's error", "helps up to", "given", "teacher", "blend", "best λ")
+    largest_error = worst_teacher(np.minimum([one.middle for one in bins], rows), rows)
+    names = ("Training examples", "labels", "teacher's error", "helps up to", "given", "teacher", "blend", "best λ")
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in names)))
     body = (
         tag(
@@ -178,7 +209,7 @@ def _table(bins: Sequence[ErrorBin], rows: int) -> Safe:
                 tag("td", f"{value:.3g}")
                 for value in (
                     one.error,
-                    most[place],
+                    largest_error[place],
                     found.given[place],
                     found.teacher[place],
                     found.blended[place],

@@ -1,4 +1,4 @@
-"""The k nearest of many vectors without looking at all of them, through faiss, with how many it finds."""
+"""Approximate nearest-neighbour search through faiss (HNSW or IVF), with its recall measured against exact search."""
 
 from __future__ import annotations
 
@@ -14,26 +14,38 @@ from longtail.progress import stage
 from longtail.search.exact import Exact
 
 Kind = Literal["hnsw", "ivf"]
-LINKS = 32  # neighbours of a vector in the graph (M); memory: 8 bytes each
-CARE = 100  # candidates looked at while a vector finds its neighbours (efConstruction)
+LINKS = 32  # neighbours of a vector in the graph (M); each takes 8 bytes
+BUILD_EFFORT = 100  # candidates compared while a vector finds its neighbours (efConstruction)
 EFFORTS = {"hnsw": (32, 64, 128, 256, 512), "ivf": (1, 2, 4, 8, 16, 32, 64, 128)}  # efSearch, nprobe
-TRIED = 500  # queries on which the recall is measured
+RECALL_QUERIES = 500  # queries on which the recall is measured
 
 
 @dataclass(frozen=True, eq=False)
 class Approximate:
-    """An index over vectors, by inner product, and what share of the true best it finds."""
+    """An inner-product index over vectors, with its measured recall. Build it with `build`."""
 
     kind: Kind
     index: Any  # a faiss index
-    effort: int  # how much it looks at for a query: efSearch of a graph, nprobe of cells
-    recall: float  # share of the exact top `places` found, mean over `tried` queries
+    effort: int  # how much a query searches: efSearch for HNSW, nprobe for IVF
+    recall: float  # share of the exact top `places` that it finds, mean over the measured queries
     places: int
-    tried: str  # in words
-    wanted: float
+    measured_on: str  # in words
+    min_recall: float  # the recall that was asked for
 
     def top(self, queries: AnyArray, k: int) -> tuple[Ints, Floats]:
-        """Rows and scores (queries, min(k, rows)), best first, equal scores by row; -1 and -inf where none is found."""
+        """Find the best vectors for each query.
+
+        Args:
+            queries: (queries, dimension).
+            k: number of vectors for each query.
+
+        Returns:
+            Rows (int32) and scores (float32), each (queries, min(k, rows)), best first, ties in order of the row;
+            -1 and -inf where the index finds fewer.
+
+        Raises:
+            DataError: the dimension does not match, or k is below 1.
+        """
         if queries.ndim != 2 or queries.shape[1] != self.index.d:
             raise DataError(f"queries of shape {queries.shape} do not fit an index of dimension {self.index.d}")
         if k < 1:
@@ -42,10 +54,10 @@ class Approximate:
 
     def __str__(self) -> str:
         how = {"hnsw": "a graph of neighbours", "ivf": "cells of near vectors"}[self.kind]
-        short = "" if self.recall >= self.wanted else f", short of the {self.wanted:.3f} asked"
+        short = "" if self.recall >= self.min_recall else f", short of the {self.min_recall:.3f} asked"
         return (
             f"{self.kind}, {how} over {self.index.ntotal:,} vectors: finds {self.recall:.3f} of the exact top "
-            f"{self.places} of {self.tried} (effort {self.effort}){short}"
+            f"{self.places} of {self.measured_on} (effort {self.effort}){short}"
         )
 
 
@@ -57,32 +69,46 @@ def build(
     places: int = 10,
     seed: int = 0,
 ) -> Approximate:
-    """Index the vectors, and find the least effort whose recall at `places` is at least `recall`.
+    """Index the vectors, with the smallest search effort that reaches the recall.
 
-    `queries` are what it is measured on, such as held-out rows; without them it is some of the vectors, which are
-    easier than strangers. Where no effort is enough, the largest is kept and the words of the index say so. `hnsw`
-    is the better one for single queries and takes long to build, and its graph depends on the timing of threads;
-    `ivf` builds fast and the same each time.
+    Where no effort reaches it, the largest is kept, and `str(index)` says so. `hnsw` answers single queries faster, but
+    takes long to build, and its graph depends on thread timing; `ivf` builds fast and is deterministic.
+
+    Args:
+        vectors: (rows, dimension).
+        kind: `hnsw` or `ivf`.
+        queries: (queries, dimension) on which the recall is measured, such as held-out documents. None takes a sample
+            of the vectors, which are easier to find than new queries.
+        recall: share of the exact top `places` that must be found.
+        places: the k at which the recall is measured.
+        seed: of the sample of queries, and of IVF's cells.
+
+    Returns:
+        The index, with the recall that it reached.
+
+    Raises:
+        DataError: the vectors are not a non-empty matrix of finite numbers, or the kind is unknown.
+        MissingExtra: faiss is not installed.
     """
     if vectors.ndim != 2 or not len(vectors):
         raise DataError(f"vectors must be a (rows, dimension) matrix with rows, got shape {vectors.shape}")
     if kind not in EFFORTS:
         raise DataError(f"approximate search is 'hnsw' or 'ivf', not {kind!r}")
-    _faiss()  # a missing extra is told before the work
-    chance = np.random.default_rng(seed)
-    source, tried = (vectors, "its own vectors") if queries is None else (queries, "the queries given")
-    sample = np.sort(chance.choice(len(source), min(TRIED, len(source)), replace=False))
-    asked = np.ascontiguousarray(source[sample], dtype=np.float32)
+    _faiss()  # a missing faiss is reported before the work
+    rng = np.random.default_rng(seed)
+    source, name = (vectors, "its own vectors") if queries is None else (queries, "the queries given")
+    sample = np.sort(rng.choice(len(source), min(RECALL_QUERIES, len(source)), replace=False))
+    measured = np.ascontiguousarray(source[sample], dtype=np.float32)
     places = min(places, len(vectors))
-    truth = Exact(vectors).top(asked, places)[0]  # refuses what is not finite, before the long part
-    index = _built(np.ascontiguousarray(vectors, dtype=np.float32), kind, seed)
-    found = 0.0
+    truth = Exact(vectors).top(measured, places)[0]  # refuses NaN and infinity, before the long part
+    index = _build(np.ascontiguousarray(vectors, dtype=np.float32), kind, seed)
+    reached = 0.0
     for effort in EFFORTS[kind]:
-        rows, _ = _search(index, kind, asked, places, effort)
-        found = float((rows[:, :, None] == truth[:, None, :]).any(1).mean())
-        if found >= recall:
+        rows, _ = _search(index, kind, measured, places, effort)
+        reached = float((rows[:, :, None] == truth[:, None, :]).any(1).mean())
+        if reached >= recall:
             break
-    return Approximate(kind, index, effort, found, places, f"{len(asked):,} of {tried}", recall)
+    return Approximate(kind, index, effort, reached, places, f"{len(measured):,} of {name}", recall)
 
 
 def _faiss() -> Any:
@@ -92,20 +118,20 @@ def _faiss() -> Any:
         raise MissingExtra("faiss-cpu", "search", "approximate search") from None
 
 
-def _built(vectors: Floats, kind: Kind, seed: int) -> Any:
+def _build(vectors: Floats, kind: Kind, seed: int) -> Any:
     faiss = _faiss()
     rows, dimension = vectors.shape
     with stage(f"building {kind}", total=rows) as advance:
         if kind == "hnsw":
             index = faiss.IndexHNSWFlat(dimension, LINKS, faiss.METRIC_INNER_PRODUCT)
-            index.hnsw.efConstruction = CARE
+            index.hnsw.efConstruction = BUILD_EFFORT
         else:
-            cells = max(1, min(int(4 * rows**0.5), rows // 39))  # faiss asks for 39 vectors a cell to learn it
+            cells = max(1, min(int(4 * rows**0.5), rows // 39))  # faiss wants 39 training vectors a cell
             index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimension), dimension, cells, faiss.METRIC_INNER_PRODUCT)
             index.cp.seed, index.cp.min_points_per_centroid = seed + 1, 1
             index.train(vectors)
-        for begin in range(0, rows, 1 << 15):
-            piece = vectors[begin : begin + (1 << 15)]
+        for start in range(0, rows, 1 << 15):
+            piece = vectors[start : start + (1 << 15)]
             index.add(piece)
             advance(len(piece))
     return index
@@ -114,12 +140,12 @@ def _built(vectors: Floats, kind: Kind, seed: int) -> Any:
 def _search(index: Any, kind: Kind, queries: Floats, k: int, effort: int) -> tuple[Ints, Floats]:
     faiss = _faiss()
     k = min(k, index.ntotal)
-    # A setting of the call, not of the index, so that threads may ask with different efforts.
+    # The effort is a parameter of the call, not of the index, so that threads can search with different efforts.
     if kind == "hnsw":
-        how = faiss.SearchParametersHNSW(efSearch=max(effort, k))
+        parameters = faiss.SearchParametersHNSW(efSearch=max(effort, k))
     else:
-        how = faiss.SearchParametersIVF(nprobe=effort)
-    scores, rows = index.search(queries, k, params=how)
+        parameters = faiss.SearchParametersIVF(nprobe=effort)
+    scores, rows = index.search(queries, k, params=parameters)
     scores = np.where(rows >= 0, scores, -np.inf)
     order = np.lexsort((rows, -scores), axis=1)
     ordered = np.take_along_axis(rows, order, axis=1).astype(np.int32)

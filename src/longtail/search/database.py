@@ -1,8 +1,8 @@
-"""Label vectors in PostgreSQL with the `vector` extension (pgvector): loaded whole or not at all, searched there.
+"""Label vectors in PostgreSQL with the `vector` extension (pgvector): loaded in one transaction, searched there.
 
-A table holds a label a row: row, id, text, count, vector. Its comment is JSON that says whose vectors they are, so that
-a model never searches another's. From 50,000 labels up it gets an HNSW index and answers are approximate, as pgvector's
-are; below, and where vectors have more numbers than the index takes, every vector is compared.
+The table has one row a label: row, id, text, count, vector. Its comment is JSON with a fingerprint of the vectors, so
+that a model never searches the vectors of another. From 50,000 labels on, the table gets an HNSW index and search is
+approximate. Below that, and where the dimension is too large for the index, every vector is compared.
 """
 
 from __future__ import annotations
@@ -27,28 +27,39 @@ if TYPE_CHECKING:
     import psycopg
 
 TABLE = "longtail_labels"
-INDEXED = 50_000  # labels from which an index pays for what it misses
-MOST_INDEXED = 2_000  # numbers of a vector that pgvector's index takes
-MOST = 16_000  # and that its type takes
-EFFORT = 200  # hnsw.ef_search: candidates looked at; never below k
-MOST_EFFORT = 1_000  # pgvector's limit; for larger k every vector is compared
-ASKED = 256  # queries in one round trip
+INDEXED = 50_000  # from this many labels on, the time an index saves is worth the labels it misses
+MAX_INDEXED_DIMENSION = 2_000  # pgvector's limit for an index
+MAX_DIMENSION = 16_000  # pgvector's limit for its vector type
+EFFORT = 200  # hnsw.ef_search: candidates compared; never below k
+MAX_EFFORT = 1_000  # pgvector's limit; for larger k every vector is compared
+BATCH = 256  # queries or labels in one round trip
 
 
 @dataclass(frozen=True)
-class Table:
-    """Where the vectors lie: `postgresql://user@host/database` (or what else libpq takes), and a table's name."""
+class VectorTable:
+    """A table of label vectors in a database."""
 
-    address: str
+    address: str  # postgresql://user@host/database, or any other form that libpq accepts
     name: str = TABLE
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,47}", self.name):
-            raise DataError(f"a table's name is of letters, digits and _, at most 48, got {self.name!r}")
+            raise DataError(
+                f"a table's name must consist of 1 to 48 letters, digits and _, and not begin with a digit, "
+                f"got {self.name!r}"
+            )
 
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A transaction; what the server says against it becomes one line, without the address and its password."""
+        """Open a connection with one transaction.
+
+        Yields:
+            The connection. The transaction is committed at the end of the block, or rolled back on an error.
+
+        Raises:
+            DataError: the server refused; one line, without the address and its password.
+            MissingExtra: psycopg is not installed.
+        """
         psycopg = _psycopg()
         try:
             with psycopg.connect(self.address, connect_timeout=10, application_name="longtail") as connection:
@@ -64,18 +75,29 @@ class Table:
         counts: Longs,
         index: bool | None = None,
     ) -> bool:
-        """Put the vectors there in place of what the table held; True where they got an index.
+        """Replace the table by these vectors. Other connections see the old table until the new one is complete.
 
-        `index` asks for one or forbids it. Readers see the old table until the new one is complete.
+        Args:
+            vectors: (labels, dimension) float32.
+            ids: label ids.
+            texts: label texts.
+            counts: (labels,) training counts.
+            index: whether to build an HNSW index; None decides by the number of labels.
+
+        Returns:
+            Whether an index was built.
+
+        Raises:
+            DataError: the dimension is too large, the table is not longtail's, or the server refused.
         """
         labels, dimension = vectors.shape
-        if dimension > MOST:
-            raise DataError(f"vectors of {dimension:,} numbers do not fit pgvector, which takes {MOST:,}")
-        if index and dimension > MOST_INDEXED:
+        if dimension > MAX_DIMENSION:
+            raise DataError(f"vectors of {dimension:,} numbers do not fit pgvector, which takes {MAX_DIMENSION:,}")
+        if index and dimension > MAX_INDEXED_DIMENSION:
             raise DataError(
-                f"pgvector's index takes vectors of up to {MOST_INDEXED:,} numbers, these have {dimension:,}"
+                f"pgvector's index takes vectors of up to {MAX_INDEXED_DIMENSION:,} numbers, these have {dimension:,}"
             )
-        indexed = labels >= INDEXED and dimension <= MOST_INDEXED if index is None else index
+        indexed = labels >= INDEXED and dimension <= MAX_INDEXED_DIMENSION if index is None else index
         facts = {"format": 1, "labels": labels, "dimension": dimension, "vectors": fingerprint(vectors, ids)}
         new = f"{self.name}_new"
         with self.connected() as connection:
@@ -89,26 +111,26 @@ class Table:
                 cursor.copy(f'COPY "{new}" FROM STDIN (FORMAT BINARY)') as copy,
             ):
                 copy.write(b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0))
-                for begin in range(0, labels, ASKED):
-                    part = slice(begin, begin + ASKED)
-                    copy.write(_copied(begin, vectors[part], ids[part], texts[part], counts[part]))
+                for start in range(0, labels, BATCH):
+                    part = slice(start, start + BATCH)
+                    copy.write(_binary_rows(start, vectors[part], ids[part], texts[part], counts[part]))
                     advance(len(vectors[part]))
                 copy.write(struct.pack(">h", -1))
             if indexed:
                 with stage("building the index"):
                     cursor.execute(f'CREATE INDEX ON "{new}" USING hnsw (vector vector_ip_ops)')
-            self._take_over(cursor, new, facts)
+            self._replace_table(cursor, new, facts)
         return indexed
 
-    def _take_over(self, cursor: psycopg.Cursor[Any], new: str, facts: dict[str, Any]) -> None:
+    def _replace_table(self, cursor: psycopg.Cursor[Any], new: str, facts: dict[str, Any]) -> None:
         from psycopg import sql
 
         cursor.execute("SELECT obj_description(to_regclass(%s))", [f'"{self.name}"'])
         found = cursor.fetchone()
-        known = found is not None and _facts(found[0]) is not None
+        ours = found is not None and _facts(found[0]) is not None
         cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [f'"{self.name}"'])
-        there = cursor.fetchone()
-        if there is not None and there[0] and not known:
+        exists = cursor.fetchone()
+        if exists is not None and exists[0] and not ours:
             raise DataError(
                 f"the table {self.name} is not longtail's and is left alone; give another name with --table"
             )
@@ -120,48 +142,60 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """A loaded table, to be searched by inner product."""
+    """A loaded table, for search by inner product."""
 
-    table: Table
-    vectors: str  # their fingerprint: those of the model that asks
+    table: VectorTable
+    vectors: str  # fingerprint of the model's vectors; the table must hold these
 
     def top(self, queries: Floats, k: int) -> tuple[Ints, Floats]:
-        """Rows and inner products (queries, min(k, labels)), best first; -1 and -inf where none is found."""
+        """Find the best labels for each query.
+
+        Args:
+            queries: (queries, dimension) float32.
+            k: number of labels for each query.
+
+        Returns:
+            Rows (int32) and inner products (float32), each (queries, min(k, labels)), best first; -1 and -inf where
+            the index finds fewer.
+
+        Raises:
+            DataError: the table is missing, holds the vectors of another model, or the server refused.
+        """
         labels = self._labels
         k = min(k, labels)
         rows = np.full((len(queries), k), -1, dtype=np.int32)
         products = np.full((len(queries), k), -np.inf, dtype=np.float32)
         if not len(queries) or k < 1:
             return rows, products
-        with self.table.connected() as connection, stage("asking the database", total=len(queries)) as advance:
+        with self.table.connected() as connection, stage("querying the database", total=len(queries)) as advance:
             cursor = connection.cursor()
-            if k > MOST_EFFORT:
+            if k > MAX_EFFORT:
                 cursor.execute("SET LOCAL enable_indexscan = off")
             else:
                 cursor.execute(f"SET LOCAL hnsw.ef_search = {max(k, EFFORT)}")
-            for begin in range(0, len(queries), ASKED):
-                piece = queries[begin : begin + ASKED]
+            for start in range(0, len(queries), BATCH):
+                piece = queries[start : start + BATCH]
                 cursor.execute(
-                    f"""SELECT asked.place, found.row, found.distance
-                    FROM unnest(%s::text[]) WITH ORDINALITY AS asked(vector, place)
+                    f"""SELECT query.place, found.row, found.distance
+                    FROM unnest(%s::text[]) WITH ORDINALITY AS query(vector, place)
                     CROSS JOIN LATERAL (
-                        SELECT row, vector <#> asked.vector::vector AS distance FROM "{self.table.name}"
-                        ORDER BY vector <#> asked.vector::vector LIMIT {k}
-                    ) AS found ORDER BY asked.place, found.distance, found.row""",
-                    [[_written(vector) for vector in piece]],
+                        SELECT row, vector <#> query.vector::vector AS distance FROM "{self.table.name}"
+                        ORDER BY vector <#> query.vector::vector LIMIT {k}
+                    ) AS found ORDER BY query.place, found.distance, found.row""",
+                    [[_vector_literal(vector) for vector in piece]],
                 )
                 filled = np.zeros(len(piece), dtype=np.int64)
                 for place, row, distance in cursor:
                     number = place - 1
-                    rows[begin + number, filled[number]] = row
-                    products[begin + number, filled[number]] = -distance
+                    rows[start + number, filled[number]] = row
+                    products[start + number, filled[number]] = -distance
                     filled[number] += 1
                 advance(len(piece))
         return rows, products
 
     @cached_property
     def _labels(self) -> int:
-        """How many there are, once it is known that they are this model's."""
+        """The number of labels, after a check that the table holds this model's vectors."""
         with self.table.connected() as connection:
             found = connection.execute("SELECT obj_description(to_regclass(%s))", [f'"{self.table.name}"']).fetchone()
         facts = None if found is None else _facts(found[0])
@@ -175,7 +209,15 @@ class Stored:
 
 
 def fingerprint(vectors: Floats, ids: Sequence[str]) -> str:
-    """Tells vectors and their labels from any others."""
+    """Hash label vectors together with their ids.
+
+    Args:
+        vectors: (labels, dimension) float32.
+        ids: label ids.
+
+    Returns:
+        32 hexadecimal digits; other vectors or ids give others.
+    """
     digest = hashlib.blake2b(json.dumps([list(vectors.shape), list(ids)]).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
     return digest.hexdigest()
@@ -197,13 +239,13 @@ def _ensure_extension(connection: psycopg.Connection[Any]) -> None:
         connection.execute("CREATE EXTENSION vector")
     except psycopg.Error as error:
         raise DataError(
-            f"the database lacks the extension vector, and it cannot be made here ({_first_line(error)}); install "
+            f"the database lacks the extension vector, and creating it failed ({_first_line(error)}); install "
             "pgvector on the server (Debian: postgresql-NN-pgvector) and run CREATE EXTENSION vector as its owner"
         ) from None
 
 
-def _copied(first: int, vectors: Floats, ids: Sequence[str], texts: Sequence[str], counts: Longs) -> bytes:
-    """Some labels in PostgreSQL's binary copy format."""
+def _binary_rows(first: int, vectors: Floats, ids: Sequence[str], texts: Sequence[str], counts: Longs) -> bytes:
+    """Labels from row `first` on, in PostgreSQL's binary copy format."""
     dimension = vectors.shape[1]
     head = struct.pack(">ihh", 4 + 4 * dimension, dimension, 0)  # the field's length, then pgvector's own header
     lines = []
@@ -215,11 +257,11 @@ def _copied(first: int, vectors: Floats, ids: Sequence[str], texts: Sequence[str
 
 
 def _text(word: str) -> bytes:
-    """What PostgreSQL takes for text: UTF-8 without NUL."""
+    """UTF-8 without NUL, which PostgreSQL does not accept in text."""
     return word.replace("\x00", "\ufffd").encode("utf-8", "replace")
 
 
-def _written(vector: Floats) -> str:
+def _vector_literal(vector: Floats) -> str:
     return "[" + ",".join(map(str, vector.tolist())) + "]"
 
 

@@ -1,4 +1,4 @@
-"""Exact search by torch on another device, with the same answers as on the processor: equal scores by row."""
+"""Exact search on a GPU through torch, with the same results as on the CPU: ties in order of the row."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from longtail.arrays import Floats, Ints
 from longtail.errors import DataError, MissingExtra, WillNotFit
 
 PIECE = 1 << 16  # vectors compared at once: 1,024 queries take 0.5 GiB of sortable scores
-RUN = 32  # neighbouring vectors of which the best is found first
-LOW = 0xFFFFFFFF
+RUN = 32  # consecutive vectors whose maximum is found first
+LOW = 0xFFFFFFFF  # the low half of a 64-bit key
 
 
 class Held(NamedTuple):
@@ -24,30 +24,54 @@ class Held(NamedTuple):
 
 
 def hold(vectors: Any, half: bool, device: str) -> Held:
-    """Copy vectors to the device. A tensor that lies there is held as it is."""
+    """Copy vectors to the device.
+
+    Args:
+        vectors: (rows, dimension), an array or a tensor; a tensor that is on the device already is not copied.
+        half: whether to make a bfloat16 copy as well.
+        device: as torch names it.
+
+    Returns:
+        The vectors on the device.
+
+    Raises:
+        MissingExtra: torch is not installed.
+        DataError: there is no such GPU, or a number is NaN or infinite.
+        WillNotFit: the GPU has too little free memory.
+    """
     try:
         import torch
     except ImportError:
         raise MissingExtra("torch", "nn", f"searching on {device!r}") from None
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(f"device {device!r}: this machine has no GPU that torch can use; pass device='cpu'")
-    lies = isinstance(vectors, torch.Tensor)
-    refuse_too_many(len(vectors), vectors.shape[1], (2 if half else 0) + (0 if lies else 4), device)
-    if lies:
+    is_tensor = isinstance(vectors, torch.Tensor)
+    refuse_too_many(len(vectors), vectors.shape[1], (2 if half else 0) + (0 if is_tensor else 4), device)
+    if is_tensor:
         single = (vectors if vectors.device.type == torch.device(device).type else vectors.to(device)).float()
         bad = torch.nonzero(~torch.isfinite(single.sum(dim=1)))
         if len(bad):
             raise DataError(f"vectors: row {int(bad[0])} holds a number that is not finite; encode it again")
         return Held(single, single.bfloat16() if half else None)
     single = torch.empty(vectors.shape, dtype=torch.float32, device=device)
-    for begin in range(0, len(vectors), PIECE):
-        piece = np.array(vectors[begin : begin + PIECE], dtype=np.float32)  # torch dislikes what it may not write
-        single[begin : begin + len(piece)] = torch.from_numpy(piece)
+    for start in range(0, len(vectors), PIECE):
+        piece = np.array(vectors[start : start + PIECE], dtype=np.float32)  # a copy: torch warns of read-only arrays
+        single[start : start + len(piece)] = torch.from_numpy(piece)
     return Held(single, single.bfloat16() if half else None)
 
 
 def refuse_too_many(rows: int, dimension: int, each: int, device: str) -> None:
-    """Vectors that will not fit on a GPU, with so many bytes a number."""
+    """Raise where vectors will not fit on a GPU.
+
+    Args:
+        rows: number of vectors.
+        dimension: of a vector.
+        each: bytes a number.
+        device: as torch names it; only GPUs are checked.
+
+    Raises:
+        WillNotFit: the GPU has too little free memory.
+    """
     import torch
 
     if not device.startswith("cuda"):
@@ -60,41 +84,67 @@ def refuse_too_many(rows: int, dimension: int, each: int, device: str) -> None:
         )
 
 
-def shorten(vectors: Any) -> Any:
-    """A tensor of vectors, each to length 1, in place. Reckoned in float64, some rows at a time."""
+def normalise_(vectors: Any) -> Any:
+    """Normalise vectors to unit norm in place, computed in float64 piece by piece.
+
+    Args:
+        vectors: (rows, dimension) tensor.
+
+    Returns:
+        The same tensor.
+    """
     import torch
 
     with torch.inference_mode():
-        for begin in range(0, len(vectors), PIECE):
-            piece = vectors[begin : begin + PIECE]
-            some = piece.double()
-            piece.copy_(some / some.norm(dim=1, keepdim=True).clamp_min(1e-12))
+        for start in range(0, len(vectors), PIECE):
+            piece = vectors[start : start + PIECE]
+            wide = piece.double()
+            piece.copy_(wide / wide.norm(dim=1, keepdim=True).clamp_min(1e-12))
     return vectors
 
 
 def search(held: Held, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats]:
-    """The best k rows of each query; in half precision the best k of the `wide` that it found."""
+    """Find the best k rows for each query.
+
+    Args:
+        held: the vectors on the device.
+        queries: (queries, dimension) float32.
+        k: number of rows for each query.
+        wide: size of the shortlist that half precision finds and float32 scores again; k without half precision.
+
+    Returns:
+        Rows (int32) and scores (float32), each (queries, k), best first, ties in order of the row.
+    """
     import torch
 
-    rows, scores = search_there(held, torch.tensor(queries, device=held.single.device), k, wide)
+    rows, scores = search_on_device(held, torch.tensor(queries, device=held.single.device), k, wide)
     return rows.int().cpu().numpy(), scores.cpu().numpy()
 
 
-def search_there(held: Held, asked: Any, k: int, wide: int) -> tuple[Any, Any]:
-    """The same of queries that lie on the device: rows (queries, k) int64 and scores, left there. Nothing is waited
-    for."""
+def search_on_device(held: Held, queries: Any, k: int, wide: int) -> tuple[Any, Any]:
+    """Like `search`, with queries and results on the device and without synchronising with it.
+
+    Args:
+        held: the vectors on the device.
+        queries: (queries, dimension) float32 tensor on the device.
+        k: number of rows for each query.
+        wide: size of the shortlist, as in `search`.
+
+    Returns:
+        Tensors on the device: rows (int64) and scores (float32), each (queries, k), best first.
+    """
     import torch
 
     with torch.inference_mode(), _full_precision():
         best = None
-        for begin in range(0, len(held.single), PIECE):
-            here = slice(begin, begin + PIECE)
+        for start in range(0, len(held.single), PIECE):
+            here = slice(start, start + PIECE)
             if held.half is None:
-                found = _best_keys(asked, held.single[here], begin, wide)
-            else:  # a shortlist, which is scored anew: what ties here need not stand in order
-                scores = asked.to(held.half.dtype) @ held.half[here].T
+                found = _best_keys(queries, held.single[here], start, wide)
+            else:  # the shortlist is scored again in float32, so the order of ties does not matter here
+                scores = queries.to(held.half.dtype) @ held.half[here].T
                 values, rows = scores.topk(min(wide, scores.shape[1]), dim=1, sorted=False)
-                found = _keys(values.float(), rows + begin)
+                found = _keys(values.float(), rows + start)
             best = (
                 found
                 if best is None
@@ -105,7 +155,7 @@ def search_there(held: Held, asked: Any, k: int, wide: int) -> tuple[Any, Any]:
         assert best is not None
         if held.half is not None:
             rows = LOW - (best & LOW)
-            scores = torch.einsum("qwd,qd->qw", held.single[rows], asked)
+            scores = torch.einsum("qwd,qd->qw", held.single[rows], queries)
             best = _keys(scores, rows)
         best = best.topk(k, dim=1).values
         bits = (best >> 32).int()
@@ -113,34 +163,35 @@ def search_there(held: Held, asked: Any, k: int, wide: int) -> tuple[Any, Any]:
         return LOW - (best & LOW), scores
 
 
-def _best_keys(asked: Any, vectors: Any, begin: int, wide: int) -> Any:
-    """Keys (queries, `wide` or all) of the vectors with the highest scores, in any order; rows count from `begin`.
+def _best_keys(queries: Any, vectors: Any, start: int, wide: int) -> Any:
+    """Keys (queries, `wide` or all) of the vectors with the highest scores, in any order; rows count from `start`.
 
-    The best lie in runs of neighbours whose own best are the best: one pass over the scores finds those, and only what
-    is in them is sorted. Of equal runs the earlier comes first, as it does of equal scores, so none is missed.
+    The best `wide` vectors lie in the `wide` runs with the highest maxima. One pass over the scores finds those runs,
+    and only their scores are sorted. Ties between runs go to the earlier run, as ties between scores go to the earlier
+    row, so none is missed.
     """
     import torch
 
     number = len(vectors)
     runs = -(-number // RUN)
-    if wide * RUN * 2 > number:  # nothing to leave out
-        keys = _keys(asked @ vectors.T, begin)
+    if wide * RUN * 2 > number:  # the runs would cover most of the vectors
+        keys = _keys(queries @ vectors.T, start)
         return keys.topk(min(wide, number), dim=1, sorted=False).values
-    scores = asked.new_empty((len(asked), runs * RUN))
+    scores = queries.new_empty((len(queries), runs * RUN))
     scores[:, number:] = -torch.inf
-    torch.mm(asked, vectors.T, out=scores[:, :number])
-    scores = scores.view(len(asked), runs, RUN)
+    torch.mm(queries, vectors.T, out=scores[:, :number])
+    scores = scores.view(len(queries), runs, RUN)
     chosen = LOW - (_keys(scores.amax(2), 0).topk(wide, dim=1, sorted=False).values & LOW)  # (queries, wide) runs
-    places = chosen[:, :, None] * RUN + torch.arange(RUN, device=asked.device)
+    places = chosen[:, :, None] * RUN + torch.arange(RUN, device=queries.device)
     inside = scores.gather(1, chosen[:, :, None].expand(-1, -1, RUN))
-    keys = _keys(inside.flatten(1), begin + places.flatten(1))
+    keys = _keys(inside.flatten(1), start + places.flatten(1))
     return keys.topk(wide, dim=1, sorted=False).values
 
 
 def _keys(scores: Any, rows: Any) -> Any:
-    """Integers in the order of (score, earlier row): a top-k over them knows no ties, so it is the same everywhere.
+    """Integers that sort by score, then by earlier row. They have no ties, so a top-k is the same on any device.
 
-    `rows` is where the columns begin, or the row of each entry.
+    `rows` is the row of the first column, or the row of each entry.
     """
     import torch
 
@@ -152,7 +203,7 @@ def _keys(scores: Any, rows: Any) -> Any:
 
 @contextmanager
 def _full_precision() -> Iterator[None]:
-    """Products of float32 in float32, even where training allows less."""
+    """Compute float32 products in float32, even where training allows TF32."""
     import torch
 
     before = torch.get_float32_matmul_precision()

@@ -1,9 +1,9 @@
-"""The few largest of many numbers, kept while they stream by.
+"""The k largest of many numbers, kept while they stream by.
 
-Numbers are compared as integers of the same bits: `key = bits ^ ((bits >> sign) & rest)` has the order of the floats,
-and processors find the largest integer of a block many times faster. A list of the best holds some more than it must,
-in the order they came, and is cut back when full; so a number that comes costs the same for any k, and of equal ones
-the first stay.
+Numbers are compared as integers of the same bits: `key = bits ^ ((bits >> sign) & rest)` sorts as the floats do, and
+processors find the largest integer of a block many times faster. The list of the best has room for more than k, holds
+them in order of arrival, and is cut back to k when it is full. So a new number costs the same for any k, and among
+equal numbers the first ones stay.
 """
 
 from __future__ import annotations
@@ -19,35 +19,55 @@ from longtail.arrays import AnyArray, Floats, Ints, Longs
 from longtail.selection import at_place
 from longtail.threads import over_rows
 
-BLOCK = 128  # numbers looked at in one go: mostly none is good enough
+BLOCK = 128  # numbers that are compared together: in most blocks none beats the bound
 
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """The k best of each row so far: a row may hold up to 2k + 64."""
+    """The k best of each query so far, each with room for 2k + 64."""
 
     k: int
-    rows: Ints  # (queries, room) where they came from
+    rows: Ints  # (queries, room) the vector each key belongs to
     keys: AnyArray  # (queries, room) int32 for float32, int16 for bfloat16
     counts: Longs  # (queries,)
-    bounds: AnyArray  # (queries,) what a new one must beat
-    shared: bool = True  # whether the queries are shared out over threads
+    bounds: AnyArray  # (queries,) what a new key must exceed
+    shared: bool = True  # whether the queries are divided over threads
 
     @classmethod
     def none(cls, queries: int, k: int, kind: type[np.int32] | type[np.int16], shared: bool = True) -> Best:
+        """Make empty lists.
+
+        Args:
+            queries: number of queries.
+            k: how many to keep of each.
+            kind: int32 for float32 scores, int16 for bfloat16.
+            shared: whether to divide the queries over threads.
+
+        Returns:
+            Lists with room for 2k + 64 a query.
+        """
         room = (queries, 2 * k + 64)
         bounds = np.full(queries, np.iinfo(kind).min, dtype=kind)
         return cls(k, np.empty(room, np.int32), np.empty(room, kind), np.zeros(queries, np.int64), bounds, shared)
 
     def keep(self, bits: AnyArray, offset: int) -> None:
-        """Look at the scores (queries, columns) of rows offset, offset + 1, ..., given as integers of the same bits."""
+        """Take in more scores.
+
+        Args:
+            bits: (queries, columns) scores, viewed as integers of the same bits.
+            offset: the vector of the first column; the others follow.
+        """
         kind = bits.dtype.type
         sign, rest = kind(np.iinfo(kind).bits - 1), kind(np.iinfo(kind).max)
         state = (self.rows, self.keys, self.counts, self.bounds)
         self._over(partial(_keep, bits, offset, *state, self.k, sign, rest))
 
     def cut(self) -> tuple[Ints, AnyArray]:
-        """Rows and keys of the k best (queries, k), in order of the row."""
+        """Cut every list back to its k best.
+
+        Returns:
+            Rows and keys, each (queries, k), in order of the row.
+        """
         self._over(partial(_cut, self.rows, self.keys, self.counts, self.k))
         return self.rows[:, : self.k], self.keys[:, : self.k]
 
@@ -59,7 +79,15 @@ class Best:
 
 
 def ordered(rows: Ints, keys: AnyArray) -> tuple[Ints, Floats]:
-    """Best first, equal ones in order of the row, with the float32 scores that the int32 keys stand for."""
+    """Sort the best of each query.
+
+    Args:
+        rows: (queries, k) in rising order.
+        keys: (queries, k) int32.
+
+    Returns:
+        Rows (int32) and float32 scores, each (queries, k), best first, ties in order of the row.
+    """
     order = np.argsort(-keys.astype(np.int64), axis=1, kind="stable")
     keys = np.take_along_axis(keys, order, axis=1)
     scores = (keys ^ ((keys >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)
@@ -68,7 +96,7 @@ def ordered(rows: Ints, keys: AnyArray) -> tuple[Ints, Floats]:
 
 @njit(nogil=True, cache=True)
 def _shrink(rows, keys, count, k):  # type: ignore[no-untyped-def]
-    """Leave the k largest of the first `count`, of equal ones the first, in the order they stand. Returns the least."""
+    """Keep the k largest of the first `count`, among equal keys the first, in their order. Returns the smallest."""
     copy = np.empty(count, keys.dtype)
     for place in range(count):
         copy[place] = keys[place]
@@ -86,8 +114,8 @@ def _shrink(rows, keys, count, k):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _take(line, begin, end, offset, rows, keys, count, bound, k, sign, rest):  # type: ignore[no-untyped-def]
-    for column in range(begin, end):
+def _take(line, start, end, offset, rows, keys, count, bound, k, sign, rest):  # type: ignore[no-untyped-def]
+    for column in range(start, end):
         key = line[column] ^ ((line[column] >> sign) & rest)
         if key > bound:
             rows[count] = offset + column
@@ -99,18 +127,18 @@ def _take(line, begin, end, offset, rows, keys, count, bound, k, sign, rest):  #
 
 
 @njit(nogil=True, cache=True)
-def _keep(found, offset, rows, keys, counts, bounds, k, sign, rest, low, high):  # type: ignore[no-untyped-def]
-    columns = found.shape[1]
+def _keep(bits, offset, rows, keys, counts, bounds, k, sign, rest, low, high):  # type: ignore[no-untyped-def]
+    columns = bits.shape[1]
     whole = columns // BLOCK * BLOCK
     for row in range(low, high):
-        line, count, bound = found[row], counts[row], bounds[row]
-        for begin in range(0, whole, BLOCK):
+        line, count, bound = bits[row], counts[row], bounds[row]
+        for start in range(0, whole, BLOCK):
             top = bound
-            for column in range(begin, begin + BLOCK):
+            for column in range(start, start + BLOCK):
                 top = max(top, line[column] ^ ((line[column] >> sign) & rest))
             if top > bound:
                 count, bound = _take(
-                    line, begin, begin + BLOCK, offset, rows[row], keys[row], count, bound, k, sign, rest
+                    line, start, start + BLOCK, offset, rows[row], keys[row], count, bound, k, sign, rest
                 )
         counts[row], bounds[row] = _take(
             line, whole, columns, offset, rows[row], keys[row], count, bound, k, sign, rest

@@ -1,7 +1,7 @@
-"""Soft targets from nearness: to each label its nearest labels, and to labels with few rows their nearest documents.
+"""Soft targets from neighbours: each label gets its nearest labels, and a rare label its nearest documents.
 
-Neighbours are found once, as rows and cosines; targets are cut from them for any number, floor and map to chances, so
-that several can be tried.
+Neighbours are found once, as rows and cosines. Targets are cut from them for any number, floor and map to
+probabilities, so that several settings can be tried.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from longtail.search.approximate import Approximate, build
 from longtail.search.choose import choose
 from longtail.search.exact import Exact, Precision
 
-Chances = Callable[[Floats, Ints], Floats]  # of pairs, by cosine and label
+ToProbability = Callable[[Floats, Ints], Floats]  # cosines and labels of pairs -> their probabilities
 
 
-class Near(NamedTuple):
-    """The nearest of each query, best first, and their cosines: (queries, places); -1 where there are fewer."""
+class Neighbours(NamedTuple):
+    """The nearest neighbours of each query, best first."""
 
-    rows: Ints
-    cosines: Floats
+    rows: Ints  # (queries, places); -1 where there are fewer
+    cosines: Floats  # (queries, places)
 
 
 def index_of(
@@ -34,72 +34,128 @@ def index_of(
     device: str = "cpu",
     precision: Precision | None = None,
 ) -> Exact | Approximate:
-    """Exact search, or a graph where it is asked for or where exact search would take longer. On a GPU the shortlists
-    are found in half precision, unless something else is said, and `vectors` may be a tensor that lies there."""
-    quick = search == "approximate" or (
+    """Build an exact index, or an approximate one where that is asked for or faster.
+
+    Args:
+        vectors: (rows, dimension), an array, or a tensor on the device.
+        queries: number of queries to come.
+        search: `exact`, `approximate`, or `auto` for the one that costs less.
+        device: of exact search.
+        precision: of exact search; None is fp32 on the CPU and bf16 on a GPU.
+
+    Returns:
+        The index.
+    """
+    approximate = search == "approximate" or (
         search == "auto" and choose(len(vectors), vectors.shape[1], queries, device).kind == "hnsw"
     )
-    if quick:
+    if approximate:
         return build(vectors, "hnsw")
     return Exact(vectors, precision or ("fp32" if device == "cpu" else "bf16"), device)
 
 
-def other_labels(index: Exact | Approximate, vectors: Floats, number: int) -> Near:
-    """The `number` nearest labels of each label besides itself. Where texts are the same, so are vectors, and the label
-    itself need not be the first that is found."""
+def other_labels(index: Exact | Approximate, vectors: Floats, number: int) -> Neighbours:
+    """Find the nearest labels of each label besides itself.
+
+    Args:
+        index: over the label vectors.
+        vectors: (labels, dimension) unit-norm.
+        number: neighbours of each label.
+
+    Returns:
+        Neighbours (labels, number), fewer places where there are fewer labels.
+    """
     if number < 1 or len(vectors) < 2:
-        return Near(np.zeros((len(vectors), 0), np.int32), np.zeros((len(vectors), 0), np.float32))
+        return Neighbours(np.zeros((len(vectors), 0), np.int32), np.zeros((len(vectors), 0), np.float32))
     rows, cosines = index.top(vectors, min(number + 1, len(vectors)))
     own = rows == np.arange(len(vectors), dtype=np.int32)[:, None]
-    own[:, -1] |= ~own.any(axis=1)  # more twins than places: the last leaves instead
+    # Labels with the same text have the same vector. Where more of them than places come before the label itself, it is
+    # not found, and the last neighbour is dropped instead.
+    own[:, -1] |= ~own.any(axis=1)
     shape = len(rows), rows.shape[1] - 1
-    return Near(rows[~own].reshape(shape), cosines[~own].reshape(shape))
+    return Neighbours(rows[~own].reshape(shape), cosines[~own].reshape(shape))
 
 
-def missing_rows(targets: Matrix, wanted: int) -> Longs:
-    """How many documents each label lacks to have `wanted` positives, its own text counted as one: (labels,)."""
+def missing_rows(targets: Matrix, positives: int) -> Longs:
+    """Count the documents that each label lacks. Its own text counts as one positive.
+
+    Args:
+        targets: (rows, labels).
+        positives: positives that each label should have.
+
+    Returns:
+        (labels,) int64.
+    """
     counts = np.bincount(targets.indices, minlength=targets.shape[1])
-    return np.maximum(wanted - 1 - counts, 0).astype(np.int64)
+    return np.maximum(positives - 1 - counts, 0).astype(np.int64)
 
 
 def new_documents(
-    index: Exact | Approximate, vectors: Floats, targets: Matrix, excluded: Matrix | None, wanted: int
-) -> Near:
-    """For each label (labels, places) the nearest documents that make up what it lacks, none of which has it already
-    or must not have it."""
-    lacking = missing_rows(targets, wanted)
-    asked = np.flatnonzero(lacking)
-    places = min(wanted, targets.shape[0])
-    if not len(asked) or wanted < 2:
-        return Near(np.zeros((len(vectors), 0), np.int32), np.zeros((len(vectors), 0), np.float32))
-    found, nearness = index.top(vectors[asked], places)
-    kept = (found >= 0) & ~_stands(targets, found, asked)
+    index: Exact | Approximate, vectors: Floats, targets: Matrix, excluded: Matrix | None, positives: int
+) -> Neighbours:
+    """Find, for each label with too few positives, the nearest documents that fill the gap.
+
+    Args:
+        index: over the document vectors.
+        vectors: (labels, dimension) unit-norm.
+        targets: (rows, labels); documents that have the label already are left out.
+        excluded: (rows, labels); so are documents that must not have it.
+        positives: positives that each label should have.
+
+    Returns:
+        Neighbours (labels, places).
+    """
+    missing = missing_rows(targets, positives)
+    rare = np.flatnonzero(missing)
+    places = min(positives, targets.shape[0])
+    if not len(rare) or positives < 2:
+        return Neighbours(np.zeros((len(vectors), 0), np.int32), np.zeros((len(vectors), 0), np.float32))
+    found, similarity = index.top(vectors[rare], places)
+    kept = (found >= 0) & ~_has_entry(targets, found, rare)
     if excluded is not None:
-        kept &= ~_stands(excluded, found, asked)
-    kept &= np.cumsum(kept, axis=1) <= lacking[asked][:, None]
+        kept &= ~_has_entry(excluded, found, rare)
+    kept &= np.cumsum(kept, axis=1) <= missing[rare][:, None]
     rows = np.full((len(vectors), found.shape[1]), -1, dtype=np.int32)
     cosines = np.zeros(rows.shape, dtype=np.float32)
-    rows[asked], cosines[asked] = np.where(kept, found, -1), nearness
-    return Near(rows, cosines)
+    rows[rare], cosines[rare] = np.where(kept, found, -1), similarity
+    return Neighbours(rows, cosines)
 
 
-def label_targets(near: Near, number: int, floor: float, chances: Chances, share: float) -> Matrix:
-    """Targets (labels, labels) of rows that hold the labels' texts: 1 for the label itself, share x chance for the
-    nearest others, until the row has `number` labels or similarity (1 + cosine) / 2 falls below the floor."""
+def label_targets(near: Neighbours, number: int, floor: float, probability: ToProbability, share: float) -> Matrix:
+    """Make targets for rows that hold the labels' texts: 1 for the label itself, share x probability for its nearest.
+
+    Args:
+        near: the nearest other labels of each label.
+        number: labels of a row, itself included.
+        floor: similarity (1 + cosine) / 2 below which neighbours are dropped.
+        probability: map of cosines to probabilities.
+        share: factor on the probabilities.
+
+    Returns:
+        Targets (labels, labels) float32.
+    """
     labels = len(near.rows)
-    near = Near(near.rows[:, : number - 1], near.cosines[:, : number - 1])
-    soft = _entries(near, near.rows, floor, chances, share, labels)
+    near = Neighbours(near.rows[:, : number - 1], near.cosines[:, : number - 1])
+    soft = _entries(near, near.rows, floor, probability, share, labels)
     own = sparse.csr_array(
         (np.ones(labels, np.float32), np.arange(labels, dtype=np.int32), np.arange(labels + 1)), shape=(labels, labels)
     )
-    return own + soft  # a label is not among its own others, so no two entries meet
+    return own + soft  # a label is not its own neighbour, so no two entries meet
 
 
 def twin_targets(targets: Matrix, excluded: Matrix | None) -> Matrix:
-    """Targets (labels, labels) of rows that hold the labels' texts, from rows that are about the label itself.
+    """Make targets for rows that hold the labels' texts, from documents that are the label itself.
 
-    Such a row must not have the label, which is how it is known (excluded pairs). What it has instead is true of the
-    label's text as well: each label gets, as the share of its own rows that have them, their labels.
+    In data sets where documents are labels too, the pair of a document and itself is excluded; that is how it is found.
+    The labels of such a document hold for the label's text as well. A label gets each of them with the share of its
+    documents that have it.
+
+    Args:
+        targets: (rows, labels).
+        excluded: (rows, labels) pairs, or None.
+
+    Returns:
+        Targets (labels, labels) float32; empty without excluded pairs.
     """
     labels = targets.shape[1]
     if excluded is None:
@@ -107,28 +163,43 @@ def twin_targets(targets: Matrix, excluded: Matrix | None) -> Matrix:
     own = sparse.csr_array(excluded.T, dtype=np.float32)
     own.data /= np.repeat(np.diff(own.indptr), np.diff(own.indptr))
     found = sparse.csr_array(own @ targets, dtype=np.float32)
-    np.minimum(found.data, 1, out=found.data)  # shares add up to 1 but for rounding
+    np.minimum(found.data, 1, out=found.data)  # rounding can put a sum of shares above 1
     return found
 
 
-def document_targets(near: Near, documents: int, floor: float, chances: Chances, share: float) -> Matrix:
-    """Soft entries (documents, labels) for the documents that labels were given."""
+def document_targets(
+    near: Neighbours, documents: int, floor: float, probability: ToProbability, share: float
+) -> Matrix:
+    """Make soft targets for the documents that `new_documents` found.
+
+    Args:
+        near: the documents of each label.
+        documents: number of all documents.
+        floor: similarity (1 + cosine) / 2 below which neighbours are dropped.
+        probability: map of cosines to probabilities.
+        share: factor on the probabilities.
+
+    Returns:
+        Targets (documents, labels) float32.
+    """
     labels = np.broadcast_to(np.arange(len(near.rows), dtype=np.int32)[:, None], near.rows.shape)
-    return sparse.csr_array(_entries(near, labels, floor, chances, share, documents).T)
+    return sparse.csr_array(_entries(near, labels, floor, probability, share, documents).T)
 
 
-def _entries(near: Near, labels: Ints, floor: float, chances: Chances, share: float, width: int) -> Matrix:
+def _entries(
+    near: Neighbours, labels: Ints, floor: float, probability: ToProbability, share: float, width: int
+) -> Matrix:
     kept = (near.rows >= 0) & (near.cosines >= np.float32(2 * floor - 1))
     rows = np.nonzero(kept)[0]
-    values = (np.float32(share) * chances(near.cosines[kept], labels[kept])).astype(np.float32)
+    values = (np.float32(share) * probability(near.cosines[kept], labels[kept])).astype(np.float32)
     real = values > 0
     pairs = rows[real], near.rows[kept][real]
     return sparse.csr_array((values[real], pairs), shape=(len(near.rows), width))
 
 
-def _stands(matrix: Matrix, rows: Ints, columns: AnyArray) -> Bools:
-    """Which of the pairs (rows[i, j], columns[i]) have an entry. The columns of a row stand in order, as data sets keep
-    them, so pairs are looked up and not sorted."""
+def _has_entry(matrix: Matrix, rows: Ints, columns: AnyArray) -> Bools:
+    """Which of the pairs (rows[i, j], columns[i]) have an entry, by binary search: data sets keep the columns of a row
+    sorted."""
     if matrix.nnz == 0:
         return np.zeros(rows.shape, dtype=np.bool_)
     width = np.int64(matrix.shape[1])

@@ -1,4 +1,4 @@
-"""Nearness to label means, on any learner."""
+"""Re-ranking by how near a row is to the mean of each label's rows."""
 
 from __future__ import annotations
 
@@ -7,84 +7,93 @@ from typing import ClassVar
 
 from longtail.data.dataset import Rows
 from longtail.errors import RecipeError
-from longtail.linear.means import LabelMeans
-from longtail.linear.text import Features
-from longtail.plan import Facts, Plan
+from longtail.linear.features.label_means import MEANS, LabelMeans
+from longtail.linear.features.sparse_features import FEATURES, Features
+from longtail.papers import PFASTREXML, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
-from longtail.seams import HeldOut, Reranker, State
+from longtail.seams import Declaration, HeldOut, Number, Reranker, State, Whole
+
+SETTINGS = ("centroid_weight", "gamma", "candidates")  # saved with the means
 
 
 @dataclass(frozen=True, eq=False)
 class Nearness:
-    """The mean row of each label, and how much nearness to it counts."""
+    """The mean row of each label, and the weight of nearness to it."""
 
     features: Features
     means: LabelMeans
-    share: float
+    centroid_weight: float
     gamma: float
     candidates: int
-    kind: ClassVar[str] = "nearness.v1"
+    kind: ClassVar[str] = "nearness.v2"
+    declared: ClassVar[Declaration] = (
+        FEATURES
+        + MEANS
+        + Declaration(settings={"centroid_weight": Number(0, 1), "gamma": Number(0), "candidates": Whole(1)})
+    )
 
     def rerank(self, predictions: Predictions, rows: Rows) -> Predictions:
+        """See `Reranker.rerank`."""
         vectors, indices = self.features.of(rows), predictions.indices
-        scores = self.means.blend(vectors, indices, predictions.scores, self.share, self.gamma)
+        scores = self.means.blend(vectors, indices, predictions.scores, self.centroid_weight, self.gamma)
         return Predictions(predictions.labels, indices, scores).sorted()
 
     def state(self) -> State:
+        """See `Scorer.state`."""
         words = self.features.state()
-        settings = {"share": self.share, "gamma": self.gamma, "candidates": self.candidates}
+        settings = {name: getattr(self, name) for name in SETTINGS}
         return State({**words.settings, **settings}, {**words.tensors, **self.means.state()})
 
     @classmethod
     def restore(cls, state: State) -> Nearness:
-        share, gamma, candidates = (state.settings[name] for name in ("share", "gamma", "candidates"))
-        CentroidTail(share, gamma, candidates)  # refuses settings that cannot be
-        features, means = Features.restore(state), LabelMeans.restore(state.tensors)
-        if means.means.shape[1] != features.columns:
-            raise ValueError(f"means over {means.means.shape[1]} features for {features.columns} columns")
-        return cls(features, means, share, gamma, candidates)
+        """See `Scorer.restore`."""
+        weight, gamma, candidates = (state.settings[name] for name in SETTINGS)
+        return cls(Features.restore(state), LabelMeans.restore(state.tensors), weight, gamma, candidates)
 
 
 @dataclass(frozen=True)
 class CentroidTail:
-    """Multiply each candidate's score^(1 - share) by its nearness^share: how close the row is to the label's mean row.
+    """Multiply each candidate's score^(1 - w) by its nearness^w: how near the row is to the mean of the label's rows.
 
-    Nearness is 1 / (1 + exp(gamma |x - mean|^2)) over tf-idf rows of length 1. A label of few, like rows has a long
-    mean that a row can come close to; the mean of a common label is short and far from everything, so rare labels rise
-    where the row is like theirs, and only there.
+    w is `centroid_weight`. Nearness is 1 / (1 + exp(gamma |x - mean|^2)) over unit-norm tf-idf rows. The mean of a few
+    similar rows has a large norm, and a row can come near it; the mean of a common label has a small norm and is far
+    from every row. So rare labels rise where the row is similar to theirs, and only there.
 
-    Paper: the tail scorer of Jain, Prabhu and Varma, PfastreXML (KDD 2016), with alpha = 1 - share.
+    Published form: the tail scorer of PfastreXML, with alpha = 1 - centroid_weight.
     Needs: texts or features; goes on every learner. Means come from the training rows as given.
     Costs: one sparse product to train; the model keeps a mean of each label; milliseconds a row at most.
     Prefer instead: `rerank`, which knows the label's frequency but not the row, where memory is short.
-    Example: longtail compare wordnet "knn" "knn + centroid(share=0.2, gamma=30)"
+    Example: longtail compare wordnet "knn" "knn + centroid(centroid_weight=0.2, gamma=30)"
     """
 
-    share: float = 0.2  # 1 - alpha: the part of nearness in the product
+    centroid_weight: float = 0.2  # 1 - alpha: the exponent of nearness
     gamma: float = 30.0  # how fast nearness falls with the squared distance
     candidates: int = CANDIDATES  # labels of the learner's ranking that may move; more if more are asked for
 
     summary: ClassVar[str] = "score x nearness of the row to the mean of the label's rows"
+    papers: ClassVar[tuple[Paper, ...]] = (PFASTREXML,)
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset()
     reranker: ClassVar[type[Reranker]] = Nearness
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1 or self.gamma < 0 or self.candidates < 1:
+        if not 0 <= self.centroid_weight <= 1 or self.gamma < 0 or self.candidates < 1:
             raise RecipeError(
-                "centroid takes share from 0 to 1, gamma of at least 0 and at least 1 candidate, "
-                f"got share={self.share:g}, gamma={self.gamma:g}, candidates={self.candidates}"
+                "centroid takes a centroid_weight from 0 to 1, a gamma of at least 0 and at least 1 candidate, "
+                f"got centroid_weight={self.centroid_weight:g}, gamma={self.gamma:g}, candidates={self.candidates}"
             )
 
     def fit_reranker(self, held_out: HeldOut) -> Nearness:
+        """See `Reranks.fit_reranker`."""
         with stage("averaging rows"):
             features, vectors = Features.learn(held_out.train)
             means = LabelMeans.learn(vectors, held_out.train.targets)
-        return Nearness(features, means, self.share, self.gamma, self.candidates)
+        return Nearness(features, means, self.centroid_weight, self.gamma, self.candidates)
 
-    def plan_on(self, before: Plan, facts: Facts) -> Plan:
-        """Words are counted once more, and kept once more beside the means."""
+    def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
+        """See `AddsCost.plan_on`: the words are counted again, and saved again beside the means."""
         averaging = max(facts.reading_bytes, facts.read_bytes + 34 * facts.mean_terms)
         return replace(
             before,

@@ -1,4 +1,8 @@
-"""Shared auxiliary vectors beside the labels' texts."""
+"""Auxiliary vectors that similar labels share, beside their texts.
+
+It acts inside a dual encoder, so it imports `nn`, as the learner does. Through the seam `label_tower` it gives the
+trainer a module that moves the label vectors; neither knows the other's name.
+"""
 
 from __future__ import annotations
 
@@ -11,55 +15,71 @@ import numpy as np
 from longtail.arrays import Floats
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError, RecipeError
+from longtail.papers import DEXA, Paper
 
 
 @dataclass(frozen=True)
 class Dexa:
-    """Labels with like texts share a vector that is learned with the encoder: what their texts do not say.
+    """Labels with similar texts share a vector that is trained with the encoder, for what their texts do not say.
 
-    In training a label stands at normalise(text + vector of its cluster), so the encoder need not bend texts towards
-    documents that say more than they do. Labels with many rows have a vector of their own. After training the vectors
-    are folded into the labels': the model is as large and as fast as without them.
+    In training a label's vector is normalise(text + vector of its cluster), so the encoder need not distort texts to
+    bring them near documents with more information. Labels with many documents have a vector of their own. After
+    training the shared vectors are added into the label vectors: the model is as large and as fast as without them.
 
-    Paper: Dahiya et al., Deep encoders with auxiliary parameters for extreme classification (KDD 2023).
     Needs: a learner with a label tower, such as `ngame` (the paper's) or `dpr`.
-    Costs: one vector a cluster and AdamW's two means of it while training; a clustering of the labels before it.
-    Prefer instead: nothing extra where most labels have rows enough for classifiers, or texts that say everything.
+    Costs: one vector per cluster with AdamW's two moments while training; a clustering of the labels before it.
+    Prefer instead: the learner alone where most labels have enough documents for classifiers, or complete texts.
     Example: longtail compare wordnet "dpr(encoder='bag')" "dpr(encoder='bag') + dexa"
     """
 
-    clusters: int | None = None  # K without the head's; none: one for four labels
-    head: int | None = 50  # rows from which a label has a vector of its own; none: no label has (K̂)
-    grouping: Literal["balanced", "kmeans"] = "balanced"
-    space: Literal["texts", "rows"] = "texts"  # cluster labels by their texts' vectors, or by the mean of their rows'
-    refresh: int = 0  # epochs between two clusterings; 0: once, before training
-    speed: float = 1.0  # rate of the vectors, as a multiple of the encoder's
+    clusters: int | None = None  # K, without those of the head; none: one for four labels
+    head_min_count: int | None = 50  # documents from which a label has a vector of its own; none: no label has (K̂)
+    clustering: Literal["balanced", "kmeans"] = "balanced"  # balanced 2-means, or k-means
+    cluster_by: Literal["texts", "rows"] = "texts"  # vectors that labels are clustered by; rows: their documents' mean
+    refresh_every: int = 0  # epochs between two clusterings; 0: once, before training
+    learning_rate_scale: float = 1.0  # of the vectors' learning rate, as a multiple of the encoder's
 
-    summary: ClassVar[str] = "auxiliary vectors that labels with like texts share, folded away after training"
+    summary: ClassVar[str] = "auxiliary vectors that labels with similar texts share"
+    papers: ClassVar[tuple[Paper, ...]] = (DEXA,)
     needs: ClassVar[frozenset[str]] = frozenset({"label_tower"})
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})
 
     def __post_init__(self) -> None:
         if self.clusters is not None and self.clusters < 1:
             raise RecipeError(f"setting 'clusters' of dexa is at least 1, got {self.clusters}")
-        if self.head is not None and self.head < 1:
-            raise RecipeError(f"setting 'head' of dexa is a number of rows of 1 or more, got {self.head}")
-        if self.refresh < 0 or self.speed <= 0:
-            raise RecipeError("dexa takes refresh of 0 or more and speed above 0")
-        if self.refresh and self.space == "rows":
-            raise RecipeError("dexa clusters anew by the labels' texts only; use space='texts' with refresh")
+        if self.head_min_count is not None and self.head_min_count < 1:
+            raise RecipeError(
+                f"setting 'head_min_count' of dexa is at least 1, or none for no label, got {self.head_min_count}"
+            )
+        if self.refresh_every < 0:
+            raise RecipeError(f"setting 'refresh_every' of dexa is at least 0, got {self.refresh_every}")
+        if self.learning_rate_scale <= 0:
+            raise RecipeError(f"setting 'learning_rate_scale' of dexa is above 0, got {self.learning_rate_scale:g}")
+        if self.refresh_every and self.cluster_by == "rows":
+            raise RecipeError(
+                "dexa can cluster again only by the labels' texts: with refresh_every above 0 use cluster_by='texts'"
+            )
 
     def label_tower(self, labels: LabelSet, texts: Floats, means: Callable[[], Floats], seed: int) -> Any:
-        from longtail.nn.auxiliary import SharedVectors
+        """See `MovesLabels.label_tower`: the shared vectors.
 
-        head = np.zeros(len(labels), dtype=bool) if self.head is None else labels.counts >= self.head
+        Raises:
+            DataError: there are more clusters than labels to cluster.
+        """
+        from longtail.nn.dual.auxiliary_vectors import SharedVectors
+
+        head = (
+            np.zeros(len(labels), dtype=bool) if self.head_min_count is None else labels.counts >= self.head_min_count
+        )
         rest = int((~head).sum())
-        number = max(rest // 4, 1) if self.clusters is None else self.clusters
-        number = number if rest else 0
-        if number > rest:
+        clusters = max(rest // 4, 1) if self.clusters is None else self.clusters
+        clusters = clusters if rest else 0
+        if clusters > rest:
             raise DataError(
-                f"dexa cannot make {number:,} clusters of {rest:,} labels ({len(labels):,} without the "
+                f"dexa cannot make {clusters:,} clusters of {rest:,} labels ({len(labels):,} without the "
                 f"{int(head.sum()):,} that have a vector of their own): set clusters to {rest:,} or less"
             )
-        space = texts if self.space == "texts" else means()
-        return SharedVectors(space, head, number, self.grouping, self.refresh, self.speed, seed)
+        vectors = texts if self.cluster_by == "texts" else means()
+        return SharedVectors(
+            vectors, head, clusters, self.clustering, self.refresh_every, self.learning_rate_scale, seed
+        )

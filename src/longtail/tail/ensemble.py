@@ -3,54 +3,82 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from longtail.arrays import Bools, Floats, Ints
 from longtail.data.dataset import Dataset, Rows
+from longtail.data.subsample import evenly_spaced
 from longtail.errors import DataError, RecipeError
-from longtail.linear.scale import Scale
+from longtail.linear.solvers.score_scale import DECLARED, ScoreCalibration
 from longtail.metrics.evaluate import evaluate
 from longtail.metrics.frequency import TAIL_ROWS
-from longtail.plan import Facts, Plan
+from longtail.papers import LEVER, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.predictions import CANDIDATES, Predictions, ranked
-from longtail.progress import note, stage, tell
-from longtail.seams import HasRows, Learner, Scorer, State, TailMethod, Teacher
+from longtail.progress import emit, note, stage
+from longtail.seams import (
+    Array,
+    Declaration,
+    HasClassifierRows,
+    Learner,
+    Nothing,
+    Scorer,
+    Several,
+    State,
+    TailMethod,
+    Teacher,
+    Words,
+    WrappedLearner,
+)
 
-LOOKED_AT = 4000  # valid rows on which the cut is chosen
-PLACES = (1, 3, 5)
-AS_IT_IS = Scale(1.0, 0.0, 0.0)  # odds equal to the score: one order for both
+VALIDATION_ROWS = 4000  # valid rows on which the threshold is chosen
+KS = (1, 3, 5)
+UNCALIBRATED = ScoreCalibration(1.0, 0.0, 0.0)  # the odds are the score: the same order for both models
 
-Answers = tuple[Ints, Floats]  # labels and scores (rows, places), -1 and 0 where there are fewer
+Ranking = tuple[Ints, Floats]  # labels and scores (rows, places), -1 and 0 where there are fewer
+Calibrations = tuple[ScoreCalibration, ScoreCalibration]  # of the learner and of the encoder
 
 
 @dataclass(frozen=True, eq=False)
 class EnsembleScorer:
-    """Two models' answers in one ranking, each for its own labels."""
+    """Two models in one ranking, each for its own labels."""
 
     common: Scorer
     rare: Scorer
-    tail: Bools  # (labels,) which labels the second model answers for
+    tail: Bools  # (labels,) which labels are ranked by the second model
     recipe: str  # of the second model
-    scales: tuple[Scale, Scale] | None = None  # none: scores as they are
-    kind: ClassVar[str] = "ensemble.v1"
+    scales: Calibrations | None = None  # none: scores are compared as they are
+    kind: ClassVar[str] = "ensemble.v2"
+    declared: ClassVar[Declaration] = Declaration(
+        {"tail": Array("uint8", "labels", most=1)},
+        {"recipe": Words(), "scales": Nothing(Several((DECLARED, DECLARED)))},
+        parts={"common": "labels", "rare": "labels"},
+    )
 
-    def top(self, rows: Rows, k: int) -> Answers:
-        # More than k of each, so that a label does not come and go with k.
+    @property
+    def probabilities(self) -> bool:
+        """See `GivesProbabilities`: without scales they are the scores of two models as they are."""
+        return self.scales is not None
+
+    def top(self, rows: Rows, k: int) -> Ranking:
+        """See `Scorer.top`."""
+        # More than k of each, so that the first places do not depend on k.
         wanted = min(max(k, CANDIDATES), len(self.tail))
         best, scores = joined(self.common.top(rows, wanted), self.rare.top(rows, wanted), self.tail, self.scales)
         return best[:, :k], scores[:, :k]
 
     def row_norms(self) -> Floats:
-        """Of the labels that the classifier answers for."""
+        """See `HasClassifierRows`; NaN for the labels of the encoder."""
         norms = np.full(len(self.tail), np.nan, dtype=np.float32)
-        if isinstance(self.common, HasRows):
+        if isinstance(self.common, HasClassifierRows):
             found = self.common.row_norms()
             norms[: len(found)] = found
         return np.where(self.tail, np.float32(np.nan), norms)
 
     def state(self) -> State:
+        """See `Scorer.state`."""
         scales = None if self.scales is None else [asdict(scale) for scale in self.scales]
         return State(
             {"recipe": self.recipe, "scales": scales},
@@ -60,15 +88,24 @@ class EnsembleScorer:
 
     @classmethod
     def restore(cls, state: State) -> EnsembleScorer:
+        """See `Scorer.restore`."""
         scales, tail = state.settings["scales"], state.tensors["tail"]
-        if tail.ndim != 1 or tail.dtype != np.uint8 or tail.max(initial=0) > 1:
-            raise ValueError("which labels are rare is not one yes or no a label")
-        pair = None if scales is None else (Scale(**scales[0]), Scale(**scales[1]))
+        pair = None if scales is None else (ScoreCalibration(**scales[0]), ScoreCalibration(**scales[1]))
         return cls(state.parts["common"], state.parts["rare"], tail.astype(bool), state.settings["recipe"], pair)
 
 
-def joined(common: Answers, rare: Answers, tail: Bools, scales: tuple[Scale, Scale] | None) -> Answers:
-    """Each side's answers for its own labels, in one order by score, or by chance where there are scales."""
+def joined(common: Ranking, rare: Ranking, tail: Bools, scales: Calibrations | None) -> Ranking:
+    """Merge two rankings, each restricted to its own labels.
+
+    Args:
+        common: labels and scores (rows, places) of the model for the frequent labels.
+        rare: the same of the model for the rare labels.
+        tail: (labels,) which labels are rare.
+        scales: turn each model's scores into probabilities; none: scores are compared as they are.
+
+    Returns:
+        Labels and scores (rows, places of both), best first.
+    """
     sides = _restricted(common, rare, tail)
     if scales is not None:
         best = [scores.max(axis=1, keepdims=True, initial=0) for _, scores in sides]
@@ -82,143 +119,150 @@ def joined(common: Answers, rare: Answers, tail: Bools, scales: tuple[Scale, Sca
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Let an encoder answer for rare labels, and the learner for the others; the higher score stands first.
+    """Let an encoder rank the rare labels and the learner the others; the higher score stands first.
 
-    Each gives its best labels; those with more training rows than the cut count from the learner, the others from the
-    encoder. The cut is the one with most P + PSP at 1, 3 and 5 on valid. Scores of two models are not alike, so both
-    become chances of being right, learned on valid; `scaled=false` compares them as they are, as the paper does.
+    Labels with more than `tail_max_count` training rows come from the learner, the others from the encoder. "auto"
+    takes the number with the highest P + PSP at 1, 3 and 5 on valid. Scores of two models cannot be compared, so each
+    model's become probabilities of being right, learned on valid; `calibrated=false` compares them as they are, as the
+    paper does.
 
-    Paper: the baseline in Buvanesh et al., LEVER (ICLR 2024), appendix C.3: neither is sure of labels of middling
-    frequency, and they sink.
+    Published form: the baseline of LEVER's appendix C.3. Neither model is sure of labels of middling frequency, and
+    they sink.
     Needs: texts of rows and labels for the encoder, which is a recipe or the folder of a saved model, no re-rankers.
     Costs: the training, the memory and the predicting of both.
     Prefer instead: `lever`, which puts what the encoder knows into the learner.
-    Example: longtail compare wordnet "parabel" "parabel + ensemble(encoder='dpr(encoder=\\"bag\\", epochs=3)')"
+    Example: longtail compare wordnet "parabel" "parabel + ensemble(tail_model='dpr(encoder=\\"bag\\", epochs=3)')"
     """
 
-    encoder: str = "dpr(rows='labels', epochs=60)"
-    cut: int | Literal["auto"] = "auto"  # training rows up to which a label is rare; -1: none is
-    scaled: bool = True
+    # Recipe or folder of the model that answers for rare labels.
+    tail_model: str = "dpr(anchors='labels', epochs=60)"
+    tail_max_count: int | Literal["auto"] = "auto"  # training rows up to which a label is rare; -1: none is
+    calibrated: bool = True  # compare probabilities fitted on valid; false: compare scores as they are
 
-    summary: ClassVar[str] = "an encoder answers for rare labels, the learner for frequent ones"
+    summary: ClassVar[str] = "an encoder for rare labels, the learner for frequent ones"
+    papers: ClassVar[tuple[Paper, ...]] = (LEVER,)
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts", "label_texts"})
     scorer: ClassVar[type[Scorer]] = EnsembleScorer
 
     def __post_init__(self) -> None:
-        if self.cut != "auto" and self.cut < -1:
-            raise RecipeError(f"setting 'cut' of ensemble is a number of training rows, -1 or \"auto\", got {self.cut}")
+        if self.tail_max_count != "auto" and self.tail_max_count < -1:
+            raise RecipeError(
+                "setting 'tail_max_count' of ensemble is a number of training rows, -1 or \"auto\", "
+                f"got {self.tail_max_count}"
+            )
 
     @property
     def teacher(self) -> str:
-        return self.encoder
+        """See `HasTeacher.teacher`."""
+        return self.tail_model
 
     def wrap_with(self, learner: Learner, teacher: Teacher) -> Learner:
+        """See `HasTeacher.wrap_with`."""
         if teacher.reranks:
             raise RecipeError(
-                f"the encoder of ensemble is a model without re-rankers, got {self.encoder!r}; "
+                f"setting 'tail_model' of ensemble is a model without re-rankers, got {self.tail_model!r}; "
                 "put the re-ranker behind ensemble"
             )
-        return cast(Learner, Both(learner, self, teacher))
+        return EnsembleLearner(learner, self, teacher)
 
 
 @dataclass(frozen=True)
-class Both:
+class EnsembleLearner(WrappedLearner):
     """A learner, and another model beside it."""
 
-    learner: Learner
     method: Ensemble
     teacher: Teacher
 
-    summary: ClassVar[str] = Ensemble.summary
-    scorer: ClassVar[type[Scorer]] = EnsembleScorer
-
     @property
-    def offers(self) -> frozenset[str]:
-        return self.learner.offers
-
-    @property
-    def data_needs(self) -> frozenset[str]:
-        return self.learner.data_needs
+    def scorer(self) -> type[Scorer]:
+        """See `Learner.scorer`."""
+        return EnsembleScorer
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> EnsembleScorer:
+        """See `Learner.fit`."""
         assert train.origins is not None
-        with stage(f"training the encoder: {self.method.encoder}"):
-            taught = self.teacher.fit(train.take(train.origins == 0), valid)
-        if taught.labels.ids != train.labels.ids:
+        with stage(f"training the encoder: {self.method.tail_model}"):
+            tail_model = self.teacher.fit(train.take(train.origins == 0), valid)
+        if tail_model.labels.ids != train.labels.ids:
             raise DataError(
-                f"the encoder of ensemble ({taught.recipe}) knows other labels than the data; train it on this data"
+                f"the encoder of ensemble ({tail_model.recipe}) knows other labels than the data; train it on this data"
             )
         common = self.learner.fit(train, valid, parts)
-        with stage("choosing the cut"):
-            return self._cut(EnsembleScorer(common, taught.scorer, np.zeros(0, bool), taught.recipe), valid)
+        with stage("choosing tail_max_count"):
+            both = EnsembleScorer(common, tail_model.scorer, np.zeros(0, bool), tail_model.recipe)
+            return self._with_threshold(both, valid)
 
-    def _cut(self, both: EnsembleScorer, valid: Dataset) -> EnsembleScorer:
+    def _with_threshold(self, both: EnsembleScorer, valid: Dataset) -> EnsembleScorer:
+        """The two models with the threshold and the calibrations that are best on valid."""
         counts, own = valid.labels.counts, self.method
-        scales = (AS_IT_IS, AS_IT_IS) if own.scaled else None
         if len(valid) == 0 or valid.targets.nnz == 0:
-            cut = TAIL_ROWS if own.cut == "auto" else own.cut
-            return replace(both, tail=counts <= cut, scales=scales)
-        some = valid.take(np.unique(np.linspace(0, len(valid) - 1, min(len(valid), LOOKED_AT)).astype(np.int64)))
+            threshold = TAIL_ROWS if own.tail_max_count == "auto" else own.tail_max_count
+            return replace(
+                both, tail=counts <= threshold, scales=(UNCALIBRATED, UNCALIBRATED) if own.calibrated else None
+            )
+        sample = valid.take(evenly_spaced(len(valid), VALIDATION_ROWS))
         wanted = min(CANDIDATES, len(counts))
         common, rare = (
-            _allowed(Predictions(some.labels, *side.top(some.rows, wanted)), some) for side in (both.common, both.rare)
+            _without_excluded(Predictions(sample.labels, *side.top(sample.rows, wanted)), sample)
+            for side in (both.common, both.rare)
         )
-        doubling = [-1, 0, *(1 << step for step in range(int(counts.max(initial=0)).bit_length() + 1))]
-        found = []
-        for cut in doubling if own.cut == "auto" else [own.cut]:
-            tail = counts <= cut
-            fitted = _scales(common, rare, tail, some) if own.scaled else None
-            measures = evaluate(Predictions(some.labels, *joined(common, rare, tail, fitted)), some, ks=PLACES)
-            value = sum(measures[f"{name}@{k}"] for name in ("P", "PSP") for k in PLACES)
-            found.append((value, cut, replace(both, tail=tail, scales=fitted)))
-        value, cut, best = max(found, key=lambda one: one[0])  # of equals the lowest
-        if own.cut == "auto":
-            note(f"ensemble: the encoder answers for labels with at most {cut} training rows")
-        tell(Cut(cut, {each: worth for worth, each, _ in found}))
+        doubling = [-1, 0, *(1 << power for power in range(int(counts.max(initial=0)).bit_length() + 1))]
+        tried = []
+        for threshold in doubling if own.tail_max_count == "auto" else [own.tail_max_count]:
+            tail = counts <= threshold
+            scales = _calibrations(common, rare, tail, sample) if own.calibrated else None
+            measures = evaluate(Predictions(sample.labels, *joined(common, rare, tail, scales)), sample, ks=KS)
+            value = sum(measures[f"{name}@{k}"] for name in ("P", "PSP") for k in KS)
+            tried.append((value, threshold, replace(both, tail=tail, scales=scales)))
+        _, chosen, best = max(tried, key=lambda one: one[0])  # of equals the lowest
+        if own.tail_max_count == "auto":
+            note(f"ensemble: the encoder answers for labels with at most {chosen} training rows")
+        emit(TailThreshold(chosen, {threshold: value for value, threshold, _ in tried}))
         return best
 
-    def plan(self, facts: Facts) -> Plan:
-        one, other = self.teacher.plan(facts), self.learner.plan(facts)
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`."""
+        encoder, learner = self.teacher.plan(facts), self.learner.plan(facts)
         return Plan(
-            train_bytes=max(one.train_bytes, one.model_bytes + other.train_bytes),
-            model_bytes=one.model_bytes + other.model_bytes,
-            train_seconds=one.train_seconds + other.train_seconds,
-            predict_seconds=one.predict_seconds + other.predict_seconds,
-            steps=(*((f"{name} of the encoder", size) for name, size in one.steps), *other.steps),
+            train_bytes=max(encoder.train_bytes, encoder.model_bytes + learner.train_bytes),
+            model_bytes=encoder.model_bytes + learner.model_bytes,
+            train_seconds=encoder.train_seconds + learner.train_seconds,
+            predict_seconds=encoder.predict_seconds + learner.predict_seconds,
+            steps=(*((f"{name} of the encoder", size) for name, size in encoder.steps), *learner.steps),
         )
 
 
 @dataclass(frozen=True)
-class Cut:
-    """The cut that was chosen, and what each would have been worth on valid: P + PSP at 1, 3 and 5."""
+class TailThreshold:
+    """The `tail_max_count` that was chosen, and the P + PSP at 1, 3 and 5 on valid of all that were tried."""
 
     chosen: int
-    worth: dict[int, float]
+    values: dict[int, float]
 
 
-def _restricted(common: Answers, rare: Answers, tail: Bools) -> list[Answers]:
-    """Only the labels that each side answers for."""
+def _restricted(common: Ranking, rare: Ranking, tail: Bools) -> list[Ranking]:
+    """Each side's own labels only."""
     sides = []
-    for (labels, scores), wanted in ((common, ~tail), (rare, tail)):
-        kept = (labels >= 0) & wanted[labels]
+    for (labels, scores), own in ((common, ~tail), (rare, tail)):
+        kept = (labels >= 0) & own[labels]
         sides.append((np.where(kept, labels, np.int32(-1)), np.where(kept, scores, np.float32(0))))
     return sides
 
 
-def _scales(common: Answers, rare: Answers, tail: Bools, rows: Dataset) -> tuple[Scale, Scale]:
-    """How likely each side's answers are right, given its score and the other's best."""
+def _calibrations(common: Ranking, rare: Ranking, tail: Bools, sample: Dataset) -> Calibrations:
+    """How likely each side's labels are right, given their scores and the other side's best score."""
     sides = _restricted(common, rare, tail)
     best = [scores.max(axis=1, keepdims=True, initial=0) for _, scores in sides]
     fitted = []
     for (labels, scores), rival in zip(sides, reversed(best), strict=True):
-        there = scores > 0
-        hits = Predictions(rows.labels, labels, scores).hits(rows.targets)[there]
-        rivals = np.broadcast_to(rival, scores.shape)[there]
-        fitted.append(AS_IT_IS.fitted(scores[there], rivals, hits) if there.any() else AS_IT_IS)
+        filled = scores > 0
+        hits = Predictions(sample.labels, labels, scores).hits(sample.targets)[filled]
+        rivals = np.broadcast_to(rival, scores.shape)[filled]
+        fitted.append(UNCALIBRATED.fitted(scores[filled], rivals, hits) if filled.any() else UNCALIBRATED)
     return fitted[0], fitted[1]
 
 
-def _allowed(found: Predictions, rows: Dataset) -> Answers:
-    kept = found.without(rows.excluded)
+def _without_excluded(found: Predictions, sample: Dataset) -> Ranking:
+    kept = found.without(sample.excluded)
     return kept.indices, kept.scores

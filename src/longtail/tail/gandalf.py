@@ -1,4 +1,8 @@
-"""Label texts as training rows, with the labels that stand beside them as soft targets."""
+"""Label texts as training rows, with the labels that co-occur with them as soft targets.
+
+A few rows with very many labels would make most links, so by default they link none. The paper counts them; where they
+occur, they cost every learner that was tried (yso in `docs/results/gandalf.md`).
+"""
 
 from __future__ import annotations
 
@@ -13,174 +17,204 @@ from longtail.data.dataset import Dataset
 from longtail.data.label_rows import labels_with_input, own_targets, with_label_rows
 from longtail.data.labels import LabelSet
 from longtail.errors import RecipeError
-from longtail.linear.row_plan import more_rows
+from longtail.linear.features.added_rows_plan import more_rows
 from longtail.metrics.frequency import equi_volume_bins
-from longtail.plan import Facts, Plan
+from longtail.papers import GANDALF, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.progress import note, stage
 
-MANY = 100  # labels of a row that are more than one text is about
-FEW = 100  # one row in so many may be left out of the counts unasked
+MANY_LABELS = 100  # a row with more labels than this is hardly about each of them
+MIN_ROWS_PER_LONG_ROW = 100  # max_labels="auto" leaves out at most one row in this many
 Graph = Literal["cooccurrence", "walk", "symmetric"]
 
 
 @dataclass(frozen=True)
 class Gandalf:
-    """Add every label's text as a training row whose soft targets are the labels that stand beside it in rows.
+    """Add every label's text as a training row whose soft targets are the labels that co-occur with it in rows.
 
-    Row j has target G_ij / G_jj for label i, the share of j's rows that also have i, where above `threshold`, and 1
-    for itself. A label that no row has keeps only itself. Counts and propensities stay those of the rows as given.
+    The row of label j has target G_ij / G_jj for label i, the share of j's rows that also have i, where above
+    `threshold`, and 1 for itself. A label that no row has keeps only itself. Counts and propensities stay those of the
+    rows as given.
 
     `graph="walk"` takes visits of random walks with restart over rows and labels instead, over the visits to j itself;
     `"symmetric"` the logistic function of the mean of both labels' shares, S, where S is above the threshold (GLaS).
-    `scale` and `doubt` lower soft targets, where a label's words bring its company less often than the label does, and
-    where it was counted on few rows: `scale` x G_ij / (G_jj + `doubt`). `times` gives label rows more weight.
-    `longest` leaves rows with very many labels out of the counts: a few of them can make most of all links. "auto" does
-    so above 100 labels, where at most one row in a hundred has so many and they make more than half of all pairs.
-    `self_only` is `rows`; `rows_only` trains on label rows alone; `budget` draws as many rows as were given from both
-    kinds together, so that training costs what it did.
+    `soft_scale` and `prior_count` lower soft targets, because a label's text brings its co-occurring labels less often
+    than the label does, and because a share of few rows is unsure: `soft_scale` x G_ij / (G_jj + `prior_count`).
+    `repeats` gives label rows more weight. `max_labels` leaves rows with more labels out of the counts: a few of them
+    can make most of all links. "auto" does so above 100 labels, where at most one row in a hundred has so many and they
+    make more than half of all pairs. `self_only` is `rows`; `rows_only` trains on label rows alone; `budget` draws as
+    many rows as were given from both kinds together, so that training costs what it did.
 
-    Paper: Kharbanda et al., Gandalf: learning label-label correlations in XMC via label features (KDD 2024).
     Needs: label texts, or label features over the columns of the rows; labels without any get no row. Goes on every
     learner.
     Costs: training of rows + labels instead of rows; one pass over the pairs of labels in rows. Predicting costs what
-    it did. On nets `scale=0.3, times=2` brought the tail more than the paper's settings, on trees less.
-    Prefer instead: `rows` where labels stand together that are not alike, as topics of a long text do, and on nets that
-    read label texts already (`decaf`, `eclare`); `lever` where most labels have too few rows to stand together.
-    Example: longtail compare wordnet "parabel" "parabel + rows" "parabel + gandalf(threshold=0.2, most=5)"
+    it did. On nets `soft_scale=0.3, repeats=2` brought the tail more than the paper's settings, on trees less.
+    Prefer instead: `rows` where labels co-occur that are not alike, as topics of a long text do, and on nets that read
+    label texts already (`decaf`, `eclare`); `lever` where most labels have too few rows to co-occur.
+    Example: longtail compare wordnet "parabel" "parabel + rows" "parabel + gandalf(threshold=0.2, max_soft_targets=5)"
     """
 
     threshold: float = 0.1  # delta: shares up to it are dropped
-    most: int | None = None  # soft targets of a label beside itself; none: all above the threshold
-    least: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
-    longest: int | Literal["auto"] | None = "auto"  # labels of a row above which it links none of them; none: all link
-    scale: float = 1.0  # of soft targets; the label itself stays at 1
-    doubt: float = 0.0  # rows of a label's own on which nothing stood beside it, added to those it has
-    times: int = 1  # how often the row of each label stands among the rows
-    graph: Graph = "cooccurrence"
+    max_soft_targets: int | None = None  # soft targets of a label beside itself; none: all above the threshold
+    min_cooccurrence: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
+    max_labels: int | Literal["auto"] | None = "auto"  # rows with more labels link none of them; none: all rows link
+    soft_scale: float = 1.0  # factor of soft targets; the label itself stays at 1
+    prior_count: float = 0.0  # rows without co-occurring labels that are added to a label's own
+    repeats: int = 1  # how often the row of each label is added
+    graph: Graph = "cooccurrence"  # where soft targets come from
     self_only: bool = False  # Z^1: every label row has only itself
     rows_only: bool = False  # Z: without the rows given
     budget: bool = False  # U(G, N): as many rows as were given, drawn from both kinds
-    share: float = 1.0  # of the labels that become rows
-    which: Literal["uniform", "tail"] = "uniform"  # tail: of five bins of equal volume, the rarest first
-    steps: int = 400  # of a walk
-    restart: float = 0.8  # chance that a walk goes back to its label after a step
+    label_share: float = 1.0  # of the labels that become rows
+    label_selection: Literal["uniform", "tail"] = "uniform"  # tail: from five equi-volume bins, the rarest first
+    walk_steps: int = 400  # of each random walk
+    restart: float = 0.8  # probability that a walk goes back to its label after a step
     seed: int = 0
 
-    summary: ClassVar[str] = "label texts as training rows, with labels they co-occur with as soft targets"
+    summary: ClassVar[str] = "label texts as examples, labels they co-occur with as targets"
+    papers: ClassVar[tuple[Paper, ...]] = (GANDALF,)
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})
 
     def __post_init__(self) -> None:
-        given = f"threshold={self.threshold:g}, least={self.least}, most={self.most}, share={self.share:g}"
-        if not 0 <= self.threshold < 1 or self.least < 1 or not 0 < self.share <= 1 or (self.most or 0) < 0:
+        if (
+            not 0 <= self.threshold < 1
+            or self.min_cooccurrence < 1
+            or not 0 < self.label_share <= 1
+            or (self.max_soft_targets or 0) < 0
+        ):
             raise RecipeError(
-                "gandalf takes a threshold from 0 to below 1, least of at least 1, most of at least 0 and a share "
-                f"above 0 to 1, got {given}"
+                "gandalf takes a threshold from 0 to below 1, a min_cooccurrence of at least 1, max_soft_targets of at "
+                f"least 0 and a label_share above 0 to 1, got threshold={self.threshold:g}, "
+                f"min_cooccurrence={self.min_cooccurrence}, max_soft_targets={self.max_soft_targets}, "
+                f"label_share={self.label_share:g}"
             )
-        if not 0 < self.scale <= 1 or self.doubt < 0 or self.times < 1:
+        if not 0 < self.soft_scale <= 1 or self.prior_count < 0 or self.repeats < 1:
             raise RecipeError(
-                "gandalf takes a scale above 0 to 1, a doubt of at least 0 and times of at least 1, got "
-                f"scale={self.scale:g}, doubt={self.doubt:g}, times={self.times}"
+                "gandalf takes a soft_scale above 0 to 1, a prior_count of at least 0 and repeats of at least 1, got "
+                f"soft_scale={self.soft_scale:g}, prior_count={self.prior_count:g}, repeats={self.repeats}"
             )
-        if self.steps < 1 or not 0 <= self.restart <= 1:
+        if self.walk_steps < 1 or not 0 <= self.restart <= 1:
             raise RecipeError(
-                f"walks of gandalf take at least 1 step and a restart from 0 to 1, got steps={self.steps}, "
+                f"gandalf takes walk_steps of at least 1 and a restart from 0 to 1, got walk_steps={self.walk_steps}, "
                 f"restart={self.restart:g}"
             )
-        if isinstance(self.longest, int) and self.longest < 1:
-            raise RecipeError(f"setting 'longest' of gandalf is at least 1, got {self.longest}")
+        if isinstance(self.max_labels, int) and self.max_labels < 1:
+            raise RecipeError(f"setting 'max_labels' of gandalf is at least 1, got {self.max_labels}")
         if self.rows_only and self.budget:
-            raise RecipeError("budget draws from given rows and label rows, rows_only leaves the given out; give one")
+            raise RecipeError(
+                "gandalf takes budget or rows_only, not both: budget draws from the rows that rows_only drops"
+            )
 
     def augment(self, train: Dataset) -> Dataset:
+        """See `Augments.augment`."""
         labels = self._chosen(labels_with_input(train, "gandalf"), train.labels)
         assert train.origins is not None
-        # Links come from the rows as given: what other methods added repeats them, or is a guess already.
+        # Links come from the rows as given: rows that other methods added repeat them, or are estimates already.
         given = train.targets if not train.origins.any() else train.targets[np.flatnonzero(train.origins == 0)]
         if self.self_only:
             targets = own_targets(labels, len(train.labels))
         else:
-            self._tell_of_long_rows(given)
+            self._note_long_rows(given)
             with stage("linking labels"):
                 targets = self.soft_targets(given)
                 targets = targets if len(labels) == targets.shape[0] else targets[labels]
         augmented = with_label_rows(train.take([]) if self.rows_only else train, labels, targets, "gandalf")
-        if self.times > 1:
+        if self.repeats > 1:
             first = len(augmented) - len(labels)
-            again = np.tile(np.arange(first, len(augmented)), self.times - 1)
-            augmented = augmented.take(np.concatenate([np.arange(len(augmented)), again]))
+            copies = np.tile(np.arange(first, len(augmented)), self.repeats - 1)
+            augmented = augmented.take(np.concatenate([np.arange(len(augmented)), copies]))
         if self.budget and len(augmented) > len(train):
             drawn = np.argsort(hashed(augmented.ids, f"gandalf:{self.seed}"), kind="stable")[: len(train)]
             augmented = augmented.take(np.sort(drawn))
         return augmented
 
     def soft_targets(self, given: Matrix) -> Matrix:
-        """The targets of every label's row, from the targets (rows, labels) of the rows given: csr (labels, labels)."""
+        """Compute the targets of label rows from co-occurrence.
+
+        Args:
+            given: csr (rows, labels), the targets of the rows given.
+
+        Returns:
+            csr (labels, labels) float32; row j holds the targets of label j's text.
+        """
         rows = self.linking(given)
         given = given if len(rows) == given.shape[0] else given[rows]
         graph = self._linked(given)
-        if self.scale < 1 or self.doubt > 0:
+        if self.soft_scale < 1 or self.prior_count > 0:
             rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
             counts = np.maximum(np.bincount(given.indices, minlength=graph.shape[0]), 1)
-            lower = (self.scale * counts / (counts + self.doubt)).astype(np.float32)
+            lower = (self.soft_scale * counts / (counts + self.prior_count)).astype(np.float32)
             graph.data = np.where(rows == graph.indices, graph.data, graph.data * lower[rows])
         return graph
 
     def linking(self, given: Matrix) -> Longs:
-        """The rows that link their labels."""
-        lengths, longest = np.diff(given.indptr), self.longest
-        if longest == "auto":
-            many, share = _long_rows(given)
-            longest = MANY if share > 0.5 and many * FEW <= len(lengths) else None
-        return np.arange(len(lengths)) if longest is None else np.flatnonzero(lengths <= longest)
+        """Choose the rows whose labels are linked.
 
-    def _tell_of_long_rows(self, given: Matrix) -> None:
-        """Where a few rows make most pairs, soft targets of theirs say little of what stands together."""
-        many, share = _long_rows(given)
-        if isinstance(self.longest, int) or share <= 0.5:
+        Args:
+            given: csr (rows, labels), the targets of the rows given.
+
+        Returns:
+            (rows that link,) their numbers.
+        """
+        labels_of_row, limit = np.diff(given.indptr), self.max_labels
+        if limit == "auto":
+            long_rows, share = _long_rows(given)
+            few = long_rows * MIN_ROWS_PER_LONG_ROW <= len(labels_of_row)
+            limit = MANY_LABELS if share > 0.5 and few else None
+        return np.arange(len(labels_of_row)) if limit is None else np.flatnonzero(labels_of_row <= limit)
+
+    def _note_long_rows(self, given: Matrix) -> None:
+        """Log a note where a few rows make most pairs: their soft targets do not mean that labels belong together."""
+        long_rows, share = _long_rows(given)
+        if isinstance(self.max_labels, int) or share <= 0.5:
             return
-        told = f"longest={MANY} leaves these rows out of the counts"
+        advice = f"max_labels={MANY_LABELS} leaves these rows out of the counts"
         if len(self.linking(given)) < given.shape[0]:
-            told = "these rows are left out of the counts, longest=none would keep them"
+            advice = "these rows are left out of the counts, max_labels=none would keep them"
         note(
-            f"gandalf: {many:,} of {given.shape[0]:,} rows have more than {MANY} labels and make {share:.0%} of all "
-            f"pairs of labels; {told}"
+            f"gandalf: {long_rows:,} of {given.shape[0]:,} rows have more than {MANY_LABELS} labels and make "
+            f"{share:.0%} of all pairs of labels; {advice}"
         )
 
     def _linked(self, given: Matrix) -> Matrix:
-        from longtail.linear.cooccurrence import cooccurrence, symmetric
-        from longtail.linear.walks import walks
+        from longtail.linear.graph.cooccurrence import cooccurrence, symmetric
+        from longtail.linear.graph.random_walks import walks
 
         if self.graph == "walk":
-            walk = {"steps": self.steps, "restart": self.restart, "seed": self.seed}
-            return walks(given, threshold=self.threshold, most=self.most, **walk)  # type: ignore[arg-type]
-        least = 0 if self.least == 1 else self.least
+            walk = {"steps": self.walk_steps, "restart": self.restart, "seed": self.seed}
+            return walks(given, threshold=self.threshold, most=self.max_soft_targets, **walk)  # type: ignore[arg-type]
+        min_count = 0 if self.min_cooccurrence == 1 else self.min_cooccurrence
         if self.graph == "cooccurrence":
-            return cooccurrence(given, self.threshold, self.most, least)
-        graph = symmetric(given, self.threshold, self.most, least)
-        # The label itself stays at 1: the logistic function of 1 would say that its text is 27% not its own.
+            return cooccurrence(given, self.threshold, self.max_soft_targets, min_count)
+        graph = symmetric(given, self.threshold, self.max_soft_targets, min_count)
+        # The label itself stays at 1: the logistic function of 1 is 0.73.
         rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
         graph.data = np.where(rows == graph.indices, 1, 1 / (1 + np.exp(-graph.data))).astype(np.float32)
         return graph
 
-    def _chosen(self, able: Longs, labels: LabelSet) -> Longs:
-        """A share of these labels. A smaller share is part of a larger one, whatever else the label set holds."""
-        if self.share == 1:
-            return able
-        order = hashed([labels.ids[label] for label in able.tolist()], f"gandalf:{self.seed}")
-        bins = equi_volume_bins(labels)[able]  # 0 is the head, -1 never seen: the rarest of all
-        bins = np.where(bins < 0, -len(labels), -bins) if self.which == "tail" else np.zeros_like(bins)
-        first = np.lexsort((order, bins))[: max(round(self.share * len(able)), 1)]
-        return np.sort(able[first])
+    def _chosen(self, with_input: Longs, labels: LabelSet) -> Longs:
+        """A share of these labels. A smaller share is a subset of a larger one, whatever else the label set holds."""
+        if self.label_share == 1:
+            return with_input
+        order = hashed([labels.ids[label] for label in with_input.tolist()], f"gandalf:{self.seed}")
+        bins = equi_volume_bins(labels)[with_input]  # 0 is the head; -1 was never seen: the rarest of all
+        bins = np.where(bins < 0, -len(labels), -bins) if self.label_selection == "tail" else np.zeros_like(bins)
+        first = np.lexsort((order, bins))[: max(round(self.label_share * len(with_input)), 1)]
+        return np.sort(with_input[first])
 
-    def plan_on(self, before: Plan, facts: Facts) -> Plan:
-        each = facts.positives / max(facts.rows, 1)  # labels of a row
-        links = 1.0 if self.self_only else min(3 * each, self.most if self.most is not None else 3 * each) + 1
-        rows = self.times * self.share * facts.labels
+    def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
+        """See `AddsCost.plan_on`."""
+        labels_of_row = facts.positives / max(facts.rows, 1)
+        links = 1.0
+        if not self.self_only:
+            estimate = 3 * labels_of_row
+            links = min(estimate, self.max_soft_targets if self.max_soft_targets is not None else estimate) + 1
+        rows = self.repeats * self.label_share * facts.labels
         scratch = 0.0 if self.self_only else 8.0 * facts.positives + 16 * facts.labels * (links + 2)
-        seconds = 0.0 if self.self_only else 1.2e-8 * facts.positives * each
+        seconds = 0.0 if self.self_only else 1.2e-8 * facts.positives * labels_of_row
         if self.graph == "walk":
-            seconds = 4e-8 * self.steps * facts.labels
+            seconds = 4e-8 * self.walk_steps * facts.labels
         if self.budget:
             rows = 0
         return more_rows(
@@ -196,7 +230,7 @@ class Gandalf:
 
 
 def _long_rows(given: Matrix) -> tuple[int, float]:
-    """How many rows have very many labels, and their share of all pairs of labels in rows."""
-    lengths = np.diff(given.indptr).astype(np.float64)
-    pairs, long = lengths * (lengths - 1), lengths > MANY
+    """How many rows have more than MANY_LABELS labels, and their share of all pairs of labels in rows."""
+    labels_of_row = np.diff(given.indptr).astype(np.float64)
+    pairs, long = labels_of_row * (labels_of_row - 1), labels_of_row > MANY_LABELS
     return int(np.count_nonzero(long)), float(pairs[long].sum() / max(pairs.sum(), 1))

@@ -1,4 +1,4 @@
-"""Classifier rows as near to each other as their labels stand together."""
+"""GLaS: classifier rows as similar as their labels co-occur."""
 
 from __future__ import annotations
 
@@ -12,58 +12,71 @@ from scipy import sparse
 from longtail.arrays import Floats, Matrix
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
-from longtail.plan import Facts, Plan
+from longtail.papers import GLAS, Paper
+from longtail.plan import DataFacts, Plan
 
 
 @dataclass(frozen=True)
 class Glas:
-    """Pulls the products of classifier rows to label co-occurrence: labels of the same rows near, all others apart.
+    """Draws the products of classifier rows towards label co-occurrence: labels that co-occur near, all others apart.
 
-    A rare label's row is learned from a few examples; the labels that stand with it have more and pull it to where
-    they are. The statistics are of the whole training set, ½ (P(i | j) + P(j | i)), sparse, from the rows as given;
-    each step draws some labels, half of them at random and a partner for each. Where several processes share the
-    labels, each draws among its own.
+    The classifier of a rare label learns from few examples. The labels that co-occur with it have more, and draw it
+    near. The co-occurrence ½ (P(i | j) + P(j | i)) is sparse, over the whole training set, without the rows that tail
+    methods added. Each step samples labels, half of them at random, and a co-occurring label for each. With several
+    processes, each samples among its own labels.
 
-    Paper: Guo et al., Breaking the glass ceiling for embedding-based classifiers for large output spaces (NeurIPS
-    2019).
     Needs: a learner whose classifier rows take penalties, such as `renee`.
-    Costs: the pairs of labels that stand together, 8 bytes each, and a product of `some` rows with themselves a step.
-    Prefer instead: `rows`, where labels have texts that say what they are.
+    Costs: the pairs of labels that co-occur, 8 bytes each, and a product of `labels_per_step` rows with themselves a
+    step.
+    Prefer instead: `rows`, where labels have meaningful texts.
     Example: longtail compare wordnet "renee(encoder='bag', epochs=5)" "renee(encoder='bag', epochs=5) + glas"
     """
 
     weight: float = 10.0  # λ
-    some: int = 1024  # labels of a step
-    cosines: bool = True  # turn the rows and leave their length; false: products, as in the paper
-    threshold: float = 0.01  # chance from which a label counts as standing with another
+    labels_per_step: int = 1024  # labels sampled in a step
+    normalised: bool = True  # cosines, which keep the norms of the rows; false: products, as in the paper
+    threshold: float = 0.01  # P(i | j) below which labels count as not co-occurring
 
-    summary: ClassVar[str] = "classifier rows near each other where labels stand together"
+    summary: ClassVar[str] = "classifier rows near each other where labels co-occur"
+    papers: ClassVar[tuple[Paper, ...]] = (GLAS,)
     needs: ClassVar[frozenset[str]] = frozenset({"row_penalties"})
     data_needs: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.weight <= 0 or self.some < 2 or not 0 <= self.threshold < 1:
+        if self.weight <= 0 or self.labels_per_step < 2 or not 0 <= self.threshold < 1:
             raise RecipeError(
-                "glas takes a weight above 0, some of 2 or more and a threshold in [0, 1), got "
-                f"weight={self.weight:g}, some={self.some}, threshold={self.threshold:g}"
+                "glas needs a weight above 0, labels_per_step of 2 or more and a threshold in [0, 1), got "
+                f"weight={self.weight:g}, labels_per_step={self.labels_per_step}, threshold={self.threshold:g}"
             )
 
     def penalty(self, train: Dataset, labels: tuple[int, int], texts: Callable[[], Floats], seed: int) -> Any:
-        from longtail.nn.heads.penalties import GramPenalty
+        """See `PenalisesRows.penalty`."""
+        from longtail.nn.onevsall.penalties import GramPenalty
 
-        return GramPenalty(self.together(train, *labels), self.weight, self.some, self.cosines, seed)
+        matrix = self.symmetric_cooccurrence(train, *labels)
+        return GramPenalty(matrix, self.weight, self.labels_per_step, self.normalised, seed)
 
-    def together(self, train: Dataset, first: int, last: int) -> Matrix:
-        """½ (P(i | j) + P(j | i)) of the labels from `first` to before `last`, 1 on the diagonal."""
-        from longtail.linear.cooccurrence import cooccurrence
+    def symmetric_cooccurrence(self, train: Dataset, first: int, last: int) -> Matrix:
+        """Compute ½ (P(i | j) + P(j | i)) for a range of labels.
+
+        Args:
+            train: the training set; rows that tail methods added do not count.
+            first: first label.
+            last: one past the last label.
+
+        Returns:
+            csr (labels, labels) float32, 1 on the diagonal.
+        """
+        from longtail.linear.graph.cooccurrence import cooccurrence
 
         assert train.origins is not None
-        given = sparse.csr_array(train.targets[np.flatnonzero(train.origins == 0)])
-        chances = cooccurrence(given, self.threshold)[first:last, first:last]
-        found = sparse.csr_array((chances + chances.T) / 2, dtype=np.float32)
+        original = sparse.csr_array(train.targets[np.flatnonzero(train.origins == 0)])
+        probabilities = cooccurrence(original, self.threshold)[first:last, first:last]
+        found = sparse.csr_array((probabilities + probabilities.T) / 2, dtype=np.float32)
         found.sort_indices()
         return found
 
-    def plan_on(self, before: Plan, facts: Facts) -> Plan:
+    def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
+        """See `AddsCost.plan_on`."""
         pairs = facts.positives * max(facts.positives / max(facts.rows, 1) - 1, 0)
         return replace(before, train_bytes=before.train_bytes + int(16 * (pairs + facts.labels)))

@@ -10,60 +10,67 @@ import numpy as np
 from longtail.data.dataset import Dataset
 from longtail.data.label_rows import as_rows, labels_with_input, own_targets
 from longtail.errors import RecipeError
-from longtail.linear.mixing import mixed, mixed_matrix
-from longtail.linear.row_plan import more_rows
-from longtail.plan import Facts, Plan
+from longtail.linear.features.added_rows_plan import more_rows
+from longtail.linear.features.mixup import mixed, mixed_matrix
+from longtail.papers import GANDALF, MIXUP, Paper
+from longtail.plan import DataFacts, Plan
 
 
 @dataclass(frozen=True)
 class LabelMixup:
-    """Add mixtures of training rows and the text of one of their labels: the label counts 1, the row's others lambda.
+    """Add mixtures of training rows and the text of one of their labels: that label has target 1, the others lambda.
 
-    The label is drawn among those of the row that have a text, lambda from Beta(alpha, alpha); texts are mixed as
-    `mixup` mixes them. Targets are lambda x the row's + (1 - lambda) x the label alone. The rows given stay as they
-    are; mixtures are drawn once, before training.
+    The label is drawn among those of the row that have a text, lambda from Beta(alpha, alpha); texts are mixed as in
+    `mixup`. Targets are lambda x the row's + (1 - lambda) x the label alone. The rows given stay as they are; mixtures
+    are drawn once, before training.
 
-    Paper: Label-MixUp of Kharbanda et al., Gandalf (KDD 2024), after Zhang et al., mixup (ICLR 2018).
+    Published form: Label-MixUp of the Gandalf paper.
     Needs: label texts, or label features over the columns of the rows. Goes on every learner.
-    Costs: training of up to (1 + share) x rows. Predicting costs what it did.
-    Prefer instead: `rows` or `gandalf`, which show a label's text without words of one row, once a label.
-    Example: longtail compare wordnet "parabel" "parabel + labelmixup(share=0.5)"
+    Costs: training on up to (1 + fraction) x rows. Predicting costs what it did.
+    Prefer instead: `rows` or `gandalf`, which add a label's text once and without words of a row.
+    Example: longtail compare wordnet "parabel" "parabel + labelmixup(fraction=0.5)"
     """
 
-    share: float = 1.0  # mixtures for each training row that has a label with a text
-    alpha: float = 1.0  # of the Beta distribution: 1 draws every lambda as often, less draws them near 0 and 1
+    fraction: float = 1.0  # mixtures for each training row that has a label with a text
+    alpha: float = 1.0  # of the Beta distribution: 1 is uniform, below 1 draws lambda near 0 and 1
     seed: int = 0
 
-    summary: ClassVar[str] = "mixtures of training rows and the text of one of their labels"
+    summary: ClassVar[str] = "mixtures of training examples and their labels' texts"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        GANDALF,
+        MIXUP,
+    )
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 100 or self.alpha <= 0:
+        if not 0 < self.fraction <= 100 or self.alpha <= 0:
             raise RecipeError(
-                f"labelmixup takes a share above 0 to 100 and an alpha above 0, got share={self.share:g}, "
+                f"labelmixup takes a fraction above 0 to 100 and an alpha above 0, got fraction={self.fraction:g}, "
                 f"alpha={self.alpha:g}"
             )
 
     def augment(self, train: Dataset) -> Dataset:
-        chance = np.random.default_rng(self.seed)
-        able = np.zeros(len(train.labels), dtype=np.bool_)
-        able[labels_with_input(train, "labelmixup")] = True
-        # Entries of labels with a text, row by row; a row draws one of its own.
-        entries = np.flatnonzero(able[train.targets.indices])
+        """See `Augments.augment`."""
+        rng = np.random.default_rng(self.seed)
+        has_text = np.zeros(len(train.labels), dtype=np.bool_)
+        has_text[labels_with_input(train, "labelmixup")] = True
+        # Targets of labels with a text, row by row; a row draws one of its own.
+        entries = np.flatnonzero(has_text[train.targets.indices])
         owners = np.searchsorted(train.targets.indptr, entries, side="right") - 1
-        rows, begin, length = np.unique(owners, return_index=True, return_counts=True)
-        number = round(self.share * len(rows))
+        rows, first, count = np.unique(owners, return_index=True, return_counts=True)
+        number = round(self.fraction * len(rows))
         if number == 0:
             return train
-        drawn = np.concatenate([chance.permutation(len(rows)) for _ in range(-(-number // len(rows)))])[:number]
-        spots = begin[drawn] + chance.integers(0, length[drawn])
+        drawn = np.concatenate([rng.permutation(len(rows)) for _ in range(-(-number // len(rows)))])[:number]
+        spots = first[drawn] + rng.integers(0, count[drawn])
         labels = train.targets.indices[entries[spots]].astype(np.int64)
-        parts = chance.beta(self.alpha, self.alpha, number)
-        made = mixed(train.rows.take(rows[drawn]), as_rows(train, labels), parts, chance)
+        parts = rng.beta(self.alpha, self.alpha, number)
+        made = mixed(train.rows.take(rows[drawn]), as_rows(train, labels), parts, rng)
         targets = mixed_matrix(train.targets[rows[drawn]], own_targets(labels, len(train.labels)), parts)
         return train.with_rows(targets=targets, origin="labelmixup", texts=made.texts, features=made.features)
 
-    def plan_on(self, before: Plan, facts: Facts) -> Plan:
-        number = self.share * facts.rows
-        return more_rows(before, facts, number, self.share * facts.positives, facts.terms_per_row)
+    def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
+        """See `AddsCost.plan_on`."""
+        number = self.fraction * facts.rows
+        return more_rows(before, facts, number, self.fraction * facts.positives, facts.terms_per_row)

@@ -7,31 +7,39 @@ from typing import ClassVar
 
 from longtail.data.dataset import Dataset
 from longtail.data.label_rows import labels_with_input, own_targets, with_label_rows
-from longtail.linear.row_plan import more_rows
-from longtail.plan import Facts, Plan
+from longtail.linear.features.added_rows_plan import more_rows
+from longtail.papers import GANDALF, RENEE, SIAMESEXML, Paper
+from longtail.plan import DataFacts, Plan
 
 
 @dataclass(frozen=True)
 class LabelRows:
     """Add every label's text as a training row whose only label is itself.
 
-    A label that few rows have gets one that says what it is about, and one that none has gets its only row.
+    A rare label gets a row that says what it is about, and a label that no row has gets its only row.
 
-    Paper: the self-annotation of Dahiya et al., SiameseXML (ICML 2021); Z^1 of Kharbanda et al., Gandalf (KDD 2024).
+    Published form: the self-annotation of SiameseXML; Z^1 of Gandalf.
     Needs: label texts, or label features over the columns of the rows; labels without any get no row. Goes on every
     learner.
     Costs: training of rows + labels instead of rows. Predicting costs what it did.
-    Prefer instead: `gandalf`, where labels that stand together are alike; this is the control that it has to beat.
+    Prefer instead: `gandalf`, where labels that co-occur are alike; this is the control that it has to beat.
     Example: longtail compare wordnet "parabel" "parabel + rows"
     """
 
-    summary: ClassVar[str] = "label texts as training rows, each labelled with itself"
+    summary: ClassVar[str] = "label texts as training examples, each labelled with itself"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        RENEE,
+        SIAMESEXML,
+        GANDALF,
+    )
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})
 
     def augment(self, train: Dataset) -> Dataset:
+        """See `Augments.augment`."""
         labels = labels_with_input(train, "rows")
         return with_label_rows(train, labels, own_targets(labels, len(train.labels)), "rows")
 
-    def plan_on(self, before: Plan, facts: Facts) -> Plan:
+    def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
+        """See `AddsCost.plan_on`."""
         return more_rows(before, facts, facts.labels, facts.labels, facts.terms_per_label)

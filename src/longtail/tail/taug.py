@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -13,61 +14,108 @@ from scipy import sparse
 from longtail.arrays import Bools, Floats, Ints, Longs
 from longtail.data.dataset import Dataset, Rows
 from longtail.data.labels import LabelSet
+from longtail.data.subsample import evenly_spaced
 from longtail.errors import RecipeError
-from longtail.linear.noise import noisy_features, noisy_texts
-from longtail.linear.scale import Scale
-from longtail.nn.checkpoint import kept_folder
-from longtail.plan import Facts, Plan
+from longtail.linear.features.noise import noisy_features, noisy_texts
+from longtail.linear.solvers.score_scale import DECLARED, ScoreCalibration
+from longtail.nn.training.checkpoint import checkpoint_folder
+from longtail.papers import RANKNET_TAUG, Paper
+from longtail.plan import DataFacts, Plan
 from longtail.predictions import CANDIDATES, Predictions, ranked
 from longtail.progress import stage
-from longtail.seams import HasRows, Learner, Scorer, State, TailMethod
+from longtail.seams import (
+    Array,
+    Contents,
+    Declaration,
+    HasClassifierRows,
+    Learner,
+    Misfit,
+    Scorer,
+    State,
+    TailMethod,
+    WrappedLearner,
+)
 
-SCALE_ROWS = 2000  # held-out rows that a side's three weights are learned from
+SIDES = ("head", "tail")
+CALIBRATION_ROWS = 2000  # held-out rows that a side's three weights are learned from
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What was learned about the head labels, or about the tail labels."""
+    """The fitted model of the head labels, or of the tail labels."""
 
     scorer: Scorer  # over this side's labels only
-    labels: Longs  # (side's labels,) their rows in the whole label set, rising
-    scale: Scale
+    labels: Longs  # (side's labels,) their rows in the whole label set, in rising order
+    scale: ScoreCalibration
+
+
+def _declared_sides(settings: Mapping[str, Any]) -> Declaration:
+    """What is stored of the sides that the settings name; each has a model over its own labels."""
+    sides = [name for name in SIDES if name in settings]
+    return Declaration(
+        {f"{name}.labels": Array("int64", name, least=0, below="labels", rising=True) for name in sides},
+        dict.fromkeys(sides, DECLARED),
+        parts={name: name for name in sides},
+    )
+
+
+def _check_sides(stored: Contents) -> None:
+    """There is a side, none is empty, and no label is on both."""
+    sides = [stored.tensors[f"{name}.labels"] for name in SIDES if name in stored.settings]
+    if not sides or not all(map(len, sides)):
+        raise Misfit("head.labels", "and 'tail.labels' have no label, or a side has none")
+    if len(np.unique(np.concatenate(sides))) < sum(map(len, sides)):
+        raise Misfit("tail.labels", "has a label that the head has, too")
 
 
 @dataclass(frozen=True, eq=False)
 class TaugScorer:
-    """The sides' answers in one ranking. Scores lie in (0, 1): chances of being right."""
+    """The rankings of both sides in one. Scores lie in (0, 1): probabilities of being right."""
 
     sides: dict[str, Side]  # "head" and "tail", or the one that has labels to learn
-    kind: ClassVar[str] = "taug.v1"
+    kind: ClassVar[str] = "taug.v2"
+    probabilities: ClassVar[bool] = True
+    declared: ClassVar[Declaration] = Declaration(then=(_declared_sides,), checks=(_check_sides,))
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
+        """See `Scorer.top`."""
         # More than k of each side, so that rounding at place k cannot change what stands before it.
-        found = self.answers(rows, max(k, CANDIDATES))
-        labels, chances = [np.full((len(rows), k), -1, np.int32)], [np.zeros((len(rows), k), np.float32)]
+        found = self.rankings(rows, max(k, CANDIDATES))
+        labels, probabilities = [np.full((len(rows), k), -1, np.int32)], [np.zeros((len(rows), k), np.float32)]
         for name, (places, scores, rivals) in found.items():
             side = self.sides[name]
+            # `declared` gives the side's model as many labels as the side has, so its answers are places among them.
             labels.append(np.where(places >= 0, side.labels[places], -1).astype(np.int32))
-            chances.append(side.scale.of(scores, rivals))
-        best, sure = ranked(np.concatenate(labels, axis=1), np.concatenate(chances, axis=1))
-        return best[:, :k], sure[:, :k]
+            probabilities.append(side.scale.of(scores, rivals))
+        best, scores = ranked(np.concatenate(labels, axis=1), np.concatenate(probabilities, axis=1))
+        return best[:, :k], scores[:, :k]
 
-    def answers(self, rows: Rows, k: int) -> dict[str, tuple[Ints, Floats, Floats]]:
-        """Each side's own labels and scores (rows, up to k), and the best score of the other side (rows, 1)."""
+    def rankings(self, rows: Rows, k: int) -> dict[str, tuple[Ints, Floats, Floats]]:
+        """Rank each side's labels apart.
+
+        Args:
+            rows: what to predict.
+            k: labels a side.
+
+        Returns:
+            By side: labels, counted within the side, and scores (rows, up to k), and the best score of the other side
+            (rows, 1).
+        """
         found = {name: side.scorer.top(rows, min(k, len(side.labels))) for name, side in self.sides.items()}
         best = {name: scores.max(axis=1, keepdims=True, initial=0) for name, (_, scores) in found.items()}
-        best.setdefault("nobody", np.zeros((len(rows), 1), np.float32))
+        best.setdefault("no other side", np.zeros((len(rows), 1), np.float32))
         return {name: (*found[name], next(best[other] for other in best if other != name)) for name in found}
 
     def row_norms(self) -> Floats:
-        """Of each label, its own side's row: the lengths the sides learned, before their scores share a scale."""
+        """See `HasClassifierRows`: the rows that each side learned, before their scores are calibrated."""
         norms = np.full(1 + max(int(side.labels.max()) for side in self.sides.values()), np.nan, dtype=np.float32)
         for side in self.sides.values():
-            if isinstance(side.scorer, HasRows):
+            if isinstance(side.scorer, HasClassifierRows):
                 norms[side.labels] = side.scorer.row_norms()
         return norms
 
     def state(self) -> State:
+        """See `Scorer.state`."""
         return State(
             {name: asdict(side.scale) for name, side in self.sides.items()},
             {f"{name}.labels": side.labels for name, side in self.sides.items()},
@@ -76,12 +124,10 @@ class TaugScorer:
 
     @classmethod
     def restore(cls, state: State) -> TaugScorer:
+        """See `Scorer.restore`."""
         sides = {}
         for name, scale in state.settings.items():
-            labels = state.tensors[f"{name}.labels"]
-            if labels.ndim != 1 or (np.diff(labels, prepend=-1) <= 0).any():
-                raise ValueError(f"the labels of the {name} are not rows of a label set in their order")
-            sides[name] = Side(state.parts[name], labels, Scale(**scale))
+            sides[name] = Side(state.parts[name], state.tensors[f"{name}.labels"], ScoreCalibration(**scale))
         return cls(sides)
 
 
@@ -89,37 +135,38 @@ class TaugScorer:
 class Taug:
     """Learn the frequent and the rare labels apart, and the rare ones from noisy copies of their rows too.
 
-    The head is the share of the labels with most training rows (of equals, the earlier ones); the learner is fitted
-    on the rows that have a head label, knowing only head labels, and again on the rows that have a tail label,
-    knowing only tail labels. Each tail row gets copies: on texts, words are dropped and trade places; on features,
-    values. A learner that counts single words does not see places: on texts, `swap` matters to one that reads order.
+    The head is the share of the labels with most training rows (of equals, the earlier ones). The learner is fitted on
+    the rows with a head label, over head labels only, and again on the rows with a tail label, over tail labels only.
+    Each tail row gets copies: in texts, words are dropped and swapped; in features, values. A learner that counts
+    single words does not see their order: on texts, `swap_fraction` matters to one that reads order.
 
-    The paper does not say how the two answers become one. The tail's model has never seen a row without a tail
-    label, so its scores are too high for such rows and cannot stand beside the head's as they are. Here both models
-    answer for rows of valid, all of them, and each side gets its own logistic curve from the log of its score, and
-    the best score of the other side, to the chance that its label is right; the ranking is by that chance. Without
-    valid rows, the odds are the side's score times the share of training rows that it saw.
+    The paper does not say how the two rankings become one. The tail's model has never seen a row without a tail label,
+    so its scores are too high for such rows and cannot be compared with the head's. Here both models predict rows of
+    valid, and each side gets its own logistic curve from the log of its score, and the best score of the other side, to
+    the probability that its label is right; the ranking is by that probability. Without valid rows, the odds are the
+    side's score times the share of training rows that it saw.
 
-    Controls: `copies=0` decouples only; `swap=0` only drops; `keep=1` only swaps; `head_share=0` only adds copies, and
-    `head_share=1` leaves the learner as it was.
+    Controls: `copies=0` decouples only; `swap_fraction=0` only drops; `keep_probability=1` only swaps; `head_share=0`
+    only adds copies, and `head_share=1` leaves the learner as it was.
 
-    Paper: Wei et al., RankNet + TAUG (2021), section 3.3.
+    Published form: section 3.3.
     Needs: nothing; goes on every learner.
     Costs: 1 + copies times the rows and the training time of the tail, two predictions instead of one. Head and tail
-    are fitted one after the other, or with `parallel` at once, in the memory of both; never at once where checkpoints
-    are kept.
+    are fitted one after the other, or with `parallel` at the same time, in the memory of both; with checkpoints always
+    one after the other.
     Prefer instead: `rerank`, where only the ranking has to move to the tail; it costs nothing and often does more.
     Example: longtail compare wordnet "knn" "knn + taug(copies=0)" "knn + taug"
     """
 
     head_share: float = 0.1  # tau: share of the labels that are head
     copies: int = 4  # n_aug: noisy copies of each tail row
-    keep: float = 0.8  # rho: chance that a word or value stays; the paper does not give its own
-    swap: float = 0.2  # share of the words or values that trade places, one pair at the least where above 0
+    keep_probability: float = 0.8  # rho: that a word or value stays; the paper does not give its own
+    swap_fraction: float = 0.2  # share of the words or values that are swapped, one pair at the least where above 0
     seed: int = 0
-    parallel: bool = False  # fit head and tail at once
+    parallel: bool = False  # fit head and tail at the same time
 
-    summary: ClassVar[str] = "head and tail labels learned apart, the tail with noisy copies of its rows"
+    summary: ClassVar[str] = "head and tail learned apart, the tail with noisy copies"
+    papers: ClassVar[tuple[Paper, ...]] = (RANKNET_TAUG,)
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = TaugScorer
@@ -129,33 +176,50 @@ class Taug:
             raise RecipeError(f"setting 'head_share' of taug lies between 0 and 1, got {self.head_share:g}")
         if self.copies < 0:
             raise RecipeError(f"setting 'copies' of taug is at least 0, got {self.copies}")
-        if not 0 < self.keep <= 1:
-            raise RecipeError(f"setting 'keep' of taug is above 0 and at most 1, got {self.keep:g}")
-        if not 0 <= self.swap <= 1:
-            raise RecipeError(f"setting 'swap' of taug lies between 0 and 1, got {self.swap:g}")
+        if not 0 < self.keep_probability <= 1:
+            raise RecipeError(
+                f"setting 'keep_probability' of taug is above 0 and at most 1, got {self.keep_probability:g}"
+            )
+        if not 0 <= self.swap_fraction <= 1:
+            raise RecipeError(f"setting 'swap_fraction' of taug lies between 0 and 1, got {self.swap_fraction:g}")
         if self.seed < 0:
             raise RecipeError(f"setting 'seed' of taug is at least 0, got {self.seed}")
 
     def wrap(self, learner: Learner) -> Learner:
-        return cast(Learner, Decoupled(learner, self))  # what it offers depends on the learner, not on the class
+        """See `Wraps.wrap`."""
+        return DecoupledLearner(learner, self)
 
     def head(self, labels: LabelSet) -> Bools:
-        """Which labels are head: (labels,)."""
+        """Choose the head labels.
+
+        Args:
+            labels: with training counts.
+
+        Returns:
+            (labels,) true for the head.
+        """
         number = int(self.head_share * len(labels) + 1e-9)  # 0.29 x 100 is a little below 29 in floating point
         chosen = np.zeros(len(labels), dtype=np.bool_)
         chosen[np.argsort(-labels.counts, kind="stable")[:number]] = True
         return chosen
 
     def with_copies(self, data: Dataset) -> Dataset:
-        """The rows and their noisy copies, which keep the targets."""
-        chance = np.random.default_rng(self.seed)
+        """Add noisy copies of the rows.
+
+        Args:
+            data: rows to copy.
+
+        Returns:
+            The rows, then their copies, which have the same targets.
+        """
+        rng = np.random.default_rng(self.seed)
         texts: list[str] = []
         features = []
         for _ in range(self.copies):
             if data.texts is not None:
-                texts += noisy_texts(data.texts, self.keep, self.swap, chance)
+                texts += noisy_texts(data.texts, self.keep_probability, self.swap_fraction, rng)
             if data.features is not None:
-                features.append(noisy_features(data.features, self.keep, self.swap, chance))
+                features.append(noisy_features(data.features, self.keep_probability, self.swap_fraction, rng))
         if not self.copies:
             return data
         return data.with_rows(
@@ -167,27 +231,21 @@ class Taug:
 
 
 @dataclass(frozen=True)
-class Decoupled:
+class DecoupledLearner(WrappedLearner):
     """A learner fitted twice: on the head labels and on the tail labels."""
 
-    learner: Learner
     method: Taug
 
-    summary: ClassVar[str] = Taug.summary
-    scorer: ClassVar[type[Scorer]] = TaugScorer
-
     @property
-    def offers(self) -> frozenset[str]:
-        return self.learner.offers
-
-    @property
-    def data_needs(self) -> frozenset[str]:
-        return self.learner.data_needs
+    def scorer(self) -> type[Scorer]:
+        """See `Learner.scorer`."""
+        return TaugScorer
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> TaugScorer:
+        """See `Learner.fit`."""
         head = self.method.head(train.labels)
         labels = {"head": np.flatnonzero(head), "tail": np.flatnonzero(~head)}
-        # A learner that reads label texts answers for labels without a row too; others have nothing to say of them.
+        # A learner that reads label texts predicts labels without a row too; others cannot.
         zero_shot = "label_texts" in self.learner.data_needs
         names = [
             name
@@ -199,43 +257,45 @@ class Decoupled:
             with stage(f"learning {name} labels"):
                 return self._fit_side(name, labels[name], train, valid, parts)
 
-        # Checkpoints are found again by the order in which trainings begin, which threads do not keep.
-        if self.method.parallel and kept_folder() is None:
-            with ThreadPoolExecutor(2) as pool:  # a copied context each, so that the stages inside are heard
-                begun = {name: pool.submit(copy_context().run, fit, name) for name in names}
-                sides = {name: side.result() for name, side in begun.items()}
+        # Checkpoints are found again by the order in which trainings start, and threads start in any order.
+        if self.method.parallel and checkpoint_folder() is None:
+            with ThreadPoolExecutor(2) as pool:  # a copied context each, so that the stages inside reach the listener
+                started = {name: pool.submit(copy_context().run, fit, name) for name in names}
+                sides = {name: side.result() for name, side in started.items()}
         else:
             sides = {name: fit(name) for name in names}
-        with stage("learning the scale of the scores"):
-            return on_one_scale(TaugScorer(sides), valid)
+        with stage("calibrating the scores"):
+            return calibrated(TaugScorer(sides), valid)
 
     def _fit_side(self, name: str, own: Longs, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Side:
-        labels = some_labels(train.labels, own)
+        labels = train.labels.take(own)
         rows = restricted(train, own, labels)
         rows = rows.take(np.flatnonzero(np.diff(rows.targets.indptr)))
-        scale = Scale.of_share(max(len(rows), 1) / len(train))
+        scale = ScoreCalibration.of_share(max(len(rows), 1) / len(train))
         if name == "tail":
             with stage("copying tail rows"):
                 rows = self.method.with_copies(rows)
         return Side(self.learner.fit(rows, restricted(valid, own, labels), parts), own, scale)
 
-    def plan(self, facts: Facts) -> Plan:
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`."""
         sides = facts_of_sides(facts, self.method)
         head, tail = (self.learner.plan(side) for side in sides)
         copied = sides[1].rows * self.method.copies / (1 + self.method.copies)
-        length = self.method.keep * facts.characters / max(facts.rows, 1)  # of a copied text
-        values = 0 if facts.characters else self.method.keep * facts.terms_per_row  # of a copied row of features
-        copies = int(copied * (150 + 1.5 * length + 8 * values))  # ids, targets; texts in one or two bytes a letter
-        asked = min(SCALE_ROWS, facts.rows // 20)  # held-out rows, where they are held out of train
-        scale = 160 * CANDIDATES * asked
-        first = max(head.train_bytes, head.model_bytes + scale)
-        second = copies + max(tail.train_bytes, tail.model_bytes + scale)
+        kept = self.method.keep_probability
+        characters = kept * facts.characters / max(facts.rows, 1)  # of a copied text
+        values = 0 if facts.characters else kept * facts.terms_per_row  # of a copied row of features
+        copies = int(copied * (150 + 1.5 * characters + 8 * values))  # ids, targets; one or two bytes a character
+        held_out = min(CALIBRATION_ROWS, facts.rows // 20)  # where valid is held out of train
+        calibration = 160 * CANDIDATES * held_out
+        first = max(head.train_bytes, head.model_bytes + calibration)
+        second = copies + max(tail.train_bytes, tail.model_bytes + calibration)
         predicting = head.predict_seconds + tail.predict_seconds
-        copying = copied * (2e-6 + 4e-8 * length)
+        copying = copied * (2e-6 + 4e-8 * characters)
         return Plan(
             train_bytes=first + second if self.method.parallel else max(first, head.model_bytes + second),
             model_bytes=head.model_bytes + tail.model_bytes,
-            train_seconds=head.train_seconds + copying + tail.train_seconds + predicting * asked / 1000,
+            train_seconds=head.train_seconds + copying + tail.train_seconds + predicting * held_out / 1000,
             predict_seconds=predicting,
             steps=(
                 *((f"{name} of head", size) for name, size in head.steps),
@@ -245,29 +305,34 @@ class Decoupled:
         )
 
 
-def some_labels(labels: LabelSet, own: Longs) -> LabelSet:
-    """Only these labels, in their order, with the counts they have."""
-    return replace(
-        labels,
-        ids=tuple([labels.ids[row] for row in own]),
-        texts=tuple([labels.texts[row] for row in own]),
-        counts=labels.counts[own],
-        features=None if labels.features is None else labels.features[own],
-    )
-
-
 def restricted(data: Dataset, own: Longs, labels: LabelSet) -> Dataset:
-    """The same rows, knowing only these labels."""
+    """Restrict a data set to some of its labels.
+
+    Args:
+        data: rows over the whole label set.
+        own: (labels kept,) their rows in the whole label set.
+        labels: what `LabelSet.take` returns for them.
+
+    Returns:
+        The same rows over these labels only.
+    """
     excluded = None if data.excluded is None else data.excluded[:, own]
     return replace(data, labels=labels, targets=data.targets[:, own], excluded=excluded)
 
 
-def on_one_scale(scorer: TaugScorer, valid: Dataset) -> TaugScorer:
-    """The same sides with scales learned from their candidates for held-out rows, with a label of theirs or without."""
-    rows = np.linspace(0, len(valid) - 1, min(len(valid), SCALE_ROWS)).astype(np.int64)
-    sample = valid.take(np.unique(rows))
+def calibrated(scorer: TaugScorer, valid: Dataset) -> TaugScorer:
+    """Learn each side's calibration from its candidates for held-out rows, with a label of the side or without.
+
+    Args:
+        scorer: both sides with the calibrations to start from.
+        valid: held-out rows; up to CALIBRATION_ROWS of them are used, evenly spaced.
+
+    Returns:
+        The same sides with fitted calibrations.
+    """
+    sample = valid.take(evenly_spaced(len(valid), CALIBRATION_ROWS))
     sides = {}
-    for name, (places, scores, rivals) in scorer.answers(sample.rows, CANDIDATES).items():
+    for name, (places, scores, rivals) in scorer.rankings(sample.rows, CANDIDATES).items():
         side = scorer.sides[name]
         found = Predictions(sample.labels, np.where(places >= 0, side.labels[places], -1).astype(np.int32), scores)
         banned = np.zeros(places.shape, bool) if sample.excluded is None else found.hits(sample.excluded)
@@ -277,8 +342,16 @@ def on_one_scale(scorer: TaugScorer, valid: Dataset) -> TaugScorer:
     return TaugScorer(sides)
 
 
-def facts_of_sides(facts: Facts, method: Taug) -> tuple[Facts, Facts]:
-    """Sizes of the head and of the tail, on the assumption that the n-th label has 1/n of the first one's rows."""
+def facts_of_sides(facts: DataFacts, method: Taug) -> tuple[DataFacts, DataFacts]:
+    """Estimate the sizes of the head and of the tail, as if the n-th label had 1/n of the first one's rows.
+
+    Args:
+        facts: sizes of the whole data.
+        method: decides the head and the copies.
+
+    Returns:
+        Sizes of the head's data and of the tail's, copies included.
+    """
     number = int(method.head_share * facts.labels + 1e-9)
     counts = facts.positives / np.arange(1, facts.labels + 1) / max((1 / np.arange(1, facts.labels + 1)).sum(), 1)
     growth = np.log(max(facts.terms / max(facts.terms_per_row, 1), 1)) / np.log(max(facts.rows, 2))
@@ -287,17 +360,17 @@ def facts_of_sides(facts: Facts, method: Taug) -> tuple[Facts, Facts]:
     for part, copies in ((slice(0, number), 0), (slice(number, None), method.copies)):
         positives = counts[part].sum()
         rows = facts.rows * -np.expm1(-positives / max(facts.rows, 1))  # those with at least one of the labels
-        length = (1 + copies * method.keep) / (1 + copies)  # of a row, copies and originals together
+        kept = (1 + copies * method.keep_probability) / (1 + copies)  # share of words, copies and originals together
         sides.append(
             replace(
                 facts,
                 rows=int(rows * (1 + copies)),
                 labels=len(counts[part]),
                 positives=int(positives * (1 + copies)),
-                terms_per_row=facts.terms_per_row * length,
-                shared_terms=facts.shared_terms * length**2,
+                terms_per_row=facts.terms_per_row * kept,
+                shared_terms=facts.shared_terms * kept**2,
                 mean_terms=int(facts.mean_terms * words[part].sum() / max(words.sum(), 1e-9)) + 1,
-                characters=int(facts.characters * rows / max(facts.rows, 1) * (1 + copies) * length),
+                characters=int(facts.characters * rows / max(facts.rows, 1) * (1 + copies) * kept),
             )
         )
     return sides[0], sides[1]

@@ -71,6 +71,72 @@ async function copyCommand() {
 }
 copyButton.addEventListener("click", copyCommand);
 
+/* --- sort a table by a column: best first, then worst first, then as given --- */
+const LOWER_IS_BETTER = new Set(["train", "predict", "memory"]);
+document.addEventListener("click", (event) => {
+  const button = event.target instanceof Element ? event.target.closest(".sort") : null;
+  if (!button) return;
+  const header = button.closest("th"), table = button.closest("table"), body = table.tBodies[0];
+  const column = Number(button.dataset.column);
+  const name = header.querySelector(".help")?.textContent ?? "";
+  const down = column === 0 || LOWER_IS_BETTER.has(name) ? "ascending" : "descending";
+  const up = down === "ascending" ? "descending" : "ascending";
+  const order = { [down]: up, [up]: null }[header.getAttribute("aria-sort")];
+  const next = order === undefined ? down : order;
+  for (const other of table.querySelectorAll("[aria-sort]")) other.removeAttribute("aria-sort");
+  if (next) header.setAttribute("aria-sort", next);
+  for (const one of table.querySelectorAll(".sort")) one.textContent = "↕";
+  button.textContent = { ascending: "↑", descending: "↓" }[next] ?? "↕";
+  const given = (row) => Number(row.dataset.recipe);
+  const value = (row) => (column === 0 ? row.querySelector(".name").textContent : Number(row.cells[column].dataset.value || NaN));
+  const sign = next === "descending" ? -1 : 1;
+  const compared = (a, b) => {
+    if (!next) return given(a) - given(b);
+    const [x, y] = [value(a), value(b)];
+    if (column === 0) return sign * x.localeCompare(y) || given(a) - given(b);
+    if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+    return sign * (x - y) || given(a) - given(b);
+  };
+  body.append(...[...body.rows].sort(compared));
+});
+
+/* --- what one recipe finds that another does not --- */
+const swatchOf = (number) => document.querySelector(`.results tbody tr[data-recipe="${number}"] .swatch`).cloneNode(true);
+const versus = byId("versus-data") && JSON.parse(byId("versus-data").textContent);
+function wonList(one, other, names) {
+  const pair = versus.pairs[`${one}-${other}`];
+  const total = pair.bands.reduce((sum, number) => sum + number, 0);
+  const parts = pair.bands.map((number, band) => `${number.toLocaleString("en")} ${versus.bands[band]}`);
+  const heading = make("h3", "", swatchOf(one), " ", make("bdi", "", names[one]), " finds ",
+    make("span", "count", `${total.toLocaleString("en")} ${total === 1 ? "label" : "labels"}: ${parts.join(", ")}`));
+  const items = pair.labels.map(([label, hits, row]) => {
+    const [text, band] = versus.labels[label];
+    const [id, document_] = versus.rows[row];
+    const example = make("p", "", make("bdi", "", id), document_ ? ": " : "", document_);
+    example.dir = "auto";
+    const word_ = make("bdi", "word", text);
+    word_.dir = "auto";
+    return make("li", "", make("span", "hits", hits === 1 ? "1 hit" : `${hits.toLocaleString("en")} hits`), word_,
+      make("span", `tag b${band}`, versus.bands[band]), example);
+  });
+  return make("div", "won", heading, items.length ? make("ol", "", ...items) : make("p", "note", "Nothing that the other does not find."));
+}
+function showVersus() {
+  const [first, second] = [byId("versus-first"), byId("versus-second")];
+  const names = [...first.options].map((option) => option.textContent);
+  const [one, other] = [Number(first.value), Number(second.value)];
+  byId("versus-lists").replaceChildren(...(one === other
+    ? [make("p", "note", "Choose two different recipes.")]
+    : [wonList(one, other, names), wonList(other, one, names)]));
+}
+if (versus) {
+  byId("versus-first").value = "0";
+  byId("versus-second").value = "1";
+  byId("versus-controls").addEventListener("change", showVersus);
+  byId("versus-controls").addEventListener("submit", (event) => event.preventDefault());
+  showVersus();
+}
+
 /* --- examples --- */
 const data = JSON.parse(byId("examples-data").textContent);
 const STEP = innerWidth < 600 ? 5 : 10;
@@ -99,12 +165,12 @@ function labelItem(label, hit) {
   const [text, band, count] = data.labels[label];
   const item = make("li", hit ? "hit" : "", make("span", "mark", hit ? "✓" : ""), word(text), bandTag(band));
   if (hit) item.append(make("span", "unseen-text", " hit"));
-  item.title = `${count.toLocaleString("en")} training ${count === 1 ? "row" : "rows"}`;
+  item.title = `${count.toLocaleString("en")} training ${count === 1 ? "example" : "examples"}`;
   return item;
 }
 function recipeColumn(name, number, top) {
   const list = make("ol", "", ...top.map(([label, hit]) => labelItem(label, hit)));
-  const swatch = document.querySelector(`.results tbody tr:nth-child(${number + 1}) .swatch`).cloneNode(true);
+  const swatch = swatchOf(number);
   const hits = top.filter(([, hit]) => hit).length;
   const heading = make("h4", "", swatch, make("bdi", "name", name), make("span", "hits", `${hits} of 5`));
   return make("div", "top", heading, top.length ? list : make("p", "note", "no prediction"));
@@ -120,7 +186,7 @@ function card(row) {
   }));
   truth.setAttribute("role", "list");
   if (row.more) truth.append(make("li", "note", `and ${row.more} more`));
-  const heading = make("h3", "", "Row ", word(row.id));
+  const heading = make("h3", "", "Document ", word(row.id));
   const columns = row.top.map((top, number) => recipeColumn(data.recipes[number], number, top));
   return make("article", "card", heading, text,
     make("div", "truth", make("h4", "", "True"), row.true.length ? truth : make("p", "note", "no true label")),

@@ -1,0 +1,158 @@
+"""A small model of every kind that is saved, and of every kind of encoder inside one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+WORDS = ("apple", "bridge", "castle", "dragon", "engine", "forest", "guitar", "harbour", "island", "jungle")
+TEXTS = ("an apple", "bridge and castle", "", "words nobody has seen", "dragon engine", "the forest of a guitar")
+TEXTS += ("harbour", "island jungle apple", "\ud800 castle", "of the and", "apple bridge castle dragon", "a jungle")
+NET = "dimension=8, batch_size=64, epochs=1"
+CONVOLUTIONS = "dimension=64, channels=4, max_words=4, label_cluster_size=2, batch_size=64, epochs=1"
+DPR = f"dpr(encoder='bag', {NET})"
+MEMORY = f"memory({json.dumps(DPR)}, neighbours=3)"
+RECIPES = {
+    "bm25": "bm25",
+    "centroid": "centroid(bigrams=true)",
+    "hashed": "centroid(hash_bits=6)",
+    "knn": "knn(neighbours=5)",
+    "fastxml": "fastxml(trees=3, max_leaf_rows=4)",
+    "pfastrexml": "pfastrexml(trees=2, max_leaf_rows=4)",
+    "parabel": "parabel(max_leaf_labels=3, branches=2, trees=2)",
+    "bonsai": "bonsai(branches=3, trees=2)",
+    "dismec": "dismec",
+    "proxml": "proxml",
+    "xreg": "xreg(max_leaf_labels=3, branches=2, trees=2)",
+    "rerank": "bm25 + rerank",
+    "nearness": "bm25 + centroid",
+    "isotonic": "knn(neighbours=5) + calibrate",
+    "platt": "bm25 + calibrate(curve='platt')",
+    "ranknet": "knn(neighbours=5) + ranknet(epochs=1, bottleneck=4)",
+    "taug": "parabel(max_leaf_labels=3, trees=1) + taug(head_share=0.3, copies=1) + rerank",
+    "taug twice": "knn(neighbours=5) + taug(head_share=0.5, copies=1) + taug(head_share=0.5, copies=1)",
+    "ensemble": f'knn(neighbours=5) + ensemble(tail_model="{DPR}", tail_max_count=60)',
+    "dual": f"ngame(encoder='bag', {NET}, classifier_epochs=1)",
+    "dual cut": f"dpr(encoder='bag', {NET}, search_dimension=4, search='approximate')",
+    "dual gru": f"dpr(encoder='gru', {NET})",
+    "dual transformer": f"dpr(encoder='tiny', {NET})",
+    "siamesexml": f"siamesexml({NET}, classifier_epochs=1)",
+    "onevsall": f"renee(encoder='bag', {NET})",
+    "astec": f"astec({NET})",
+    "pool": f"depsl(encoder='bag', {NET})",
+    "unidec": f"unidec(encoder='bag', {NET})",
+    "decaf": f"decaf({NET})",
+    "eclare": f"eclare({NET})",
+    "inception": f"inceptionxml({CONVOLUTIONS})",
+    "dual foreign": f"dpr(encoder=FOREIGN, {NET})",
+    "memory": MEMORY,
+    "fuse": f"fuse('knn(neighbours=5)', 'bm25 + rerank', {json.dumps(MEMORY)}, trees=5, min_leaf=2)",
+    "lexical": "lexical(trees=5, learned_names=3)",
+    "stems": "bm25(words='stem+compounds')",
+    "pieces": "centroid(words='stem+chars')",
+    "answers": "predictions(valid=ANSWERS)",
+    "features knn": "knn(neighbours=5)",
+    "features parabel": "parabel(max_leaf_labels=3, branches=2, trees=2)",
+    "features fastxml": "fastxml(trees=3, max_leaf_rows=4)",
+    "features bm25": "bm25",
+}
+COLUMNS = 15  # features of a document, where a model reads features
+
+
+def train(folder: Path, only: tuple[str, ...] = ()) -> dict[str, Path]:
+    """Train and save the models that are not in the folder yet.
+
+    Args:
+        folder: one folder for each model.
+        only: names of models; none: all.
+
+    Returns:
+        The folders by name.
+    """
+    import longtail
+    from longtail.recipe import Recipe
+
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for name, recipe in RECIPES.items():
+        if only and name not in only:
+            continue
+        place = folder / name.replace(" ", "-")
+        if not place.exists():
+            corpus = longtail.load(str(_data(folder)))
+            train_split, valid = corpus.train, corpus.valid
+            if name.startswith("features"):
+                train_split, valid = _with_features(train_split), _with_features(valid)
+            if "FOREIGN" in recipe:
+                recipe = recipe.replace("FOREIGN", repr(str(_foreign(folder / "mpnet"))))
+            if "ANSWERS" in recipe:
+                recipe = recipe.replace("ANSWERS", repr(str(_answers(folder))))
+            Recipe.parse(recipe).fit(train_split, valid).save(place)
+        found[name] = place
+    return found
+
+
+def _data(folder: Path) -> Path:
+    """120 documents over ten labels, which name their labels; the first labels are common, the last ones rare."""
+    place = folder / "data"
+    if not place.exists():
+        place.mkdir()
+        labels = [{"id": f"L{row}", "text": f"a {word}"} for row, word in enumerate(WORDS)]
+        (place / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)) + "\n")
+        for split, rows in (("train", 100), ("valid", 40)):
+            lines = []
+            for row in range(rows):
+                first, second = row % 10 * (row % 3) // 2, row % (2 + row % 9)
+                text = f"{WORDS[first]} and the {WORDS[second]} of {WORDS[first]}"
+                lines.append({"id": f"{split}{row}", "text": text, "labels": sorted({f"L{first}", f"L{second}"})})
+            (place / f"{split}.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return place
+
+
+def _answers(folder: Path) -> Path:
+    """Answers of another tool for the valid documents: two labels each."""
+    lines = [
+        {
+            "id": f"valid{row}",
+            "labels": [{"id": f"L{row % 10}", "score": 0.9}, {"id": f"L{(row + 1) % 10}", "score": 0.1}],
+        }
+        for row in range(40)
+    ]
+    place = folder / "answers.jsonl"
+    place.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return place
+
+
+def _with_features(data: Any) -> Any:
+    """The same documents without texts: a column for each label, and some others."""
+    import numpy as np
+    from scipy import sparse
+
+    from longtail.data import Dataset, LabelSet
+
+    eye = sparse.csr_array(np.eye(len(data.labels), COLUMNS, dtype=np.float32))
+    labels = LabelSet(ids=data.labels.ids, counts=data.labels.counts, train_rows=data.labels.train_rows, features=eye)
+    return Dataset(labels=labels, targets=data.targets, ids=data.ids, features=features_of(data.targets))
+
+
+def features_of(targets: Any) -> Any:
+    """Features of documents: csr (documents, COLUMNS)."""
+    import numpy as np
+    from scipy import sparse
+
+    noise = sparse.csr_array(np.tile(np.float32([0.3, 0, 0.2, 0, 0.1]), (targets.shape[0], 1)))
+    return sparse.hstack([targets, noise], format="csr", dtype=np.float32)
+
+
+def _foreign(folder: Path) -> Path:
+    """A pretrained encoder of a family that runs through the transformers package, with random weights."""
+    import transformers
+
+    from longtail.nn.encoders.tokenizers import learn_words
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.MPNetConfig(vocab_size=40, max_position_embeddings=40, **sizes)
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes(learn_words([*WORDS, "and the of"], 36).to_bytes())
+    return folder

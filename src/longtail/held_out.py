@@ -1,0 +1,68 @@
+"""Predictions on rows that their model has not trained on: what re-rankers are fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from longtail.arrays import Longs
+from longtail.data.corpus import hashed
+from longtail.data.dataset import Dataset
+from longtail.data.labels import LabelSet
+from longtail.errors import DataError
+from longtail.model import Model
+from longtail.predictions import CANDIDATES, Predictions
+from longtail.progress import stage
+from longtail.reuse import fold_predictions
+
+
+@dataclass(frozen=True)
+class HeldOutPredictions:
+    """What `Recipe.fit` passes to re-rankers; see `longtail.seams.HeldOut`."""
+
+    model: Model
+    train: Dataset  # as given, before any tail method added rows or entries
+    rows: Dataset  # the valid split
+    fit_fold: Callable[[Dataset], Model]
+    name: str = ""  # of the model so far, see `longtail.reuse`
+
+    @property
+    def labels(self) -> LabelSet:
+        """See `HeldOut.labels`."""
+        return self.model.labels
+
+    def valid(self) -> tuple[Predictions, Dataset]:
+        """See `HeldOut.valid`."""
+        return self.model.predict(self.rows.rows, CANDIDATES, self.rows.excluded), self.rows
+
+    def folds(self, number: int, max_rows: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
+        """See `HeldOut.folds`."""
+        given = np.flatnonzero(self.train.origins == 0)
+        if len(given) < 2:
+            raise DataError(f"out-of-fold predictions need at least 2 training rows, and train has {len(given)}")
+        if not 2 <= number <= len(given):
+            raise DataError(f"{len(given)} training rows cannot be cut into {number} folds; give 2 to {len(given)}")
+        hashes = hashed([self.train.ids[row] for row in given], seed)
+        shuffled = given[np.argsort(hashes, kind="stable")]  # every number-th row from the first is a fold: equal sizes
+        wanted = shuffled[:max_rows]
+        indices = np.full((len(wanted), CANDIDATES), -1, dtype=np.int32)
+        scores = np.zeros((len(wanted), CANDIDATES), dtype=np.float32)
+        with stage("predicting out of fold", total=number) as advance:
+            for fold in range(number):
+                others = np.setdiff1d(np.arange(len(self.train)), shuffled[fold::number])
+                unseen = self.train.take(wanted[fold::number])
+                if len(unseen):
+                    name = f"{self.name} | fold {fold} of {number}, seed {seed}, at most {max_rows} rows"
+                    predict = partial(self._predict_fold, others, unseen)
+                    found = fold_predictions(name, self.train, self.rows, predict)
+                    indices[fold::number, : found.places] = found.indices
+                    scores[fold::number, : found.places] = found.scores
+                advance(1)
+        order = np.argsort(wanted)  # back in the order of the training rows
+        return Predictions(self.labels, indices[order], scores[order]), self.train.take(wanted[order])
+
+    def _predict_fold(self, others: Longs, unseen: Dataset) -> Predictions:
+        return self.fit_fold(self.train.take(others)).predict(unseen.rows, CANDIDATES, unseen.excluded)
