@@ -1,4 +1,4 @@
-# make demo   compare three recipes on WordNet and write a report
+# make demo   compare five recipes on WordNet and write a report
 # make test   run every test, and those of the kernels with every index checked
 # make docs   build the site into build/docs
 # Both set up a virtual environment in .venv first, and only when it is out of date. The demo needs the package alone.
@@ -24,11 +24,12 @@ $(STAMP): pyproject.toml constraints.txt
 $(ALONE): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuse]'
-	$(BIN)/python -m longtail.warmup "parabel + gandalf + ranknet"
+	$(BIN)/python -m longtail.warmup "parabel + gandalf + ranknet" 'fuse("parabel + gandalf", "knn", "bm25", "centroid")'
 	@touch $@
 
 demo: $(ALONE)
-	$(BIN)/longtail compare wordnet "parabel" "parabel + gandalf" "parabel + gandalf + ranknet" --report demo/report.html
+	$(BIN)/longtail compare wordnet "parabel" "parabel + rerank" "parabel + gandalf" "parabel + gandalf + ranknet" \
+		'fuse("parabel + gandalf", "knn", "bm25", "centroid")' --report demo/report.html
 
 # The kernels once more, with every index checked. Checked code has a cache of its own: it must not replace the other.
 KERNELS := tests/linear tests/metrics tests/search/test_exact.py tests/search/test_soft.py tests/test_selection.py \

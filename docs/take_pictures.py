@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,9 +32,9 @@ SERVED = {"parabel": "parabel + rerank", "bm25": "bm25"}
 
 def demo_recipes() -> list[str]:
     """The recipes that `make demo` compares."""
-    line = re.search(r"longtail compare wordnet (.*) --report", (ROOT / "Makefile").read_text())
-    assert line is not None
-    return re.findall(r'"([^"]+)"', line[1])
+    command = re.search(r"longtail compare wordnet (.*?) --report", (ROOT / "Makefile").read_text(), re.DOTALL)
+    assert command is not None
+    return shlex.split(command[1].replace("\\\n", " "))
 
 
 def main() -> None:
