@@ -24,10 +24,11 @@ import numpy as np
 
 import longtail
 from longtail.data import Corpus, Dataset, LabelSet
+from longtail.held_out import HeldOutPredictions
 from longtail.metrics import evaluate, inverse_propensity
 from longtail.metrics.norms import norm_bins
 from longtail.predictions import CANDIDATES, Predictions
-from longtail.recipe import Recipe, _HeldOut
+from longtail.recipe import Recipe
 from longtail.tail.rerank import Rerank
 from shared.command import parser_for
 from shared.tables import append_lines, at_ks, read_lines
@@ -115,7 +116,7 @@ def held_out_of(corpus: Corpus, learner: str, stored: Stored) -> HeldOut:
     def make() -> dict[str, np.ndarray]:
         recipe, valid, test = Recipe.parse(learner), corpus.valid, corpus.test
         model = recipe.fit(corpus.train, valid)
-        held_out = _HeldOut(model, corpus.train, valid, partial(recipe.fit, valid=valid))
+        held_out = HeldOutPredictions(model, corpus.train, valid, partial(recipe.fit, valid=valid))
         found = {
             "test": model.predict(test.rows, CANDIDATES, test.excluded),
             "valid": held_out.valid()[0],

@@ -1,0 +1,66 @@
+"""Benchmarks stand in their page, answer `--help` at once, and import names that exist."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import longtail
+
+ROOT = Path(__file__).parent.parent
+SOURCE = Path(str(longtail.__file__)).parent
+BENCHMARKS = ROOT / "benchmarks"
+SCRIPTS = sorted([*BENCHMARKS.glob("*.py"), *(BENCHMARKS / "gpu").glob("*.py")])
+SECONDS = 2.0  # of the processor, for help; a script that loads torch or compiles takes longer
+
+
+def test_every_script_stands_in_the_page_and_no_other() -> None:
+    page = (BENCHMARKS / "README.md").read_text()
+    listed = re.findall(r"^\| `([a-z0-9_/]+\.py)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(str(path.relative_to(BENCHMARKS)) for path in SCRIPTS)
+
+
+def test_every_script_answers_help_at_once() -> None:
+    environment = os.environ | {"PYTHONPATH": str(SOURCE.parent)}
+    for path in SCRIPTS:
+        before = os.times()
+        command = [sys.executable, str(path), "--help"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        assert done.returncode == 0 and "usage:" in done.stdout, (path.name, done.stderr[-300:])
+        assert used < SECONDS, (path.name, used)
+
+
+def test_names_that_benchmarks_import_exist() -> None:
+    """Those inside functions too, which `--help` never reaches."""
+    missing = []
+    for path in BENCHMARKS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "longtail":
+                known = names_of(str(node.module))
+                missing += [f"{path.name}: {node.module}.{one.name}" for one in node.names if one.name not in known]
+    assert missing == []
+
+
+def names_of(module: str) -> set[str]:
+    """What can be imported from a module of the package, read from its source: torch need not be loaded."""
+    if module == "longtail":
+        return set(longtail.__all__) | {path.stem for path in SOURCE.iterdir()}
+    path = SOURCE.joinpath(*module.split(".")[1:])
+    names = {one.stem for one in path.iterdir()} if path.is_dir() else set()
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.exists():
+        return names
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names |= {alias.asname or alias.name for alias in node.names}
+        else:
+            names |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return names
