@@ -77,9 +77,9 @@ def measured(labels: Any, scores: Any, data: Any) -> dict[str, float]:
 
 def padded(candidates: Any, scores: Any) -> tuple[Any, Any]:
     """Candidates as (rows, places)."""
-    from longtail.linear.fusion.fuse_scorer import _best
+    from longtail.linear.fusion.fuse_scorer import best_candidates
 
-    return _best(candidates, scores, 100)
+    return best_candidates(candidates, scores, 100)
 
 
 def plain_combinations(asked: Answered) -> dict[str, tuple[Any, Any]]:
