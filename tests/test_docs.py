@@ -100,7 +100,9 @@ def contributed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyt
     (facts / "entry_points.txt").write_text(f"[longtail.{group}]\n{name} = {name}_method:{request.param}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for parts in (catalogue.LEARNERS, catalogue.TAIL_METHODS):
-        monkeypatch.delitem(parts.__dict__, "plugins", raising=False)  # read anew, now and afterwards
+        # Read anew, now and afterwards: setting it first makes the fixture remove what the test reads in.
+        monkeypatch.setitem(parts.__dict__, "plugins", {})
+        del parts.__dict__["plugins"]
     return recipe
 
 
