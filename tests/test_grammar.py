@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail import grammar
+from longtail import catalogue, grammar
+from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
 from longtail.errors import DataError, RecipeError
 from longtail.grammar import Part, Setting
 from longtail.learners.knn import Knn
@@ -151,4 +154,58 @@ def test_toml_errors_name_the_file(text: str, problem: str) -> None:
     with pytest.raises(DataError) as caught:
         Recipe.from_toml(text, Path("recipes.toml"))
     assert str(caught.value).startswith("recipes.toml: ")
+    assert problem in str(caught.value)
+
+
+PRESETS = [
+    (name, preset, load(name))
+    for names, load in ((LEARNERS, learner_class), (TAIL_METHODS, tail_class))
+    for name in names
+    for preset in getattr(load(name), "presets", {})
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lever:paper",
+        "renee:LF-AmazonTitles-1.3M(epochs=3) + lever:paper(tau=4)",
+        'fuse("bonsai:paper", "parabel:paper(trees=1)", folds=4)',
+    ],
+)
+def test_presets_print_and_read_back(text: str) -> None:
+    parts = grammar.parse(text)
+    assert " + ".join(map(str, parts)) == text
+    assert grammar.read_toml(grammar.to_toml(parts)) == [parts]
+
+
+@pytest.mark.parametrize(("name", "preset", "kind"), PRESETS)
+def test_every_preset_builds_and_says_where_it_comes_from(name: str, preset: str, kind: type[Any]) -> None:
+    built = catalogue.build(Part(name, preset=preset), kind)
+    for setting, value in kind.presets[preset].settings.items():
+        assert getattr(built, setting) == value
+        assert kind.presets[preset].source_of(setting)
+    for inner in ("teacher", "init_from"):
+        if isinstance(kind.presets[preset].settings.get(inner), str):
+            Recipe.parse(kind.presets[preset].settings[inner])
+
+
+def test_settings_change_single_ones_of_a_preset() -> None:
+    plain, changed = Recipe.parse("bonsai:paper").learner, Recipe.parse("bonsai:paper(max_iter=3)").learner
+    assert changed == replace(plain, max_iter=3)
+    assert plain == Recipe.parse("bonsai(hard_negatives=0, max_iter=20)").learner
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("bonsai:papper", "unknown preset 'papper' of bonsai; did you mean 'paper'? (presets: paper)"),
+        ("renee:131k", "did you mean 'LF-AmazonTitles-131K'?"),
+        ("knn:paper", "knn has no presets"),
+        ("bonsai:", "cannot read ':'"),
+    ],
+)
+def test_unknown_presets_name_the_near_ones(text: str, problem: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.parse(text)
     assert problem in str(caught.value)

@@ -206,7 +206,9 @@ def build(part: Part, kind: type[Any]) -> Any:
                 f"(members are for {able})"
             )
         values["members"] = tuple(member.text for member in part.members)
-    for setting in part.settings:
+    given = {setting.name: setting for setting in part.settings}
+    preset = {name: Setting(name, value) for name, value in preset_of(part, kind).items()}
+    for setting in (preset | given).values():
         if setting.name not in fields:
             if setting.name == "members" and takes_members:
                 raise RecipeError(f'the members of {part.name} have no name: write {part.name}("knn", "parabel")')
@@ -221,9 +223,35 @@ def build(part: Part, kind: type[Any]) -> Any:
     return kind(**values)
 
 
+def preset_of(part: Part, kind: type[Any]) -> dict[str, Any]:
+    """What the preset of a part sets.
+
+    Args:
+        part: The part as a recipe writes it.
+        kind: Its class.
+
+    Returns:
+        Values by the names of the settings; none where the part names no preset.
+
+    Raises:
+        RecipeError: The part has no preset of this name.
+    """
+    if part.preset is None:
+        return {}
+    presets = getattr(kind, "presets", {})
+    if part.preset in presets:
+        return dict(presets[part.preset].settings)
+    if not presets:
+        raise RecipeError(f"{part.name} has no presets, so '{part.title}' names none; write {part.name} alone")
+    named = part.preset.lower()
+    near = [name for name in presets if name.lower() == named or (len(named) > 2 and named in name.lower())]
+    hint = f"; did you mean '{near[0]}'?" if near else did_you_mean(part.preset, presets)
+    raise RecipeError(f"unknown preset '{part.preset}' of {part.name}{hint} (presets: {', '.join(presets)})")
+
+
 def written(part: Part, kind: type[Any]) -> dict[str, Any]:
-    """Every setting as a recipe writes it, or its default. Nothing is checked: a file that a setting names may be
-    missing by now, or lie on another machine.
+    """Every setting as a recipe writes it, as its preset sets it, or its default. Nothing is checked: a file that a
+    setting names may be missing by now, or lie on another machine.
 
     Args:
         part: The part as a recipe writes it.
@@ -234,7 +262,7 @@ def written(part: Part, kind: type[Any]) -> dict[str, Any]:
     """
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     members = {"members": tuple(member.text for member in part.members)} if part.members else {}
-    return defaults | members | {setting.name: setting.value for setting in part.settings}
+    return defaults | preset_of(part, kind) | members | {setting.name: setting.value for setting in part.settings}
 
 
 def describe(part: object) -> Part:

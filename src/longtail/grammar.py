@@ -1,7 +1,10 @@
-"""How a recipe is written: `learner(setting=value) + method(...)`, and the same in TOML.
+"""How a recipe is written: `learner(setting=value) + method:preset(...)`, and the same in TOML.
 
 Parsing only reads; nothing is evaluated. A part keeps the literal text of each value, so that a recipe prints
 back as it was typed (white space aside), and its name in a table is what the user wrote.
+
+A part may name a preset behind a colon, `lever:paper`: settings under one name, which those in the parentheses change
+one by one. What a preset sets is known to the class of the part.
 
 A part may have members, which are recipes themselves: strings without a name before the settings, as in
 `fuse("parabel", "knn", folds=4)`. Which parts take members is known to the catalogue, not to the grammar.
@@ -24,6 +27,7 @@ _TOKEN = re.compile(
     r"""\s*(?:
         (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*)
+      | :\s*(?P<preset>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?)
       | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
       | (?P<mark>[+(),=\[\]])
       | (?P<end>$)
@@ -69,15 +73,21 @@ class Member:
 
 @dataclass(frozen=True)
 class Part:
-    """A learner or a tail method by name, with the members and settings that were given."""
+    """A learner or a tail method by name, with the preset, members and settings that were given."""
 
     name: str
     settings: tuple[Setting, ...] = ()
     members: tuple[Member, ...] = ()
+    preset: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name with its preset: `lever:paper`."""
+        return self.name if self.preset is None else f"{self.name}:{self.preset}"
 
     def __str__(self) -> str:
         inside = ", ".join(map(str, (*self.members, *self.settings)))
-        return f"{self.name}({inside})" if inside else self.name
+        return f"{self.title}({inside})" if inside else self.title
 
 
 def literal(value: Value | list[Any]) -> str:
@@ -175,6 +185,7 @@ class _Parser:
 
     def part(self, wanted: str) -> Part:
         name = self.take("name", wanted)
+        preset = self.take("preset", "") if self.tokens[self.next][0] == "preset" else None
         settings: list[Setting] = []
         members: list[Member] = []
         if self.at("("):
@@ -193,7 +204,7 @@ class _Parser:
                 if not self.at(")"):
                     self.take("mark", f"',' or ')' in the settings of {name}", ",")
             self.next += 1
-        return Part(name, tuple(settings), tuple(members))
+        return Part(name, tuple(settings), tuple(members), preset)
 
     def setting(self, part: str) -> Setting:
         name = self.take("name", f"a setting's name in the settings of {part}")
@@ -243,7 +254,7 @@ def to_toml(parts: tuple[Part, ...]) -> str:
     """
 
     def table(part: Part) -> str:
-        pairs = [f'name = "{part.name}"']
+        pairs = [f'name = "{part.title}"']
         if part.members:
             pairs.append(f"members = {literal([member.text for member in part.members])}")
         for setting in part.settings:
@@ -305,7 +316,8 @@ def read_toml(text: str, path: str | Path | None = None) -> list[tuple[Part, ...
 
 def _part(entry: object, path: str | Path | None) -> Part:
     if isinstance(entry, str):
-        return Part(entry)
+        name, preset = _title(entry, path)
+        return Part(name, preset=preset)
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise DataError(f"{entry!r} is not a part; write {{ name = ..., setting = value }}", path)
     members = entry.get("members", [])
@@ -313,7 +325,22 @@ def _part(entry: object, path: str | Path | None) -> Part:
         raise DataError('members must be a list of recipes: members = ["...", ...]', path)
     values = {name: value for name, value in entry.items() if name not in ("name", "members")}
     settings = [Setting(name, _value(value, path)) for name, value in values.items()]
-    return Part(entry["name"], tuple(settings), tuple(map(Member, members)))
+    name, preset = _title(entry["name"], path)
+    return Part(name, tuple(settings), tuple(map(Member, members)), preset)
+
+
+def _title(text: str, path: str | Path | None) -> tuple[str, str | None]:
+    """The name of a part and its preset, where it has one."""
+    name, colon, _ = text.partition(":")
+    if not colon:
+        return text, None
+    try:
+        [part] = parse(text)
+    except (RecipeError, ValueError):
+        part = Part(name)
+    if part.preset is None or part.settings or part.members:
+        raise DataError(f'{text!r} is no name of a part with a preset; write name = "lever:paper"', path)
+    return part.name, part.preset
 
 
 def _value(value: Any, path: str | Path | None) -> Value:

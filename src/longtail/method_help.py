@@ -25,6 +25,15 @@ class SettingHelp:
 
 
 @dataclass(frozen=True)
+class PresetHelp:
+    """One preset: its name, and each setting as a recipe writes it with the place where the paper prints it."""
+
+    name: str
+    settings: tuple[tuple[str, str, str], ...]  # name, value, place
+    differs: str
+
+
+@dataclass(frozen=True)
 class MethodHelp:
     """A learner or tail method, described."""
 
@@ -35,6 +44,7 @@ class MethodHelp:
     settings: tuple[SettingHelp, ...]
     papers: tuple[str, ...]  # citations
     seams: tuple[str, ...]  # where a tail method acts
+    presets: tuple[PresetHelp, ...] = ()
 
 
 def describe_method(name: str, kind: type[Any]) -> MethodHelp:
@@ -49,7 +59,7 @@ def describe_method(name: str, kind: type[Any]) -> MethodHelp:
     """
     what, sections = _sections(inspect.getdoc(kind) or "")
     papers = tuple(paper.citation for paper in getattr(kind, "papers", ()))
-    return MethodHelp(name, kind.summary, what, sections, _settings(kind), papers, seams_of(kind))
+    return MethodHelp(name, kind.summary, what, sections, _settings(kind), papers, seams_of(kind), _presets(kind))
 
 
 def _sections(text: str) -> tuple[str, dict[str, str]]:
@@ -81,6 +91,17 @@ def _settings(kind: type[Any]) -> tuple[SettingHelp, ...]:
     return tuple(
         SettingHelp(field.name, _default(field.default), comments.get(field.name, ""), field.name in own)
         for field in dataclasses.fields(kind)
+    )
+
+
+def _presets(kind: type[Any]) -> tuple[PresetHelp, ...]:
+    return tuple(
+        PresetHelp(
+            name,
+            tuple((setting, literal(value), preset.source_of(setting)) for setting, value in preset.settings.items()),
+            preset.differs,
+        )
+        for name, preset in getattr(kind, "presets", {}).items()
     )
 
 

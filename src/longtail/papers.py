@@ -1,4 +1,5 @@
-"""The papers behind the methods: one entry each, from which citations in help, pages and model cards are written.
+"""The papers behind the methods: one entry each, from which citations in help, pages and model cards are written, and
+the presets of methods: the settings that a paper prints, with the place where it prints them.
 
 A method names its papers in `papers: ClassVar[tuple[Paper, ...]]`; a paper that only one method needs may be declared
 there, in the method's own file.
@@ -7,7 +8,9 @@ there, in the method's own file.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,36 @@ class Paper:
         for written, letter in accents.items():
             text = text.replace(written, letter)
         return " ".join(re.sub(r"[{}]", "", text).split())
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings of a part under one name: `lever:paper`. Its class carries them in `presets`, by name.
+
+    >>> Preset({"epochs": 100, "dropout": 0.85}, "table 19", {"dropout": "appendix C"}).source_of("dropout")
+    'appendix C'
+    """
+
+    settings: Mapping[str, Any]
+    source: str  # where the paper prints them: section, table
+    sources: Mapping[str, str] = field(default_factory=dict)  # of single settings that stand elsewhere
+    differs: str = ""  # what is still not as in the paper
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.sources if name not in self.settings]
+        if unknown or not self.source:
+            raise ValueError(f"a preset says where its settings come from, and only of those it has, got {unknown}")
+
+    def source_of(self, setting: str) -> str:
+        """Where the paper prints a setting.
+
+        Args:
+            setting: one that the preset sets.
+
+        Returns:
+            The section or table.
+        """
+        return self.sources.get(setting, self.source)
 
 
 ANCE = Paper(r"""@inproceedings{xiong2021ance,

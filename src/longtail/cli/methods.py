@@ -154,6 +154,17 @@ def _show(name: str, kind: type[Any], learners: dict[str, type[Any]], tail: dict
             table.add_row(Text(setting.name), Text(setting.default), Text(setting.meaning))
         screen.print()
         screen.print(table)
+    for preset in found.presets:
+        screen.print()
+        screen.print(Text(f"{name}:{preset.name}", style="bold"))
+        table = Table(box=None, padding=(0, 1), pad_edge=False)
+        for column in ("sets", "to", "where the paper says so"):
+            table.add_column(column, overflow="fold")
+        for cells in preset.settings:
+            table.add_row(*map(Text, cells))
+        screen.print(table)
+        if preset.differs:
+            show("Not as in the paper", preset.differs)
 
 
 def _goes_on(some: list[str], learners: dict[str, type[Any]]) -> str:

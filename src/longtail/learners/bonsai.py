@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -16,7 +17,7 @@ from longtail.linear.trees.label_clusters import cooccurrence_vectors, kmeans_tr
 from longtail.linear.trees.label_forest import ForestScorer, fit_forest
 from longtail.linear.trees.train_tree import Training
 from longtail.linear.trees.tree_plan import kept_weights, plan_trees
-from longtail.papers import BONSAI, Paper
+from longtail.papers import BONSAI, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
 
@@ -46,6 +47,13 @@ class Bonsai(TfidfSettings):
 
     summary: ClassVar[str] = "shallow, wide k-means label trees with linear classifiers"
     papers: ClassVar[tuple[Paper, ...]] = (BONSAI,)
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset(
+            {"hard_negatives": 0, "branches": 100, "trees": 3, "cost": 1.0, "max_iter": 20, "beam": 10},
+            "the authors' code and its run script",
+            differs="the code discounts a parent's score by 0.98; here it is not discounted",
+        )
+    }
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = ForestScorer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,7 +12,7 @@ from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
 from longtail.nn.pool.pool_scorer import PoolScorer
 from longtail.nn.pool.pool_settings import PoolSettings, check_loss, check_pool, with_heads
-from longtail.papers import UNIDEC, Paper
+from longtail.papers import UNIDEC, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
 
@@ -45,6 +46,24 @@ class Depsl(DualEncoderSettings):
 
     summary: ClassVar[str] = "dual encoder over pools of labels with many positives"
     papers: ClassVar[tuple[Paper, ...]] = (UNIDEC,)
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset(
+            {
+                "encoder": "distilbert/distilbert-base-uncased",
+                "learning_rate": 1e-4,
+                "head_learning_rate": 2e-4,
+                "schedule": "cosine",
+                "refresh_every": 5,
+                "positives": 3,
+                "negatives": 6,
+                "cluster_size": None,
+                "head_dropout": 0.1,
+            },
+            "thesis, section 2.4, implementation details",
+            {"positives": "thesis, figure 2.2: the example there", "negatives": "thesis, section 2.4.3: typically 6"},
+            differs="temperature, batch size and epochs are not printed and stay the defaults",
+        )
+    }
     scorer: ClassVar[type[Scorer]] = PoolScorer
 
     def __post_init__(self) -> None:

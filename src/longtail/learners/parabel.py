@@ -6,6 +6,7 @@ point less coverage.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -18,7 +19,7 @@ from longtail.linear.trees.label_clusters import balanced_halves, label_vectors,
 from longtail.linear.trees.label_forest import ForestScorer, fit_forest
 from longtail.linear.trees.train_tree import Training
 from longtail.linear.trees.tree_plan import kept_weights, plan_trees
-from longtail.papers import PARABEL, Paper
+from longtail.papers import PARABEL, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
 
@@ -47,6 +48,12 @@ class Parabel(TfidfSettings):
 
     summary: ClassVar[str] = "balanced label trees with linear classifiers, beam search"
     papers: ClassVar[tuple[Paper, ...]] = (PARABEL,)
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset(
+            {"branches": 2, "trees": 3, "max_leaf_labels": 100, "cost": 1.0, "max_iter": 20, "beam": 10},
+            "defaults of the authors' code, by its help text",
+        )
+    }
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = ForestScorer

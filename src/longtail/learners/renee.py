@@ -6,6 +6,7 @@ differ in what they add start alike.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,9 +20,48 @@ from longtail.nn.encoders.text_encoder import TextEncoder
 from longtail.nn.extra import real_name, require
 from longtail.nn.onevsall.onevsall_scorer import OneVsAllScorer
 from longtail.nn.onevsall.onevsall_settings import OneVsAllSettings
-from longtail.papers import ELMO, RENEE, Paper
+from longtail.papers import ELMO, RENEE, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.seams import Learner, Scorer, TailMethod, Teacher
+
+
+def _published(
+    rows: int, tokens: int, dropout: float, warmup: int, encoder: float, head: float, batch: int, decay: float
+) -> Preset:
+    """A line of LEVER's table 19; `rows` are those of train and of label texts, in whose steps `warmup` is counted."""
+    settings = {
+        "encoder": "distilbert/distilbert-base-uncased",
+        "epochs": 100,
+        "max_tokens": tokens,
+        "dropout": dropout,
+        "warmup": round(warmup / (100 * -(-rows // batch)), 3),
+        "learning_rate": encoder,
+        "head_learning_rate": head,
+        "batch_size": batch,
+        "head_weight_decay": decay,
+        "momentum": 0.9,
+        "schedule": "cosine",
+        "propensity_power": 0.0,
+        "bias_init": None,
+        "head_init": "random",
+    }
+    code = "the published code"
+    elsewhere = dict.fromkeys(
+        ("momentum", "schedule", "propensity_power", "bias_init", "head_init", "max_tokens"), code
+    )
+    return Preset(settings, "LEVER, table 19", elsewhere, "starts from `encoder`: for NGAME's add init_from, `+ rows`")
+
+
+PRESETS = {
+    "paper": _published(425_878, 32, 0.85, 5_000, 1e-05, 0.05, 512, 0.0001),
+    "LF-AmazonTitles-131K": _published(425_878, 32, 0.85, 5_000, 1e-05, 0.05, 512, 0.0001),
+    "LF-Amazon-131K": _published(425_878, 128, 0.85, 5_000, 1e-05, 0.05, 512, 0.0001),
+    "LF-AOL-270K": _published(4_195_304, 32, 0.6, 20_000, 1e-06, 0.001, 1024, 0.0001),
+    "LF-WikiSeeAlso-320K": _published(1_005_412, 128, 0.75, 5_000, 0.0002, 0.2, 2048, 0.0001),
+    "LF-Wikipedia-500K": _published(2_314_461, 256, 0.7, 5_000, 5e-05, 0.004, 2048, 0.0001),
+    "LF-WikiHierarchy-1M": _published(2_565_592, 32, 0.7, 20_000, 0.0001, 0.002, 1024, 0.01),
+    "LF-AmazonTitles-1.3M": _published(3_553_884, 32, 0.7, 15_000, 1e-06, 0.01, 1024, 0.0001),
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +89,7 @@ class Renee(OneVsAllSettings):
         RENEE,
         ELMO,
     )
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows", "row_penalties"})
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts"})
     scorer: ClassVar[type[Scorer]] = OneVsAllScorer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -11,7 +12,7 @@ from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
 from longtail.nn.pool.pool_scorer import PoolScorer
 from longtail.nn.pool.pool_settings import PoolSettings, TableSettings, check_loss, check_pool, with_heads
-from longtail.papers import UNIDEC, Paper
+from longtail.papers import UNIDEC, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
 
@@ -59,6 +60,34 @@ class Unidec(DualEncoderSettings):
 
     summary: ClassVar[str] = "dual encoder and classifiers trained together over pools"
     papers: ClassVar[tuple[Paper, ...]] = (UNIDEC,)
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset(
+            {
+                "encoder": "distilbert/distilbert-base-uncased",
+                "learning_rate": 1e-4,
+                "head_learning_rate": 2e-4,
+                "classifier_learning_rate": 1e-3,
+                "schedule": "cosine",
+                "refresh_every": 5,
+                "positives": 3,
+                "negatives": 6,
+                "cluster_size": None,
+                "head_dropout": 0.1,
+                "classifier_loss": "decoupled+bce",
+                "classifier_share": 0.5,
+                "norm_power": 0.0,
+            },
+            "thesis, section 2.4, implementation details",
+            {
+                "positives": "thesis, figure 2.2: the example there",
+                "negatives": "thesis, section 2.4.3: typically 6",
+                "classifier_loss": "thesis, table 2.4: the best P@k",
+                "classifier_share": "thesis, section 2.3.4",
+                "norm_power": "thesis, section 2.3.4",
+            },
+            differs="temperature, batch size and epochs are not printed and stay the defaults",
+        )
+    }
     scorer: ClassVar[type[Scorer]] = PoolScorer
 
     def __post_init__(self) -> None:

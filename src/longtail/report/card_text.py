@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from longtail.catalogue import learner_class, tail_class
+from longtail.catalogue import learner_class, preset_of, tail_class
 from longtail.citations import papers_of
 from longtail.data.labels import LabelSet
 from longtail.drawing import words
-from longtail.grammar import parse
+from longtail.grammar import Setting, parse
 from longtail.metrics.frequency import BANDS, TAIL_ROWS, bands, pos80
 from longtail.metrics.measures import Measures
 from longtail.model_files import FittedModel
@@ -99,7 +99,14 @@ def _recipe(model: FittedModel) -> str:
     rows = [("part", "what it does"), ("---", "---")]
     rows.append((_code(str(learner)), learner_class(learner.name).summary))
     rows += [(_code(f"+ {part}"), tail_class(part.name).summary) for part in tail]
-    return "\n\n".join([_table(rows), *dict.fromkeys(one.words for one in encoders(model.recipe, model.scorer))])
+    presets = [
+        f"{_code(part.title)} sets {', '.join(_code(str(Setting(*pair))) for pair in found.items())}."
+        for part, kind in [(learner, learner_class(learner.name)), *((one, tail_class(one.name)) for one in tail)]
+        if (found := preset_of(part, kind))
+    ]
+    return "\n\n".join(
+        [_table(rows), *presets, *dict.fromkeys(one.words for one in encoders(model.recipe, model.scorer))]
+    )
 
 
 def _data(labels: LabelSet, facts: CardFacts, text_field: str) -> str:

@@ -6,6 +6,7 @@ occur, they cost every learner that was tried (yso in `docs/results/gandalf.md`)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,7 +20,7 @@ from longtail.data.labels import LabelSet
 from longtail.errors import RecipeError
 from longtail.linear.features.added_rows_plan import more_rows
 from longtail.metrics.frequency import equi_volume_bins
-from longtail.papers import GANDALF, Paper
+from longtail.papers import GANDALF, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.progress import note, stage
 
@@ -73,6 +74,13 @@ class Gandalf:
 
     summary: ClassVar[str] = "label texts as examples, labels they co-occur with as targets"
     papers: ClassVar[tuple[Paper, ...]] = (GANDALF,)
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset(
+            {"threshold": 0.1, "max_labels": None, "graph": "cooccurrence"},
+            "equation 6",
+            {"threshold": "table 7: delta = 0.1"},
+        )
+    }
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})
 

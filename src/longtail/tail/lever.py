@@ -7,6 +7,7 @@ A learner without `init_from` starts from the teacher's encoder where its own ha
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -22,7 +23,7 @@ from longtail.nn.distill.relevance import Asked, enough
 from longtail.nn.distill.soft_labels import DistillSettings, SoftLabels, learn_from
 from longtail.nn.dual.dual_settings import Search
 from longtail.nn.encoders.token_cache import sharing_tokens
-from longtail.papers import LEVER, Paper
+from longtail.papers import LEVER, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.predictions import Predictions
 from longtail.progress import emit, note, stage
@@ -44,6 +45,41 @@ HELD_OUT = 0.05  # of the training rows, where there is no valid split to choose
 VALIDATION_ROWS = 4000  # valid rows that a student is measured on
 KS = (1, 3, 5)
 DIMENSION = 384  # of the teacher's vectors, where a plan cannot know it
+
+
+def _published(
+    tau: int, documents: int, tokens: int, cluster: int | None, margin: float, batch: int, epochs: int
+) -> Preset:
+    """A line of the paper's tables 16, the teacher's, and 22."""
+    mining = "mining_start=1.0" if cluster is None else f"max_cluster_size={cluster}, refresh_every=5"
+    teacher = (
+        "ngame(encoder='distilbert/distilbert-base-uncased', anchors='labels', loss='logistic', classifiers=false, "
+        f"margin={margin}, {mining}, learning_rate=0.0002, batch_size={batch}, epochs={epochs}, max_tokens={tokens})"
+    )
+    settings = {
+        "teacher": teacher,
+        "tau": tau,
+        "min_documents": documents,
+        "blend": 0.5,
+        "calibration": "cosine",
+        "excluded_is_self": False,
+    }
+    elsewhere = {"teacher": "table 16, equation 9", "blend": "appendix D.7: lambda = 0.5", "calibration": "theorem 3"}
+    elsewhere["excluded_is_self"] = "the paper has no such step"
+    differs = "appendix D.7 says tau_d = 12 where table 22 says 15" if documents else ""
+    return Preset(settings, "table 22", elsewhere, differs)
+
+
+PRESETS = {
+    "paper": _published(15, 0, 32, 8, 0.3, 1600, 300),
+    "LF-AmazonTitles-131K": _published(15, 0, 32, 8, 0.3, 1600, 300),
+    "LF-Amazon-131K": _published(20, 0, 128, 512, 0.3, 700, 400),
+    "LF-AOL-270K": _published(100, 0, 32, None, 0.05, 3200, 300),
+    "LF-WikiSeeAlso-320K": _published(4, 0, 128, 512, 0.3, 1024, 300),
+    "LF-Wikipedia-500K": _published(60, 15, 256, 16, 0.3, 512, 40),
+    "LF-WikiHierarchy-1M": _published(4, 0, 32, 1024, 0.3, 6400, 300),
+    "LF-AmazonTitles-1.3M": _published(15, 0, 32, 8, 0.3, 1600, 400),
+}
 
 
 @dataclass(frozen=True)
@@ -89,6 +125,7 @@ class Lever:
 
     summary: ClassVar[str] = "soft labels from a teacher that is good at rare labels"
     papers: ClassVar[tuple[Paper, ...]] = (LEVER,)
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts", "label_texts"})
 

@@ -27,6 +27,7 @@ _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"\s*(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})\s*(?P<log>log)?\s*\Z")
 _STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*")
+_OPENED = re.compile(r"(?:\s*:\s*[A-Za-z0-9._-]+)?\s*\(")  # behind the name of a part, which may have a preset
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def _holes(text: str, whole: str, offset: int) -> Iterator[tuple[int, int, Dimen
                     yield offset + begin, offset + end, dimension
                     place = end
             elif not part:
-                opened = re.compile(r"\s*\(").match(text, place)
+                opened = _OPENED.match(text, place)
                 part, place = (name[0], opened.end()) if opened else ("", place)
         else:
             if text[place] == ")":
