@@ -15,6 +15,7 @@ import numpy as np
 from longtail.arrays import AnyArray, Bools
 from longtail.data.corpus import Corpus
 from longtail.data.dataset import Dataset
+from longtail.data.mended_labels import likely_no_labels, twins
 from longtail.metrics import BANDS, bands, pos80
 
 MOSTLY_UNSEEN = 0.9  # share of the labels without a training row from which on usual measures say little
@@ -129,10 +130,23 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
             f"{unseen / facts['labels']:.0%} of the labels have no training row: PSP, coverage and frequency bins say "
             "little here; look at recall and MRR, and take methods that read label texts"
         )
+    alike = twins(corpus.labels.ids)
+    if alike:
+        ids = corpus.labels.ids
+        pairs = [" = ".join(repr(ids[row]) for row in rows) for rows in alike[:5]]
+        warnings.append(
+            f"labels that differ only in case, spaces or Unicode form: {sum(map(len, alike)):,}, such as "
+            f"{', '.join(pairs)}; --fold-labels joins them"
+        )
+    missing = likely_no_labels(corpus.labels)
+    if missing:
+        rows = {label: int(corpus.labels.counts[corpus.labels.row_of[label]]) for label in missing[:10]}
+        named = ", ".join(f"{label!r} ({count:,} rows)" for label, count in rows.items())
+        warnings.append(f"labels that look like missing values: {named}; --ignore-labels leaves them out")
     texts = Counter(text.strip().lower() for text in corpus.labels.texts if text.strip())
-    twins = sum(number for number in texts.values() if number > 1)
-    if twins:
-        warnings.append(f"labels that share their text with another label: {twins:,}")
+    shared = sum(number for number in texts.values() if number > 1)
+    if shared and not alike:
+        warnings.append(f"labels that share their text with another label: {shared:,}")
     return warnings, errors
 
 

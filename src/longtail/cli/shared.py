@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from longtail.data.corpus import Corpus
     from longtail.data.labels import Propensity
+    from longtail.data.mending import Remedies
     from longtail.data.table import Columns
     from longtail.recipe import Recipe
 
@@ -47,6 +48,7 @@ class Source:
     propensity: Propensity | None
     seed: int
     valid_share: float = VALID
+    remedies: Remedies | None = None
 
     def read(self, *, test: bool = False) -> Corpus:
         """Reads the data set.
@@ -67,6 +69,7 @@ class Source:
             valid_share=self.valid_share,
             test_share=self.test_share or (HELD_OUT if test else None),
             propensity=self.propensity,
+            remedies=self.remedies,
         )
 
 
@@ -101,9 +104,26 @@ def _source(
         str | None, typer.Option(metavar="A,B", help="Propensity constants; default: the data set's own.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Seed of the splits that are held out of train.")] = 0,
+    encoding: Annotated[
+        str, typer.Option(metavar="NAME", help="Encoding of the files; auto: found per file, and per line if mixed.")
+    ] = "utf-8",
+    skip_bad_rows: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Leave out rows that cannot be read, and write them to FILE.")
+    ] = None,
+    drop_duplicates: Annotated[
+        bool, typer.Option("--drop-duplicates", help="Leave out rows with the text and labels of an earlier one.")
+    ] = False,
+    fold_labels: Annotated[
+        bool, typer.Option("--fold-labels", help="Join labels that differ only in case, spaces or Unicode form.")
+    ] = False,
+    ignore_labels: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Words that are no labels, separated by commas: 'N/A,none,-'.")
+    ] = None,
+    min_count: Annotated[int, typer.Option(metavar="NUMBER", help="Training examples that a label needs.")] = 1,
 ) -> Source:
     """Checks the options before anything is read."""
     from longtail.data.facts import check_text_field
+    from longtail.data.mending import Remedies
     from longtail.data.read import Columns
     from longtail.errors import DataError
 
@@ -116,7 +136,11 @@ def _source(
     if not 0 <= valid_share < 1:
         raise DataError(f"--valid-share must be at least 0 and below 1, got {valid_share:g}")
     columns = Columns(text=text_column, labels=label_column, id=id_column, separator=label_separator)
-    return Source(data, columns, text, test_share, constants(propensity), seed, valid_share)
+    if skip_bad_rows is not None:
+        ready_to_write(Path(skip_bad_rows))
+    ignored = tuple(word.strip() for word in (ignore_labels or "").split(",") if word.strip())
+    remedies = Remedies(encoding, skip_bad_rows, drop_duplicates, fold_labels, ignored, min_count)
+    return Source(data, columns, text, test_share, constants(propensity), seed, valid_share, remedies)
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,12 +6,15 @@ import csv
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from longtail.data.files import lines
 from longtail.data.limits import MAX_COLUMNS, MAX_FIELD
+from longtail.data.mended_csv import mended_records
+from longtail.data.mending import mender
 from longtail.data.parquet import parquet_columns, parquet_records
 from longtail.errors import DataError
 
@@ -93,7 +96,7 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
             if len(record) != len(names):
                 raise DataError(
                     f"{len(record)} fields where the header has {len(names)}; put quotes around fields that "
-                    "have the delimiter in them",
+                    "have the delimiter in them, or leave such rows out: --skip-bad-rows FILE",
                     path,
                     line,
                 )
@@ -120,6 +123,10 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
     reader = plain if tab else csv.reader(text(), delimiter=delimiter, strict=True)
     start = 1
     try:
+        if mender() is not None:
+            for start, record in mended_records(chain([(1, first)], numbered), delimiter, path, tab):
+                yield start, [_unquoted(field) for field in record] if tab else record
+            return
         for record in reader:
             if record:
                 yield start, [_unquoted(field) for field in record] if tab else record

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from longtail.data.limits import LOOK_EVERY, MAX_DEPTH, MAX_LINE, MAX_RATIO, MAX_WHOLE, RATIO_FROM, RESERVE
+from longtail.data.mending import decoded_lines, pass_over
 from longtail.data.opening import cannot_read, file_size, open_file
+from longtail.data.transcoded import transcoded
 from longtail.data.unpack import Stream, Unpacked
 from longtail.errors import DataError, WillNotFit
 from longtail.memory import available_bytes, readable, resident_bytes
@@ -86,7 +88,7 @@ def _chunks(raw: IO[bytes], path: Path) -> Iterator[tuple[int, bytes]]:
     if size == 0 and packed:
         raise DataError("the compressed file has 0 bytes; copy or make it again", path)
     with stage(f"reading {path.name.split('.')[0]}", total=size) as advance:
-        stream: Stream = Unpacked(raw, path.suffix) if packed else raw
+        stream: Stream = transcoded(Unpacked(raw, path.suffix) if packed else raw, path)
         line, reported, unpacked, held = 1, 0, 0, 0
         watch = MemoryWatch(path)
         rest: list[bytes] = []  # parts of an incomplete line; joined once, since it may be longer than many chunks
@@ -186,12 +188,16 @@ def decoded(piece: bytes, path: Path, first: int) -> str:
             raise DataError("this is gzip data; add .gz to the file's name", path) from None
         if first == 1 and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise DataError(
-                f"this is UTF-16, not UTF-8; convert the file: iconv -f utf-16 -t utf-8 {path.name} > new", path
+                f"this is UTF-16, not UTF-8; pass --encoding auto, or convert it: iconv -f utf-16 -t utf-8 {path.name}",
+                path,
             ) from None
+        mended = decoded_lines(piece, path, first)
+        if mended is not None:
+            return mended
         line = first + piece.count(b"\n", 0, error.start)
         wrong = piece[error.start]
         raise DataError(
-            f"byte 0x{wrong:02x} is not UTF-8; convert the file, perhaps: iconv -f latin1 -t utf-8 {path.name} > new",
+            f"byte 0x{wrong:02x} is not UTF-8; pass --encoding auto, or see all such lines: longtail check {path.name}",
             path,
             line,
         ) from None
@@ -229,9 +235,15 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             value = loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{_broken(error)}; each line must be one whole JSON object", path, number) from None
+            wrong = DataError(f"{_broken(error)}; each line must be one whole JSON object", path, number)
+            pass_over(wrong, "lines that are not JSON", line)
+            continue
         if type(value) is not dict:
-            raise DataError(f'expected a JSON object like {{"id": ...}} on the line, got {_kind(value)}', path, number)
+            wrong = DataError(
+                f'expected a JSON object like {{"id": ...}} on the line, got {_kind(value)}', path, number
+            )
+            pass_over(wrong, "lines that are not JSON objects", line)
+            continue
         yield number, value
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from longtail.data.facts import check_text_field
 from longtail.data.files import COMPRESSED, find, objects, shown
 from longtail.data.labels import Propensity
+from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, pairs
 from longtail.errors import DataError
 
@@ -103,17 +104,20 @@ def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any
     add = gathered.add
     for line, row in objects(path):
         try:
-            name, given, text = row["id"], row["labels"], text_of(row)
-        except KeyError as error:
-            raise DataError(_missing(error.args[0]), path, line) from None
-        except TypeError:
-            raise DataError('"title" and "text" must be strings; correct them', path, line) from None
-        if type(name) is not str or not name:
-            name = _id(name, path, line)
-        if type(given) is not list and type(given) is not dict:
-            wanted = '"labels" must be a list of label ids or an object of weights'
-            raise DataError(f"{wanted}, got {shown(given)}", path, line)
-        add(line, name, text, given)
+            try:
+                name, given, text = row["id"], row["labels"], text_of(row)
+            except KeyError as error:
+                raise DataError(_missing(error.args[0]), path, line) from None
+            except TypeError:
+                raise DataError('"title" and "text" must be strings; correct them', path, line) from None
+            if type(name) is not str or not name:
+                name = _id(name, path, line)
+            if type(given) is not list and type(given) is not dict:
+                wanted = '"labels" must be a list of label ids or an object of weights'
+                raise DataError(f"{wanted}, got {shown(given)}", path, line)
+            add(line, name, text, given)
+        except DataError as error:
+            pass_over(error, "rows whose id, text or labels cannot be read", row)
     return gathered
 
 

@@ -15,6 +15,8 @@ from longtail.data.facts import CorpusFacts, check_text_field, read_facts
 from longtail.data.files import find, listing
 from longtail.data.folder import read_folder, read_rows_file
 from longtail.data.labels import Propensity
+from longtail.data.mended_labels import mended
+from longtail.data.mending import Remedies, mending
 from longtail.data.opening import file_size, reading
 from longtail.data.published import constants_note
 from longtail.data.repository import is_repository, read_bag_of_words_file, read_repository
@@ -25,7 +27,7 @@ from longtail.data.table import Columns, find_tables, read_tables
 from longtail.data.vectors import with_vectors
 from longtail.errors import DataError
 
-__all__ = ["Columns", "load"]
+__all__ = ["Columns", "Remedies", "load"]
 
 SHIPPED = ("wordnet",)
 LOOKED_FOR = (
@@ -43,6 +45,7 @@ def load(
     test_share: float | None = None,
     seed: int = 0,
     propensity: Propensity | None = None,
+    remedies: Remedies | None = None,
 ) -> Corpus:
     """Reads a data set: JSON lines, tables, or files of the Extreme Classification Repository.
 
@@ -57,6 +60,7 @@ def load(
         test_share: of train to hold out as test, where there is no test split; None holds nothing out.
         seed: of the held-out splits.
         propensity: constants; default: those of `corpus.json`.
+        remedies: what may be done about faults of the data; default: nothing, and a fault is an error.
 
     Returns:
         The data set.
@@ -68,8 +72,9 @@ def load(
     """
     if text is not None:
         check_text_field(text)
-    with reading(path):
-        return _load(_place(path), columns, text, valid_share, test_share, seed, propensity)
+    with reading(path), mending(remedies or Remedies()) as mender:
+        corpus = _load(_place(path), columns, text, valid_share, test_share, seed, propensity, remedies or Remedies())
+    return corpus if mender is None else replace(corpus, notes=(*corpus.notes, *mender.notes()))
 
 
 def _load(
@@ -80,11 +85,13 @@ def _load(
     test_share: float | None,
     seed: int,
     propensity: Propensity | None,
+    remedies: Remedies,
 ) -> Corpus:
     facts = read_facts(place) if place.is_dir() else CorpusFacts()
     read = _read_directory if place.is_dir() else _read_file
     splits = read(place, columns, text or facts.text, propensity or facts.propensity)
     splits = with_vectors(splits, place) if place.is_dir() else splits
+    splits = splits if remedies == Remedies() else mended(splits, remedies)
     if len(splits.train) == 0:
         raise DataError("the train split has no examples; add some", place)
     corpus = make_corpus(

@@ -17,6 +17,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.files import shown
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.limits import FREE_COLUMNS, FREE_LABELS, PER_ENTRY
+from longtail.data.mending import DUPLICATE, pass_over
 from longtail.errors import DataError, did_you_mean
 
 MIN_WEIGHT = 2.0**-150  # a weight must be larger: this and less rounds to 0 in float32
@@ -170,6 +171,24 @@ class Gathered:
         self.texts.append(text)
         self.lines.append(line)
 
+    def content(self, row: int) -> tuple[str, list[int]]:
+        """The text and the columns of a document."""
+        return self.texts[row], self.columns[self.starts[row] : self.starts[row + 1]].tolist()
+
+    def keep(self, rows: list[int]) -> None:
+        """Leaves out all documents but these, which are in rising order."""
+        if len(rows) == len(self.ids):
+            return
+        spans = [(self.starts[row], self.starts[row + 1]) for row in rows]
+        columns, weights, starts = array("i"), array("f"), array("q", [0])
+        for begin, end in spans:
+            columns.extend(self.columns[begin:end])
+            weights.extend(self.weights[begin:end])
+            starts.append(len(columns))
+        self.columns, self.weights, self.starts = columns, weights, starts
+        self.ids, self.texts = [self.ids[row] for row in rows], [self.texts[row] for row in rows]
+        self.lines = array("q", [self.lines[row] for row in rows])
+
     def dataset(self, labels: LabelSet, excluded: Matrix | None = None) -> Dataset:
         """The documents as a data set.
 
@@ -227,18 +246,27 @@ def check_ids(gathered: Sequence[Gathered]) -> None:
     everything = [name for part in gathered for name in part.ids]
     if len(set(everything)) == len(everything):
         return
-    places: dict[str, tuple[Path, int]] = {}
+    places: dict[str, tuple[Gathered, int]] = {}
     for part in gathered:
-        for name, line in zip(part.ids, part.lines, strict=True):
-            if name in places:
-                path, first = places[name]
-                raise DataError(
-                    f"document id {shown(name)} is already at {path.name}:{first}; ids must be unique over all splits, "
-                    "so rename or remove one",
-                    part.path,
-                    line,
-                )
-            places[name] = part.path, line
+        kept: list[int] = []
+        for row, (name, line) in enumerate(zip(part.ids, part.lines, strict=True)):
+            if name not in places:
+                places[name] = part, row
+                kept.append(row)
+                continue
+            other, at = places[name]
+            same = other is part and part.content(row) == part.content(at)
+            error = DataError(
+                f"document id {shown(name)} is already at {other.path.name}:{other.lines[at]}; ids must be unique over "
+                f"all splits, so rename or remove one{', or pass --drop-duplicates' if same else ''}",
+                part.path,
+                line,
+            )
+            if same:
+                pass_over(error, "rows that repeat an earlier one, id and all", remedy=DUPLICATE)
+            else:
+                pass_over(error, "rows with the id of another row", {"id": name, "text": part.texts[row]})
+        part.keep(kept)
 
 
 def without_repeats(targets: Matrix) -> Matrix:

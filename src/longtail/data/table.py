@@ -16,6 +16,7 @@ from longtail.data.columns import ENDINGS, column_names, few, records
 from longtail.data.files import find, shown
 from longtail.data.labels import Propensity
 from longtail.data.limits import MAX_LIST
+from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids
 from longtail.errors import DataError, did_you_mean
 
@@ -187,13 +188,16 @@ def _read_split(path: Path, split: str, chosen: _Chosen, separator: str, labels:
     with closing(records(path, names, wanted)) as found:
         for row, (line, record) in enumerate(found, 1):
             name = f"{split}-{row}"
-            if chosen.id:
-                given = as_id(record[-1])
-                if given is None:
-                    raise DataError(f"the id is {shown(record[-1])}; give each document its own id", path, line)
-                name = given
-            text = " ".join(str(part) for part in record[1:texts_end] if part is not None and part != "")
-            gathered.add(line, name, text, _labels_of(record[0], separator, tally, path, line))
+            try:
+                if chosen.id:
+                    given = as_id(record[-1])
+                    if given is None:
+                        raise DataError(f"the id is {shown(record[-1])}; give each document its own id", path, line)
+                    name = given
+                text = " ".join(str(part) for part in record[1:texts_end] if part is not None and part != "")
+                gathered.add(line, name, text, _labels_of(record[0], separator, tally, path, line))
+            except DataError as error:
+                pass_over(error, "rows whose id or labels cannot be read", record)
     return gathered
 
 

@@ -1,0 +1,75 @@
+"""The records of a CSV file that may be damaged: a bad record costs one line, not the rest of the file.
+
+An open quote swallows lines until the next quote. So where a record is wrong, only its first line is given up, and
+reading begins again on the line after it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from longtail.data.mending import pass_over
+from longtail.errors import DataError
+
+SPAN = 1000  # lines that the record of a damaged file may have; a longer one is an open quote
+
+
+def mended_records(
+    numbered: Iterator[tuple[int, str]], delimiter: str, path: Path, plain: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """Reads records, the header first.
+
+    Args:
+        numbered: the lines of the file.
+        delimiter: between fields.
+        path: the file.
+        plain: a quote is a plain letter, as in a TSV.
+
+    Yields:
+        The first line of each record with as many fields as the header, and its fields.
+    """
+    waiting: deque[tuple[int, str]] = deque()
+    taken: list[tuple[int, str]] = []
+
+    def text() -> Iterator[str]:
+        while True:
+            numbered_line = waiting.popleft() if waiting else next(numbered, None)
+            if numbered_line is None or len(taken) > SPAN:
+                if numbered_line is not None:
+                    waiting.appendleft(numbered_line)
+                return
+            taken.append(numbered_line)
+            yield numbered_line[1] + "\n"
+
+    width: int | None = None
+    while True:
+        taken.clear()
+        reader = (
+            csv.reader(text(), delimiter=delimiter, quoting=csv.QUOTE_NONE)
+            if plain
+            else csv.reader(text(), delimiter=delimiter, strict=True)
+        )
+        try:
+            record = next(reader, None)
+        except csv.Error as error:
+            problem = DataError(
+                f"not a CSV record ({error}); inside a quoted field write a quote twice", path, taken[0][0]
+            )
+            pass_over(problem, "lines with broken quotes", taken[0][1])
+            waiting.extendleft(reversed(taken[1:]))
+            continue
+        if record is None:
+            return
+        if not record:
+            continue
+        if width is None:
+            width = len(record)
+        elif len(record) != width:
+            problem = DataError(f"{len(record)} fields where the header has {width}", path, taken[0][0])
+            pass_over(problem, "rows with too many or too few fields", taken[0][1])
+            waiting.extendleft(reversed(taken[1:]))
+            continue
+        yield taken[0][0], record
