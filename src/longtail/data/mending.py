@@ -146,7 +146,11 @@ _mender: ContextVar[Mender | None] = ContextVar("mender", default=None)
 
 
 def mender() -> Mender | None:
-    """The mender of the reading under way; None where every fault is an error."""
+    """The mender of the reading under way.
+
+    Returns:
+        The mender; None where every fault is an error.
+    """
     return _mender.get()
 
 
