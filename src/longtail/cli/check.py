@@ -78,7 +78,7 @@ def check(source: Source, json: Json = False) -> None:
             typer.echo(f"error: {problem}")
         if suggested:
             typer.echo(f"to mend them: longtail check {shlex.quote(source.data)} {suggested}")
-            typer.echo("the same options go with every command that reads data; longtail convert writes it mended")
+            typer.echo("the same options go with every command that reads data")
         if not found.warnings and not found.errors and not open_faults:
             typer.echo("no warnings, no errors")
     raise typer.Exit(1 if found.errors or open_faults else 0)
