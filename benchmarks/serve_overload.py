@@ -8,17 +8,21 @@ Requests have 1, 8, 64 or 512 texts, and some a text of 20,000 characters. Capac
 are answered who ask again as soon as they are answered. Overload: requests come at four times the requests per second
 of capacity, whether or not the ones before were answered, over 320 connections of 10 addresses; one connection in ten
 sends its body over several seconds or never ends it. Both alternate, a minute of overload each time, so that other work
-on the machine slows both. Goodput: texts per second in answers with status 200. Linux only.
+on the machine slows both. Goodput: texts per second in answers with status 200. Beside each window: the share of the
+time in which the model computed, texts that it computed for nobody, CPU ms of the service per text in an answer, and
+the cores that other programs kept busy. Linux only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,6 +34,7 @@ import numpy as np
 from serve import TOLERANCE, Started, build
 from shared.command import parser_for
 from shared.tables import table
+from shared.timing import busy
 
 K = 5
 SIZES = ((1, 65), (8, 20), (64, 8), (512, 2), (0, 5))  # texts of a request, and how many in 100; 0: one long text
@@ -172,6 +177,40 @@ async def load(port: int, pool: list[str], number: int, seconds: float, rate: fl
     return replies
 
 
+class Meter:
+    """What the service and other programs did since the last look."""
+
+    def __init__(self, service: Started) -> None:
+        self._service = service
+        self._before = self._now()
+
+    def _now(self) -> np.ndarray:
+        page = urllib.request.urlopen(f"http://127.0.0.1:{self._service.port}/metrics").read().decode()
+
+        def value(name: str) -> float:
+            return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith(name + "{"))
+
+        stat = Path(f"/proc/{self._service.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        cpu = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+        computing = value("longtail_batch_seconds_sum")
+        return np.array([time.perf_counter(), value("longtail_texts_total"), computing, cpu, busy() - own()])
+
+    def look(self, answered: int) -> str:
+        """In words, for a window in which so many texts were answered."""
+        now = self._now()
+        seconds, texts, computing, cpu, others = now - self._before
+        self._before = now
+        return (
+            f"computing {computing / seconds:.0%} of the time, {texts - answered:.0f} texts for nobody, "
+            f"{1e3 * cpu / max(answered, 1):.2f} CPU ms per text, others {max(others - cpu, 0) / seconds:.2f} cores"
+        )
+
+
+def own() -> float:
+    """CPU seconds of the clients."""
+    return time.process_time()
+
+
 class Watch:
     """The memory of the service, every second, in MB."""
 
@@ -237,12 +276,16 @@ def overload(model: Path, pool: list[str], seconds: float, times: float, windows
     try:
         asyncio.run(load(service.port, pool, CLIENTS, min(quiet, 5), 0, 0))  # the first batches are slower
         watch = Watch(service)
-        calm, busy = [asyncio.run(load(service.port, pool, CLIENTS, quiet, 0, 1))], []
+        meter = Meter(service)
+        calm, storm = [asyncio.run(load(service.port, pool, CLIENTS, quiet, 0, 1))], []
+        print("capacity:", meter.look(calm[0].texts), flush=True)
         for window in range(windows):
             rate = times * len(calm[-1].answered) / calm[-1].seconds
             found = asyncio.run(load(service.port, pool, CONNECTIONS, seconds / windows, rate, 2 + window))
-            busy.append(found)
+            storm.append(found)
+            print("overload:", meter.look(found.texts))
             calm.append(asyncio.run(load(service.port, pool, CLIENTS, quiet, 0, 100 + window)))
+            print("capacity:", meter.look(calm[-1].texts))
             print(
                 f"{rate:.0f} requests/s asked for, {len(found.all) / found.seconds:.0f} answered; "
                 f"{found.texts / found.seconds:.0f} texts/s in answers; capacity around it "
@@ -252,19 +295,19 @@ def overload(model: Path, pool: list[str], seconds: float, times: float, windows
         before, after = watch.growth()
     finally:
         service.stop()
-    replies = [one for part in busy for one in part.all]
+    replies = [one for part in storm for one in part.all]
     bad, checked = wrong(model, pool, replies + [one for part in calm for one in part.all])
     fast = [one for one in replies if not one.slow]
     outcome = Outcome(
         sum(part.texts for part in calm) / sum(part.seconds for part in calm),
-        sum(part.texts for part in busy) / sum(part.seconds for part in busy),
+        sum(part.texts for part in storm) / sum(part.seconds for part in storm),
         max(one.seconds for one in fast), bad, dict(sorted(Counter(one.status for one in replies).items())),
         after / before - 1,
     )  # fmt: skip
     print(table(["texts of a request", "asked", "status 200", "p50 s", "p99 s", "longest s"], list(_rows(fast))))
     slow = Counter(one.status for one in replies if one.slow)
     print(
-        f"\n{sum(part.seconds for part in busy):.0f} s at {times:g} x the rate: goodput {outcome.goodput:.0f} of "
+        f"\n{sum(part.seconds for part in storm):.0f} s at {times:g} x the rate: goodput {outcome.goodput:.0f} of "
         f"{outcome.capacity:.0f} texts/s, {outcome.share:.0%} of capacity; by status {outcome.statuses}, of these slow "
         f"clients {dict(sorted(slow.items()))}; longest wait of the others {outcome.longest:.1f} s; memory "
         f"{before:.0f} MB, then {after:.0f} MB ({outcome.growth:+.1%}); {checked:,} texts compared, wrong: {bad}",

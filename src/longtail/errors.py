@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,6 +30,24 @@ class ModelError(LongtailError):
     """A model folder is missing, damaged, or of a version this release cannot read."""
 
 
+def what_to_do(error: OSError) -> str:
+    """What a user can do where a file cannot be written.
+
+    Args:
+        error: of the system.
+
+    Returns:
+        Words for the end of a message.
+    """
+    if error.errno == errno.EROFS:
+        return "the file system is mounted read-only: write to another place, or mount it for writing"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space, or write to another disk"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "check the permissions, or write to another place"
+    return "check the disk and the permissions"
+
+
 class WriteError(LongtailError, OSError):
     """A file or folder cannot be written: the disk is full or failing, or the permissions are missing.
 
@@ -37,8 +56,8 @@ class WriteError(LongtailError, OSError):
 
     def __init__(self, path: str | Path, cause: OSError) -> None:
         self.message = (
-            f"{path}: cannot be written ({cause.strerror or cause}); what was there before is unchanged; check the "
-            "disk space and the permissions"
+            f"{path}: cannot be written ({cause.strerror or cause}); what was there before is unchanged; "
+            f"{what_to_do(cause)}"
         )
         super().__init__(cause.errno, cause.strerror or str(cause), str(path))
 

@@ -238,7 +238,7 @@ def test_a_disk_that_fails_at_the_end(data: Path, model: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    problem = "cannot be written (No space left on device); check the disk and the rights"
+    problem = "cannot be written (No space left on device); free some space, or write to another disk"
     assert f"new: {problem}" in call("train", data, "centroid", "--out", "new").error
     assert f"new.jsonl: {problem}" in call("predict", model, "--out", "new.jsonl", stdin="apple").error
     report = call("compare", data, "bm25", "--report", "new.html")

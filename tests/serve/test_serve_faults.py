@@ -68,7 +68,8 @@ def test_a_panic_of_the_tokenizer_costs_only_the_request_with_that_text(running:
 
 
 def test_a_panic_while_a_label_is_added_adds_nothing(running: Running) -> None:
-    assert running.post("/labels", {"labels": [{"text": POISON}]}).status == 503
+    reply = running.post("/labels", {"labels": [{"text": POISON}]})
+    assert reply.status == 500 and "ModelError" in reply.json["error"] and POISON not in reply.json["error"]
     assert running.get("/models").json["models"][0]["added"] == 0
     assert running.post("/labels", {"labels": [{"text": "plain letters"}]}).json["added"] == ["plain letters"]
     assert running.post("/predict", {"text": "plain letters"}).status == 200
@@ -76,6 +77,23 @@ def test_a_panic_while_a_label_is_added_adds_nothing(running: Running) -> None:
 
 class Oddity(BaseException):
     pass
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, ValueError, Oddity])
+def test_whatever_is_raised_while_a_label_is_added_costs_only_that_request(
+    folders: tuple[Path, Path], kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(*given: Any) -> Any:
+        raise kind("bad")
+
+    with serving(folders[0]) as running:
+        with monkeypatch.context() as patch:
+            patch.setattr(Served, "_grown", odd)
+            reply = running.post("/labels", {"labels": [{"text": "a castle"}]})
+        assert reply.status == 500 and kind.__name__ in reply.json["error"]
+        assert [event["error"] for event in running.events if event["event"] == "failed"] == [kind.__name__]
+        assert running.post("/labels", {"labels": [{"text": "a castle"}]}).json["added"] == ["a castle"]
+        assert running.get("/ready").status == 200
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, MemoryError, GeneratorExit, asyncio.CancelledError,

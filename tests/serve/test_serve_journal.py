@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from serving import serving
+from typer.testing import CliRunner
 
 import longtail
+from longtail.cli import app
 from longtail.errors import ModelError
 from longtail.serve.journal import Entry, Journal, journal_of
 from longtail.serve.models import Served
@@ -75,6 +78,43 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
 def test_one_service_at_a_time(tmp_path: Path) -> None:
     with Journal(tmp_path / "j"), pytest.raises(ModelError, match="held by another service"):
         Journal(tmp_path / "j")
+
+
+def test_an_empty_journal_does_not_stay(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j"):
+        assert (tmp_path / "j").exists()  # its lock keeps a second service out
+    assert not (tmp_path / "j").exists()
+    with Journal(tmp_path / "j") as journal:
+        journal.add(ENTRIES[:1])
+    assert (tmp_path / "j").stat().st_size
+
+
+def test_a_file_removed_between_opening_and_locking_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+    removed: list[int] = []
+
+    def late(file: int, how: int) -> None:
+        if not removed:  # another service ends here, and removes its empty journal
+            (tmp_path / "j").unlink()
+            removed.append(file)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with Journal(tmp_path / "j") as journal:
+        journal.add(ENTRIES[:1])
+    assert removed
+    with Journal(tmp_path / "j") as journal:
+        assert journal.entries == ENTRIES[:1]
+
+
+def test_a_model_that_is_not_served_after_all_leaves_no_journal(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("text,labels\nsome words,another\n")
+    command = ["serve", str(folders[0]), "--port", "0", "--examples", str(tmp_path / "other.csv"), "--text-column"]
+    answer = CliRunner().invoke(app, [*command, "text", "--label-column", "labels"])
+    assert answer.exit_code and answer.exception is not None and "another" in str(answer.exception), answer.output
+    assert not journal_of(folders[0]).exists()
 
 
 def test_a_full_disk_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,14 +163,14 @@ def _trained_on_others(known: LabelSet, given: LabelSet, test_share: float | Non
 
 
 def _write_card(model: Model, folder: Path, split: str, measures: Measures) -> None:
-    from longtail.errors import ModelError
+    from longtail.errors import ModelError, what_to_do
     from longtail.report.card import Card
 
     try:
         Card.read(folder).with_measures(split, measures).write(model, folder)
     except OSError as error:
         raise ModelError(
-            f"{folder}: the card cannot be written ({error.strerror or error}); check the rights"
+            f"{folder}: the card cannot be written ({error.strerror or error}); {what_to_do(error)}"
         ) from None
 
 

@@ -27,7 +27,7 @@ def export(
     from importlib import import_module
 
     from longtail.cli.shared import say
-    from longtail.errors import DataError, ModelError, did_you_mean
+    from longtail.errors import DataError, ModelError, did_you_mean, what_to_do
     from longtail.memory import readable
     from longtail.store import load
 
@@ -41,7 +41,7 @@ def export(
             writer.export(loaded, out, overwrite=overwrite)
         except OSError as error:
             raise ModelError(
-                f"{out}: cannot be written ({error.strerror or error}); check the disk and the rights"
+                f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}"
             ) from None
     if loaded.rerankers:
         say(f"note: {', '.join(part.kind for part in loaded.rerankers)} is not exported")

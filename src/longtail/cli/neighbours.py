@@ -36,7 +36,7 @@ def neighbours(
     """
     import numpy as np
 
-    from longtail.errors import DataError, did_you_mean
+    from longtail.errors import DataError, did_you_mean, what_to_do
     from longtail.neighbours import GRAPHS, find_label, linking
     from longtail.neighbours import neighbours as linked
 
@@ -70,7 +70,7 @@ def neighbours(
                 file.write(drawn)
         except OSError as error:
             raise DataError(
-                f"cannot be written ({error.strerror or error}); check the disk and the rights", svg
+                f"cannot be written ({error.strerror or error}); {what_to_do(error)}", svg
             ) from None
         say(f"figure: {svg}")
     if json:

@@ -302,7 +302,7 @@ def _chunks(lines: Iterator[tuple[int, str]], size: int) -> Iterator[list[tuple[
 @contextmanager
 def _writing(path: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that appears once it is complete."""
-    from longtail.errors import DataError
+    from longtail.errors import DataError, what_to_do
 
     if path is None:
         yield sys.stdout
@@ -311,4 +311,4 @@ def _writing(path: Path | None) -> Iterator[TextIO]:
         with new_file(path) as file:
             yield file
     except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror or error}); check the disk and the rights", path) from None
+        raise DataError(f"cannot be written ({error.strerror or error}); {what_to_do(error)}", path) from None

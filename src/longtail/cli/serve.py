@@ -7,6 +7,7 @@ either library is loaded.
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -108,8 +109,10 @@ def serve(
     )
     listener = bind(settings)
     training = None
-    with progress():
+    with ExitStack() as opened, progress():
         served = load_models(models)
+        for one in served.values():
+            opened.callback(one.close)  # also where the service does not start
         if examples is not None:
             first = next(iter(served.values())).now.model
             columns = Columns(text=text_column, labels=label_column, separator=label_separator)
@@ -117,4 +120,5 @@ def serve(
             training = TrainingExamples.of(load(examples, columns=columns, text=fields, valid_share=0))
             for one in served.values():
                 training.check(one.now.model.labels, one.path)
+        opened.pop_all()
     serve(settings, listener, served, training, listening=lambda address: say(f"open {address} (Ctrl-C stops)"))

@@ -222,6 +222,11 @@ def ready_to_write(path: Path, *, folder: bool = False) -> None:
     parent = next(parent for parent in path.absolute().parents if parent.exists())
     if not parent.is_dir():
         raise DataError(f"cannot be written, because {parent} is not a folder; give another path", path)
+    if hasattr(os, "statvfs") and os.statvfs(parent).f_flag & os.ST_RDONLY:
+        raise DataError(
+            f"cannot be written, because {parent} is on a file system that is mounted read-only; give another path",
+            path,
+        )
     if not os.access(parent, os.W_OK | os.X_OK):
         raise DataError(f"cannot be written, because you may not write in {parent}; give another path", path)
 

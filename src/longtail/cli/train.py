@@ -26,7 +26,7 @@ from longtail.cli.shared import (
 from longtail.cli.torchrun import Patience, joined, written_by_an_earlier_attempt
 from longtail.cli.train_within import train_within
 from longtail.cli.tune import seconds_of
-from longtail.errors import ModelError, RecipeError
+from longtail.errors import ModelError, RecipeError, what_to_do
 
 if TYPE_CHECKING:
     from longtail.data.corpus import Corpus
@@ -101,7 +101,7 @@ def train(
             save(model, out, overwrite=overwrite, card=card)
         except OSError as error:
             raise ModelError(
-                f"{out}: cannot be written ({error.strerror or error}); check the disk and the rights"
+                f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}"
             ) from None
     for note in corpus.notes:
         say(f"note: {note}")

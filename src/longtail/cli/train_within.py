@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from longtail.cli.shared import Source, console, print_json, progress, ready_to_write, say
-from longtail.errors import DataError, ModelError, RecipeError
+from longtail.errors import DataError, ModelError, RecipeError, what_to_do
 
 if TYPE_CHECKING:
     from longtail.automatic import AutoResult
@@ -41,7 +41,7 @@ def train_within(source: Source, within: float, out: Path, overwrite: bool, json
             save(found.model, out, overwrite=overwrite, card=_card(found, corpus, peak.bytes))
         except OSError as error:
             raise ModelError(
-                f"{out}: cannot be written ({error.strerror or error}); check the disk and the rights"
+                f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}"
             ) from None
     seconds, size = time.perf_counter() - began, size_on_disk(out)
     for note in corpus.notes:

@@ -29,7 +29,7 @@ HEADERS = (
 )
 POLICY = b"default-src 'none'; frame-ancestors 'none'"
 # A client that is still sending when the connection closes never sees its answer, so the rest is read and discarded.
-UNREAD = frozenset({"body", "bodies"})  # reasons to refuse a body that is still coming
+UNREAD = frozenset({"body", "bodies", "encoding"})  # reasons to refuse a body that is still coming
 MAX_DISCARDED = 64 << 20  # bytes
 QUIET = 1.0  # seconds without a byte, after which the client has stopped sending
 
@@ -152,6 +152,11 @@ class Guard:
             413, f"the body is larger than {self._settings.body} bytes; send fewer or shorter texts", "body",
             {"Connection": "close"},
         )  # fmt: skip
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise Refused(
+                415, "the body is compressed; send it as plain JSON, without Content-Encoding", "encoding",
+                {"Accept-Encoding": "identity", "Connection": "close"},
+            )  # fmt: skip
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 18 or int(length) > self._settings.body:
             raise large

@@ -21,7 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from longtail.errors import ModelError, WriteError
+from longtail.errors import ModelError, WriteError, what_to_do
+
+
+ATTEMPTS = 100  # to open a file that others remove
 
 
 class Entry(NamedTuple):
@@ -56,26 +59,27 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file = -1
         self.torn = 0  # bytes of an unfinished line that were cut off
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise ModelError(
-                f"{path}: added labels cannot be saved here ({error.strerror or error}); serve the model from a folder "
-                "that can be written"
-            ) from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.entries = self._replay()
-            _flush_folder(path.parent)  # the name of the file must survive a power cut, too
+            self._open()
         except BlockingIOError:
             self.close()
             raise ModelError(f"{path} is held by another service; stop it, or serve a copy of the model") from None
         except OSError as error:
             self.close()
             raise ModelError(
+                f"{path}: added labels cannot be saved here ({error.strerror or error}); serve the model from a folder "
+                "that can be written"
+            ) from None
+        try:
+            self.entries = self._replay()
+            _flush_folder(path.parent)  # the name of the file must survive a power cut, too
+        except OSError as error:
+            self.close()
+            raise ModelError(
                 f"{path}: the journal of added labels cannot be used ({error.strerror or error}); nothing in it was "
-                "changed; check the disk and the permissions"
+                f"changed; {what_to_do(error)}"
             ) from None
         except BaseException:
             self.close()
@@ -111,10 +115,13 @@ class Journal:
             os.ftruncate(self._file, self._size)
 
     def close(self) -> None:
-        """Closes the file, so that another process can hold it."""
+        """Closes the file, so that another process can hold it; an empty one goes, so that nobody wonders about it."""
         handle, self._file = self._file, -1
         if handle >= 0:
             with suppress(OSError):  # every line that counts is on the disk already
+                if not os.fstat(handle).st_size and _is_at(handle, self.path):
+                    self.path.unlink()  # under the lock: whoever has opened it meanwhile sees that it is gone
+            with suppress(OSError):
                 os.close(handle)
 
     def __enter__(self) -> Self:
@@ -122,6 +129,17 @@ class Journal:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _open(self) -> None:
+        """Opens the file and takes its lock; again where the last holder removed it in between."""
+        for _ in range(ATTEMPTS):
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(self._file, self.path):
+                return
+            os.close(self._file)
+            self._file = -1
+        raise BlockingIOError
 
     def _replay(self) -> list[Entry]:
         raw = self.path.read_bytes()
@@ -164,6 +182,14 @@ def _read(line: bytes) -> Entry | None:
 
 def _check(body: dict[str, str]) -> str:
     return f"{zlib.crc32(json.dumps(body, sort_keys=True).encode()):08x}"
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _flush_folder(path: Path) -> None:

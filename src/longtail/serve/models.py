@@ -79,7 +79,11 @@ class Served:
         if self.why_not is None:
             self.journal = self._open()
             if self.journal is not None:
-                self._replay(self.journal)
+                try:
+                    self._replay(self.journal)
+                except BaseException:
+                    self.journal.close()
+                    raise
         elif journal_of(path).exists() and journal_of(path).stat().st_size:
             raise ModelError(
                 f"{journal_of(path)} has labels that were added to {path}, but no labels can be added to this model: "
@@ -151,7 +155,8 @@ class Served:
         Raises:
             DataError: the model takes no new labels.
             IdTaken: a label with this id has another text.
-            ModelError: the journal cannot be written.
+            WriteError: the journal cannot be written.
+            BaseException: what the model raises on these texts.
         """
         if self.why_not is not None or self.journal is None:
             raise DataError(f"{self.name} takes no new labels: {self.why_not}")
@@ -159,10 +164,7 @@ class Served:
             new, known = self._sorted(entries)
             if new:
                 grown = self._grown(new)
-                try:
-                    self.journal.add(new)
-                except OSError as error:
-                    raise ModelError(f"{self.journal.path}: cannot be written ({error.strerror or error})") from None
+                self.journal.add(new)
                 self._now = grown
             return [entry.id for entry in new], [entry.id for entry in known]
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from longtail import __version__
-from longtail.errors import DataError, LongtailError, ModelError
+from longtail.errors import DataError, LongtailError, ModelError, WriteError
 from longtail.memory import resident_bytes
 from longtail.serve import schema
 from longtail.serve.batcher import Batcher
@@ -22,7 +22,7 @@ from longtail.serve.models import IdTaken, Served
 from longtail.serve.queue import Asked, Busy, Gone, ModelFailed, Stopped, TooLate
 from longtail.serve.refusal import Refused
 from longtail.serve.settings import Settings
-from longtail.serve.worker import in_thread
+from longtail.serve.worker import WorkFailed, in_thread
 
 MAX_ADDING = 16  # requests that add labels and wait for one another
 STUCK = 2  # a batch that takes this many times the time limit of a request will hardly end
@@ -185,7 +185,7 @@ class Service:
             JSON values of `schema.LabelsAdded`.
 
         Raises:
-            Refused: the model takes no labels, an id is taken, or the disk cannot be written.
+            Refused: the model takes no labels or fails on one, an id is taken, or the disk cannot be written.
         """
         model = self.model(given.model)
         entries = [Entry(label.id or label.text, label.text) for label in given.labels]
@@ -200,11 +200,11 @@ class Service:
             raise Refused(409, str(error), "taken") from None
         except DataError as error:
             raise Refused(422, str(error), "values") from None
-        except LongtailError as error:
+        except WriteError as error:
             self.log.write("journal", level="error", model=model.name, message=str(error))
-            raise Refused(
-                503, "the labels could not be read or written; none was added, the log says why", "disk"
-            ) from None
+            raise Refused(503, "the labels could not be written; none was added, the log says why", "disk") from None
+        except Exception as error:  # a panic of the tokenizer, or whatever else the model raised on these texts
+            raise self._broke(error, facts["id"], "none of the labels was added") from None
         finally:
             self._adding -= 1
         self.counters.added.add(len(new), model=model.name)
@@ -298,13 +298,16 @@ class Service:
         except ModelFailed as failed:
             if isinstance(failed.error, LongtailError) and not isinstance(failed.error, ModelError):
                 raise Refused(422, str(failed.error), "values") from None
-            self.log.failed(failed.error, id=facts["id"])
-            raise Refused(
-                500,
-                f"the model failed on this request ({type(failed.error).__name__}); the log of the service says where. "
-                "Other requests are not affected",
-                "failed",
-            ) from None
+            raise self._broke(failed.error, facts["id"], "other requests are not affected") from None
+
+    def _broke(self, error: BaseException, name: str, besides: str) -> Refused:
+        cause = error.__cause__ if isinstance(error, WorkFailed) and error.__cause__ is not None else error
+        self.log.failed(cause, id=name)
+        return Refused(
+            500,
+            f"the model failed on this request ({type(cause).__name__}); the log of the service says where; {besides}",
+            "failed",
+        )
 
     def _busy(self, retry_after: int) -> Refused:
         return Refused(429, "the queue is full; try again later", "queue", {"Retry-After": str(retry_after)})

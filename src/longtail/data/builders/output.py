@@ -18,7 +18,7 @@ from longtail.data.builders.requirements import Licence
 from longtail.data.builders.work import flush
 from longtail.data.labels import Propensity
 from longtail.data.write import check_place
-from longtail.errors import DataError
+from longtail.errors import DataError, what_to_do
 from longtail.progress import stage
 
 LEVEL = 4  # of gzip: half the time of 6, a twentieth more bytes
@@ -140,7 +140,7 @@ def assemble(
             (folder / "corpus.json").write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", "utf-8")
             flush(folder / "corpus.json")
     except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror or error}); check the disk and the rights", out) from None
+        raise DataError(f"cannot be written ({error.strerror or error}); {what_to_do(error)}", out) from None
 
 
 def sizes(train: int, test: int, labels: int, train_pairs: int, test_pairs: int) -> dict[str, float]:
