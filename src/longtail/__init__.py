@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from longtail.metrics import evaluate as evaluate
     from longtail.model import Model as Model
     from longtail.predictions import Predictions as Predictions
+    from longtail.predictor import predictor as predictor
     from longtail.recipe import Recipe as Recipe
     from longtail.store import load as load_model
     from longtail.tuning.search import tune as tune
@@ -49,6 +50,7 @@ _HOMES = {
     "evaluate": "longtail.metrics:evaluate",
     "load": "longtail.data.read:load",
     "load_model": "longtail.store:load",
+    "predictor": "longtail.predictor:predictor",
     "read_comparison": "longtail.comparison:read_comparison",
     "tune": "longtail.tuning.search:tune",
 }
@@ -69,6 +71,7 @@ __all__ = [
     "evaluate",
     "load",
     "load_model",
+    "predictor",
     "read_comparison",
     "tune",
 ]

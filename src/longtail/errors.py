@@ -73,6 +73,10 @@ class ProcessLost(LongtailError):
     """Of several processes that train together, one has died, or has stopped for too long."""
 
 
+class JobError(LongtailError):
+    """Jobs cannot be run, or some of them failed. Those that are done stay done."""
+
+
 class MissingExtra(LongtailError):
     """An optional dependency is not installed."""
 

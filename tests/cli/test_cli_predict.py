@@ -11,7 +11,7 @@ import pytest
 from cli_calls import call
 
 import longtail
-from longtail.cli import predict
+from longtail import answers
 
 
 def best(line: dict[str, list[dict[str, str]]]) -> str | None:
@@ -83,7 +83,7 @@ def test_one_json_list(model: Path) -> None:
 def test_chunks_join_without_a_seam(model: Path, rows_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = call("predict", model, rows_file)
     as_list = call("predict", model, rows_file, "--json").json
-    monkeypatch.setattr(predict, "CHUNK", 7)
+    monkeypatch.setattr(answers, "CHUNK", 7)
     assert call("predict", model, rows_file) == whole
     assert call("predict", model, rows_file, "--json").json == as_list == whole.lines
     assert len(whole.lines) == 60

@@ -6,9 +6,11 @@ Start reading here at `main`, then `train.py`.
     shared.py        the options that describe data, recipes as written, progress, JSON and messages
     checkpoints.py   --checkpoint-dir of train and compare
     train_within.py  train without a recipe
+    predict_on.py    predict in jobs
     torchrun.py      several processes that train one model together
     bars.py          stages of the work as progress bars
-    check, plan, compare, train, tune, predict, evaluate, methods, presets, neighbours, serve, export, index    commands
+    check, plan, compare, train, tune, predict, evaluate, methods, presets, neighbours, serve, export, index, job
+                     commands
     build/           one more command, with a file for each kind of data set
 
 May import every room. The docstring of a command is its help on the screen.
@@ -34,6 +36,7 @@ from longtail.cli import (
     evaluate,
     export,
     index,
+    job,
     methods,
     neighbours,
     plan,
@@ -84,6 +87,7 @@ app.command("neighbours")(neighbours.neighbours)
 app.command("serve")(serve.serve)
 app.command("export")(export.export)
 app.command("index")(index.index)
+app.command("job")(job.job)
 app.add_typer(build.app, name="build")
 
 
