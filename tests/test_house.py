@@ -29,7 +29,7 @@ ARROWS: dict[str, set[str]] = {
         "metrics",
         "model",
         "predictions",
-        "predictor",
+        "frame_predictor",
         "recipe",
         "store",
         "tuning",
@@ -59,7 +59,7 @@ ARROWS: dict[str, set[str]] = {
         "warmup",
     },
     "callbacks": {"errors", "progress"},
-    "batch_prediction": {"answers", "atomic", "data", "errors", "jobs", "model_files", "predictor"},
+    "batch_prediction": {"answers", "atomic", "data", "errors", "jobs", "model_files", "frame_predictor"},
     "catalogue": {"errors", "grammar"},
     "citations": {"catalogue", "errors", "grammar", "nn/extra", "papers"},
     "cli": {
@@ -361,7 +361,7 @@ ARROWS: dict[str, set[str]] = {
     "plan": {"arrays", "data", "memory"},
     "predictions": {"arrays", "data", "errors", "saved_predictions"},
     "predictions_file": {"data", "errors", "predictions"},
-    "predictor": {"errors", "model", "store"},
+    "frame_predictor": {"errors", "model", "store"},
     "recipe": {
         "catalogue",
         "data",

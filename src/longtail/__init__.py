@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from longtail.data.memory import corpus as corpus
     from longtail.data.read import Columns as Columns
     from longtail.data.read import load as load
+    from longtail.frame_predictor import predictor as predictor
     from longtail.metrics import evaluate as evaluate
     from longtail.model import Model as Model
     from longtail.predictions import Predictions as Predictions
-    from longtail.predictor import predictor as predictor
     from longtail.recipe import Recipe as Recipe
     from longtail.store import load as load_model
     from longtail.tuning.search import tune as tune
@@ -50,7 +50,7 @@ _HOMES = {
     "evaluate": "longtail.metrics:evaluate",
     "load": "longtail.data.read:load",
     "load_model": "longtail.store:load",
-    "predictor": "longtail.predictor:predictor",
+    "predictor": "longtail.frame_predictor:predictor",
     "read_comparison": "longtail.comparison:read_comparison",
     "tune": "longtail.tuning.search:tune",
 }

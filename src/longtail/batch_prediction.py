@@ -16,9 +16,9 @@ from longtail.answers import CHUNK, answer_lines, in_chunks, lines_of
 from longtail.atomic import new_file, new_path
 from longtail.data.columns import ENDINGS, table_kind
 from longtail.errors import DataError, JobError, MissingExtra
+from longtail.frame_predictor import loaded_model
 from longtail.jobs import JobFolder
 from longtail.model_files import MANIFEST
-from longtail.predictor import loaded_model
 
 JOBS = "_jobs"
 SHARDS = (*ENDINGS, ".jsonl", ".json", ".ndjson", ".txt")

@@ -39,7 +39,7 @@ def test_it_pickles_into_fresh_processes_and_loads_once(model: Path) -> None:
     code = f"""
 import pickle, sys
 predict = pickle.loads(bytes.fromhex({sent.hex()!r}))
-import longtail.predictor as place
+import longtail.frame_predictor as place
 print([row["labels"] for row in predict({TEXTS!r})] and [row["labels"] for row in predict({TEXTS!r})])
 print(place.loaded_model.cache_info().misses)
 """

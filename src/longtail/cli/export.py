@@ -40,9 +40,7 @@ def export(
         try:
             writer.export(loaded, out, overwrite=overwrite)
         except OSError as error:
-            raise ModelError(
-                f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}"
-            ) from None
+            raise ModelError(f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}") from None
     if loaded.rerankers:
         say(f"note: {', '.join(part.kind for part in loaded.rerankers)} is not exported")
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())

@@ -69,9 +69,7 @@ def neighbours(
             with new_file(svg) as file:
                 file.write(drawn)
         except OSError as error:
-            raise DataError(
-                f"cannot be written ({error.strerror or error}); {what_to_do(error)}", svg
-            ) from None
+            raise DataError(f"cannot be written ({error.strerror or error}); {what_to_do(error)}", svg) from None
         say(f"figure: {svg}")
     if json:
         print_json(

@@ -100,9 +100,7 @@ def train(
         try:
             save(model, out, overwrite=overwrite, card=card)
         except OSError as error:
-            raise ModelError(
-                f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}"
-            ) from None
+            raise ModelError(f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}") from None
     for note in corpus.notes:
         say(f"note: {note}")
     size = size_on_disk(out)

@@ -40,9 +40,7 @@ def train_within(source: Source, within: float, out: Path, overwrite: bool, json
         try:
             save(found.model, out, overwrite=overwrite, card=_card(found, corpus, peak.bytes))
         except OSError as error:
-            raise ModelError(
-                f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}"
-            ) from None
+            raise ModelError(f"{out}: cannot be written ({error.strerror or error}); {what_to_do(error)}") from None
     seconds, size = time.perf_counter() - began, size_on_disk(out)
     for note in corpus.notes:
         say(f"note: {note}")

@@ -30,7 +30,10 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     404: {"model": schema.ErrorAnswer, "description": "There is no such model."},
     408: {"model": schema.ErrorAnswer, "description": "The request came too slowly."},
     413: {"model": schema.ErrorAnswer, "description": "The body is too large."},
-    415: {"model": schema.ErrorAnswer, "description": "The body is compressed, or its Content-Type is not application/json."},
+    415: {
+        "model": schema.ErrorAnswer,
+        "description": "The body is compressed, or its Content-Type is not application/json.",
+    },
     421: {"model": schema.ErrorAnswer, "description": "The service does not answer to this host name."},
     422: {"model": schema.ErrorAnswer, "description": "A value is wrong."},
     429: {"model": schema.ErrorAnswer, "description": "The queue is full; try again after Retry-After seconds."},

@@ -23,7 +23,6 @@ from typing import NamedTuple, Self
 
 from longtail.errors import ModelError, WriteError, what_to_do
 
-
 ATTEMPTS = 100  # to open a file that others remove
 
 
