@@ -42,6 +42,7 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "depsl": 'depsl(encoder="bag", dimension=64, batch_size=64, epochs=5)',
     "dexml": 'dexml(encoder="bag", dimension=64, batch_size=64, epochs=5)',
     "dpr": 'dpr(encoder="bag", dimension=64, batch_size=64, epochs=5)',
+    "mach": 'mach(encoder="bag", dimension=64, batch_size=32, epochs=5, dropout=0.3)',
     "ngame": 'ngame(encoder="bag", dimension=64, batch_size=64, epochs=5, classifier_epochs=5)',
     "renee": 'renee(encoder="bag", dimension=64, batch_size=32, epochs=5, dropout=0.3)',
     "siamesexml": "siamesexml(dimension=64, batch_size=5, epochs=20, classifier_epochs=5)",

@@ -43,6 +43,7 @@ RECIPES = {
     "dual": f"ngame(encoder='bag', {NET}, classifier_epochs=1)",
     "transformer": f"dpr(encoder='tiny', {NET})",
     "onevsall": f"renee(encoder='bag', {NET})",
+    "hashed": f"mach(encoder='bag', {NET}, repetitions=3, buckets=4)",
     "pool": f"unidec(encoder='bag', {NET})",
     "shallow": f"decaf({NET})",
     "graph": f"eclare({NET})",

@@ -205,6 +205,13 @@ LIGHTGBM = Paper(r"""@inproceedings{ke2017lightgbm,
   booktitle = {NIPS},
   year = {2017}
 }""")
+MACH = Paper(r"""@inproceedings{medini2019extreme,
+  author = {Medini, Tharun and Huang, Qixuan and Wang, Yiqiu and Mohan, Vijai and Shrivastava, Anshumali},
+  title = {Extreme Classification in Log Memory using Count-Min Sketch: A Case Study of {Amazon} Search with 50M
+    Products},
+  booktitle = {NeurIPS},
+  year = {2019}
+}""")
 MINILM = Paper(r"""@inproceedings{wang2020minilm,
   author = {Wang, Wenhui and Wei, Furu and Dong, Li and Bao, Hangbo and Yang, Nan and Zhou, Ming},
   title = {{MiniLM}: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers},

@@ -23,6 +23,7 @@ from longtail.linear.solvers.platt_scaling import PlattScaling
 from longtail.model import Model
 from longtail.nn.dual.dual_scorer import DualEncoderScorer
 from longtail.nn.encoders.text_encoder import TextEncoder
+from longtail.nn.hashed.hashed_scorer import HashedScorer
 from longtail.nn.onevsall.onevsall_scorer import OneVsAllScorer
 from longtail.nn.pool.pool_scorer import PoolScorer, ProjectedTextEncoder
 
@@ -58,6 +59,8 @@ class ExportParts:
             return cls(model, scorer.encoder, scorer.labels, scorer.bias, True, scorer.calibration)
         if isinstance(scorer, OneVsAllScorer):
             return cls(model, scorer.encoder, scorer.weights, scorer.bias, False, scorer.calibration)
+        if isinstance(scorer, HashedScorer):
+            return cls(model, scorer.encoder, *scorer.label_rows(), False, scorer.calibration)
         raise ModelError(
             f"{model.recipe} has no encoder with a vector for each label to export; train one that has, such as dpr, "
             "ngame or renee, or copy the model folder itself: longtail loads it anywhere"

@@ -68,6 +68,24 @@ class TrainingTargets:
         if len(data) and not (data.min() > 0 and data.max() <= 1):
             raise DataError(f"targets must lie in (0, 1], these range from {data.min():g} to {data.max():g}")
 
+    @property
+    def outputs(self) -> int:
+        """Classifiers that the targets are for: one a label."""
+        return int(self.matrix.shape[1])
+
+    def spread(self, owners: Longs, labels: Longs, shares: Floats) -> tuple[Longs, Longs, Floats]:
+        """Turn targets of labels into targets of classifiers, where these are not the same.
+
+        Args:
+            owners: (entries,) row in the batch.
+            labels: (entries,) label.
+            shares: (entries,) weight of the loss as a positive.
+
+        Returns:
+            The same of each entry's classifiers; of entries with the same row and classifier the largest counts.
+        """
+        return owners, labels, shares
+
     def batch(self, rows: Longs, device: torch.device) -> BatchTargets:
         """Collect the targets of a batch.
 
@@ -84,22 +102,21 @@ class TrainingTargets:
         places = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         labels, values = indices[places].astype(np.int64), data[places]
         owners = np.repeat(np.arange(len(rows)), counts)
-        last = self.matrix.shape[1] if self.last is None else self.last
-        if self.first > 0 or last < self.matrix.shape[1]:
+        shares = values if self.inverse_propensities is None else values * self.inverse_propensities[labels]
+        owners, labels, shares = self.spread(owners, labels, shares)
+        last = self.outputs if self.last is None else self.last
+        if self.first > 0 or last < self.outputs:
             inside = (labels >= self.first) & (labels < last)
-            labels, values, owners = labels[inside] - self.first, values[inside], owners[inside]
+            labels, shares, owners = labels[inside] - self.first, shares[inside], owners[inside]
         # One integer holds label and row, so one fast sort orders by both.
         width = np.int64(max(len(rows), 1))
         keys = labels * width + owners
         order = np.argsort(keys, kind="stable")
-        keys, values = keys[order], values[order]
+        keys, shares = keys[order], shares[order]
         if len(keys) > 1 and (keys[1:] == keys[:-1]).any():  # duplicate entries count once, the largest
             firsts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
-            keys, values = keys[firsts], np.maximum.reduceat(values, firsts)
+            keys, shares = keys[firsts], np.maximum.reduceat(shares, firsts)
         labels, owners = keys // width, keys % width
-        shares = values
-        if self.inverse_propensities is not None:
-            shares = values * self.inverse_propensities[labels + self.first]
         positive_weight, negative_weight = (self.positive * shares).astype(np.float32), (1 - shares).astype(np.float32)
         return BatchTargets(
             to_device(owners, device),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 
-from longtail.arrays import AnyArray, Floats, Ints
+from longtail.arrays import AnyArray, Floats, Ints, Longs
 from longtail.data.dataset import Dataset
 from longtail.data.subsample import evenly_spaced
 from longtail.errors import DataError
@@ -45,6 +46,13 @@ LARGE = 1 << 30  # bytes of classifiers from which the best weights are not copi
 COPIED = 1 << 16  # classifiers copied to the host at once
 
 
+class Outputs(NamedTuple):
+    """The classifiers of a head."""
+
+    counts: Longs  # (classifiers,) training counts
+    of_a_label: int = 1  # classifiers that have a label's rows as positives
+
+
 @dataclass(eq=False)
 class OneVsAllFit(EncoderFit):
     """An encoder and a head in training; each process holds a range of the labels."""
@@ -63,7 +71,7 @@ class OneVsAllFit(EncoderFit):
         valid: Dataset,
         parts: tuple[TailMethod, ...],
         pretrained: TextEncoder | None = None,
-    ) -> OneVsAllFit:
+    ) -> Self:
         """Tokens, encoder and head before training.
 
         Args:
@@ -105,7 +113,7 @@ class OneVsAllFit(EncoderFit):
             tokenizer=tokenizer,
             device=device,
             documents=documents,
-            head=_head(settings, train, encoder.dimension, device, ranks),
+            head=_head(settings, train, cls.outputs(settings, train), encoder.dimension, device, ranks),
             ranks=ranks,
         )
         reads = pretrained is not None or not fit.is_randomly_initialised
@@ -113,6 +121,34 @@ class OneVsAllFit(EncoderFit):
             first, last = ranks.range(len(train.labels))
             fit.head.set_weights(fit.text_vectors()[first:last])
         return fit
+
+    @classmethod
+    def outputs(cls, settings: OneVsAllSettings, train: Dataset) -> Outputs:
+        """The classifiers of the head: one a label.
+
+        Args:
+            settings: of the learner.
+            train: rows to train on.
+
+        Returns:
+            Their training counts.
+        """
+        return Outputs(train.labels.counts)
+
+    def training_targets(self, first: int, last: int) -> TrainingTargets:
+        """What the head is trained on.
+
+        Args:
+            first: classifier that this process's range starts at.
+            last: classifier that it ends before.
+
+        Returns:
+            The targets of that range.
+        """
+        own, inverse = self.settings, None
+        if own.propensity_power:
+            inverse = (inverse_propensity(self.train.labels) ** own.propensity_power).astype(np.float32)
+        return TrainingTargets(self.train.targets, own.positive_weight, inverse, first, last)
 
     @property
     def is_randomly_initialised(self) -> bool:
@@ -173,16 +209,13 @@ class OneVsAllFit(EncoderFit):
     def learn(self) -> None:
         """Train encoder and head."""
         own = self.settings
-        first, last = self.ranks.range(len(self.train.labels))
-        inverse = None
-        if own.propensity_power:
-            inverse = (inverse_propensity(self.train.labels) ** own.propensity_power).astype(np.float32)
+        first, last = self.ranks.range(len(self.outputs(own, self.train).counts))
         texts = DeviceTokens(self.documents, self.device, self.max_tokens)
         task = OneVsAllTask(
             encoder=self.encoder,
             read=TextReading(self.encoder, texts, own.precision, own.compile),
             head=self.head,
-            targets=TrainingTargets(self.train.targets, own.positive_weight, inverse, first, last),
+            targets=self.training_targets(first, last),
             batch_size=own.batch_size,
             learning_rate=self.learning_rate,
             head_learning_rate=self.head_learning_rate,
@@ -227,28 +260,41 @@ class OneVsAllFit(EncoderFit):
 
         return self.measure(find)
 
-    def scorer(self) -> OneVsAllScorer:
-        """The trained model, calibrated on valid; every process gets all labels."""
-        labels, head = self.train.labels, self.head
-        encoder = TextEncoder.of(self.encoder, self.tokenizer, self.max_tokens)
+    def whole_head(self) -> tuple[Floats, Floats | None]:
+        """The classifiers of all processes, on the host.
+
+        Returns:
+            Weights (classifiers, dimension) and biases (classifiers,) where there are any.
+        """
+        head, number = self.head, len(self.outputs(self.settings, self.train).counts)
         own = np.empty((head.labels, head.dimension), dtype=np.float32)
         for low in range(0, head.labels, COPIED):
             chunk = torch.arange(low, min(low + COPIED, head.labels), device=self.device)
             own[low : low + len(chunk)] = head.rows(chunk).cpu().numpy()
-        weights = self.ranks.whole(own, len(labels))
-        bias = None if head.bias is None else self.ranks.whole(head.bias.cpu().numpy(), len(labels))
+        weights = self.ranks.whole(own, number)
+        return weights, None if head.bias is None else self.ranks.whole(head.bias.cpu().numpy(), number)
+
+    def scorer(self) -> OneVsAllScorer:
+        """The trained model, calibrated on valid; every process gets all labels."""
+        encoder = TextEncoder.of(self.encoder, self.tokenizer, self.max_tokens)
+        weights, bias = self.whole_head()
         uncalibrated = OneVsAllScorer(
-            encoder, weights, bias, PlattScaling(1.0, 0.0), rare_of(weights, bias, labels.counts),
-            half=head.weight.dtype != torch.float32,
+            encoder, weights, bias, PlattScaling(1.0, 0.0), rare_of(weights, bias, self.train.labels.counts),
+            half=self.head.weight.dtype != torch.float32,
         )  # fmt: skip
         return self.calibrated(uncalibrated, encoder.unnormalised)
 
 
 def _head(
-    settings: OneVsAllSettings, train: Dataset, dimension: int, device: torch.device, ranks: ProcessGroup
+    settings: OneVsAllSettings,
+    train: Dataset,
+    outputs: Outputs,
+    dimension: int,
+    device: torch.device,
+    ranks: ProcessGroup,
 ) -> OneVsAllHead:
-    rows, labels = train.targets.shape
-    share = train.targets.sum() / max(rows * labels, 1)
+    number = len(outputs.counts)
+    share = train.targets.sum() * outputs.of_a_label / max(len(train) * number, 1)
     bias = settings.bias_init
     if bias == "auto":  # the log odds of a label of mean frequency, where nothing else is learned
         bias = math.log(max(share, 1e-12) / max(1 - share, 1e-12))
@@ -258,8 +304,8 @@ def _head(
         weight_decay=settings.head_weight_decay, bias=None if bias is None else float(bias),
         compensated=settings.kahan_share, chunk=settings.label_chunk, seed=settings.seed,
     )  # fmt: skip
-    first, last = ranks.range(labels)
-    head = OneVsAllHead(last - first, dimension, made, device, train.labels.counts[first:last])
+    first, last = ranks.range(number)
+    head = OneVsAllHead(last - first, dimension, made, device, outputs.counts[first:last])
     if ranks.count > 1:
-        init_shard(head, first, labels)
+        init_shard(head, first, number)
     return head

@@ -53,7 +53,7 @@ class OneVsAllScorer:
         if k < 1 or len(rows) == 0:
             return np.zeros((len(rows), 0), dtype=np.int32), np.zeros((len(rows), 0), dtype=np.float32)
         found, scores = self.nearest(self.encoder.unnormalised(rows.texts), k)
-        return ranked(found, _separated(self.calibration.of(scores), scores))
+        return ranked(found, separated(self.calibration.of(scores), scores))
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Ints, Floats]:
         """Find the top labels of vectors by exact search.
@@ -148,8 +148,16 @@ class OneVsAllScorer:
         return cls(encoder, weights, bias, calibration, (norm, offset), bool(settings["half"]))
 
 
-def _separated(probabilities: Floats, scores: Floats) -> Floats:
-    """Makes probabilities, best first, differ where scores do: near 1 they may round to the same number."""
+def separated(probabilities: Floats, scores: Floats) -> Floats:
+    """Make probabilities differ where scores do: near 1 they may round to the same number.
+
+    Args:
+        probabilities: (rows, places), best first.
+        scores: (rows, places) that they were made of.
+
+    Returns:
+        (rows, places) probabilities in the order of the scores.
+    """
     if (probabilities[:, 1:] < probabilities[:, :-1]).all():
         return probabilities
     probabilities = probabilities.copy()

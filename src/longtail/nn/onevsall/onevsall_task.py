@@ -171,7 +171,7 @@ class OneVsAllTask:
 
     def checkpoint_dir(self, place: CheckpointDir) -> CheckpointDir:
         """Shards the checkpoint where several processes train."""
-        return ShardedCheckpointDir.of(place, self.ranks, self.head, int(self.targets.matrix.shape[1]))
+        return ShardedCheckpointDir.of(place, self.ranks, self.head, self.targets.outputs)
 
     def state(self) -> dict[str, Tensor]:
         """See `Task.state`."""
