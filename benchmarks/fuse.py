@@ -134,7 +134,7 @@ def combined(
     """Candidates, probabilities and the seconds to learn: on valid, or on some rows of it."""
     from longtail.linear.fusion.boosted_trees import Growing
     from longtail.linear.fusion.candidates import CandidateLists
-    from longtail.linear.fusion.combiner import KEPT, LabelFacts, Lesson, learn
+    from longtail.linear.fusion.combiner import KEPT, CombinerExamples, LabelFacts, learn
 
     valid, learned = asked.corpus.valid, asked.valid
     if learn_on is not None:
@@ -143,7 +143,7 @@ def combined(
     facts = LabelFacts.of(asked.corpus.train, True)
     start = time.perf_counter()
     growing = Growing(seed=seed, **settings)
-    combiner = learn([Lesson(learned, valid, facts)], len(learned), PLACES, facts, growing, groups or KEPT)
+    combiner = learn([CombinerExamples(learned, valid, facts)], len(learned), PLACES, facts, growing, groups or KEPT)
     seconds = time.perf_counter() - start
     found = CandidateLists.joined(answers)
     return found, combiner.probabilities(found, data.texts), seconds

@@ -13,7 +13,7 @@ import pytest
 import longtail
 from longtail.automatic import AutoResult
 from longtail.automatic import run as running
-from longtail.automatic.members import Look, members_in_order
+from longtail.automatic.members import DataProfile, members_in_order
 from longtail.automatic.result import LEFT_OUT, SKIPPED, STOPPED, TRAINED
 from longtail.automatic.run import OutOfTime
 from longtail.data import Corpus
@@ -135,12 +135,12 @@ def test_a_member_that_runs_too_long_is_stopped(tiny: Corpus, monkeypatch: pytes
 
 
 def test_names_in_another_language_come_after_learned_ones(tiny: Corpus) -> None:
-    look = Look.at(tiny.train, tiny.valid)
-    same = members_in_order(replace(look, text_language="en", label_language="en", gpu=False))
-    other = members_in_order(replace(look, text_language="de", label_language="en", gpu=False))
+    profile = DataProfile.at(tiny.train, tiny.valid)
+    same = members_in_order(replace(profile, text_language="en", label_language="en", gpu=False))
+    other = members_in_order(replace(profile, text_language="de", label_language="en", gpu=False))
     assert same.index("bm25") < same.index("lexical") and other.index("lexical") < other.index("bm25")
     assert same[0] == other[0] == "parabel"
-    nets = members_in_order(replace(look, gpu=True))
+    nets = members_in_order(replace(profile, gpu=True))
     assert 'memory("ngame")' in nets and nets.index("ngame") < nets.index("lexical")
 
 

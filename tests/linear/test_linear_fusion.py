@@ -20,7 +20,7 @@ from longtail.linear.fusion import boosted_trees
 from longtail.linear.fusion.boosted_trees import BoostedTrees, Growing, grow, require_lightgbm
 from longtail.linear.fusion.candidate_numbers import NumberColumns, company_numbers, member_numbers
 from longtail.linear.fusion.candidates import Answers, CandidateLists
-from longtail.linear.fusion.combiner import MAX_WRONG, Combiner, LabelFacts, Lesson, learn
+from longtail.linear.fusion.combiner import MAX_WRONG, Combiner, CombinerExamples, LabelFacts, learn
 from longtail.linear.fusion.label_phrases import LabelPhrases
 from longtail.linear.fusion.reliability import FOLDS, LabelRecord, out_of_fold
 
@@ -242,7 +242,7 @@ def test_a_missing_lightgbm_and_a_missing_openmp_are_different(monkeypatch: pyte
     assert "OMP_WAIT_POLICY" not in os.environ
 
 
-def one_lesson(corpus: Corpus, seed: int = 0) -> Lesson:
+def some_examples(corpus: Corpus, seed: int = 0) -> CombinerExamples:
     """Members that know something of the right labels of valid."""
     rng = np.random.default_rng(seed)
     truth = corpus.valid.targets.toarray()
@@ -251,34 +251,36 @@ def one_lesson(corpus: Corpus, seed: int = 0) -> Lesson:
         scores = (truth + noise * rng.random(truth.shape)).astype(np.float32)
         order = np.argsort(-scores, axis=1)[:, :PLACES].astype(np.int32)
         found.append((order, np.take_along_axis(scores, order, axis=1)))
-    return Lesson(found, corpus.valid, LabelFacts.of(corpus.train, True))
+    return CombinerExamples(found, corpus.valid, LabelFacts.of(corpus.train, True))
 
 
-def learned(lesson: Lesson, **settings: object) -> Combiner:
+def learned(some: CombinerExamples, **settings: object) -> Combiner:
     growing = replace(Growing(trees=30, leaves=5, min_leaf=5), **settings)  # type: ignore[arg-type]
-    return learn([lesson], 2, PLACES, lesson.facts, growing)
+    return learn([some], 2, PLACES, some.facts, growing)
 
 
 def test_sampled_wrong_candidates_leave_probabilities_as_they_are(
     tiny: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A share of the wrong candidates is learned from, and the odds are corrected by that share."""
-    lesson = one_lesson(tiny)
-    candidates = CandidateLists.joined(lesson.answers)
-    whole = learned(lesson).probabilities(candidates, tiny.valid.texts)
-    wrong = len(candidates.labels) - lesson.data.targets.nnz
+    some = some_examples(tiny)
+    candidates = CandidateLists.joined(some.answers)
+    whole = learned(some).probabilities(candidates, tiny.valid.texts)
+    wrong = len(candidates.labels) - some.data.targets.nnz
     monkeypatch.setattr("longtail.linear.fusion.combiner.MAX_WRONG", wrong // 2)
-    fewer = learned(lesson)
+    fewer = learned(some)
     assert fewer.log_kept == pytest.approx(math.log(0.5), abs=0.02) and wrong < MAX_WRONG
     sampled = fewer.probabilities(candidates, tiny.valid.texts)
     assert sampled.mean() == pytest.approx(whole.mean(), rel=0.1)
-    assert sampled.mean() == pytest.approx(lesson.data.targets.nnz / len(candidates.labels), rel=0.1)
+    assert sampled.mean() == pytest.approx(some.data.targets.nnz / len(candidates.labels), rel=0.1)
 
 
 def test_a_combiner_with_too_little_to_learn_from_averages_its_members(tiny: Corpus) -> None:
-    lesson = one_lesson(tiny)
-    few = Lesson(
-        [(labels[:3], scores[:3]) for labels, scores in lesson.answers], tiny.valid.take([0, 1, 2]), lesson.facts
+    some = some_examples(tiny)
+    few = CombinerExamples(
+        [(labels[:3], scores[:3]) for labels, scores in some.answers],
+        tiny.valid.take([0, 1, 2]),
+        some.facts,
     )
     combiner = learned(few)
     assert combiner.trees is None
@@ -298,11 +300,11 @@ def test_the_frequency_of_a_label_does_not_depend_on_the_row() -> None:
     assert counted.labels.counts.tolist() == [3, 1, 1]
     assert LabelFacts.of(counted.take([0, 1]), False).counts.tolist() == [2, 1, 0]
     given: list[tuple[Ints, Floats]] = [(np.array([[0, 1, 2]], np.int32), np.array([[3, 2, 1]], np.float32))]
-    lesson = Lesson(given, held_out, LabelFacts.of(counted.take([0, 1]), True))
+    some = CombinerExamples(given, held_out, LabelFacts.of(counted.take([0, 1]), True))
     from longtail.linear.fusion.combiner import _Joined
 
     columns = NumberColumns(1, ("members", "frequency"))
-    joined = _Joined.of(lesson, 0)
+    joined = _Joined.of(some, 0)
     assert joined.right.tolist() == [True, False, True]
     numbers = joined.numbers(columns, PLACES, LabelPhrases(labels.texts))
     np.testing.assert_allclose(numbers[:, columns.of("frequency")][:, 0], np.log1p([2, 1, 0]), rtol=1e-6)

@@ -14,7 +14,7 @@ from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
 from longtail.linear.fusion.boosted_trees import Growing
 from longtail.linear.fusion.candidates import Answers, CandidateLists
-from longtail.linear.fusion.combiner import KEPT, LabelFacts, Lesson, learn
+from longtail.linear.fusion.combiner import KEPT, CombinerExamples, LabelFacts, learn
 from longtail.linear.fusion.fuse_scorer import best_candidates
 from longtail.model import Model
 from longtail.predictions import Predictions
@@ -82,13 +82,13 @@ def tree_rate(answers: Answers, train: Dataset, valid: Dataset) -> float | None:
     """
     rows = np.sort(np.argsort(hashed(valid.ids, "sample"), kind="stable")[:SAMPLE_ROWS])
     facts = LabelFacts.of(train, "company" in KEPT)
-    lesson = Lesson(_of(answers, rows), valid.take(rows), facts)
+    example_set = CombinerExamples(_of(answers, rows), valid.take(rows), facts)
     seconds = []
     for trees in SAMPLE_TREES:
         start = time.perf_counter()
-        learn([lesson], len(answers), PLACES, facts, replace(FULL, trees=trees))
+        learn([example_set], len(answers), PLACES, facts, replace(FULL, trees=trees))
         seconds.append(time.perf_counter() - start)
-    candidates = len(CandidateLists.joined(lesson.answers).labels)
+    candidates = len(CandidateLists.joined(example_set.answers).labels)
     work = tree_work(len(answers), candidates, SAMPLE_TREES[1] - SAMPLE_TREES[0])
     return (seconds[1] - seconds[0]) / work if work and seconds[1] > seconds[0] else None
 
@@ -114,8 +114,8 @@ def cross_fitted(answers: Answers, train: Dataset, valid: Dataset, k: int, growi
         seen, unseen = np.flatnonzero(side), np.flatnonzero(~side)
         if not len(seen) or not len(unseen):
             continue
-        lesson = Lesson(_of(answers, seen), valid.take(seen), facts)
-        combiner = learn([lesson], len(answers), PLACES, facts, growing)
+        example_set = CombinerExamples(_of(answers, seen), valid.take(seen), facts)
+        combiner = learn([example_set], len(answers), PLACES, facts, growing)
         for begin in range(0, len(unseen), CHUNK):
             rows = unseen[begin : begin + CHUNK]
             candidates = CandidateLists.joined(_of(answers, rows))

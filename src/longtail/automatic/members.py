@@ -24,7 +24,7 @@ NO_GPU = "a net, and this machine has no GPU that torch can use"
 
 
 @dataclass(frozen=True)
-class Look:
+class DataProfile:
     """What decides which members are worth a try."""
 
     facts: DataFacts
@@ -37,8 +37,8 @@ class Look:
     cannot_fuse: str  # why members cannot be combined; "" where they can
 
     @classmethod
-    def at(cls, train: Dataset, valid: Dataset) -> Look:
-        """Look at data and machine.
+    def at(cls, train: Dataset, valid: Dataset) -> DataProfile:
+        """Look at the data and the machine.
 
         Args:
             train: training rows.
@@ -77,36 +77,36 @@ class Look:
         )
 
 
-def members_in_order(look: Look) -> tuple[str, ...]:
+def members_in_order(profile: DataProfile) -> tuple[str, ...]:
     """Name the members, those with the most expected gain first.
 
     The best cheap learner comes first, as it is the model if time ends early. Then come those that differ most from it:
     a combination gains from members that are wrong elsewhere.
 
     Args:
-        look: what was seen of the data.
+        profile: what was seen of the data.
 
     Returns:
         Recipes.
     """
-    by_names = ["bm25", "lexical"] if look.text_language == look.label_language else ["lexical", "bm25"]
+    by_names = ["bm25", "lexical"] if profile.text_language == profile.label_language else ["lexical", "bm25"]
     order = ["parabel", "knn"]
-    if look.text_language == look.label_language:
+    if profile.text_language == profile.label_language:
         order.append(by_names.pop(0))  # finds labels that no example has
     order += ["centroid(probabilities=false)", "bonsai"]
-    if look.gpu:
+    if profile.gpu:
         order += ["ngame", 'memory("ngame")', "unidec"]
     order += [*by_names, "parabel + rows"]
-    if look.facts.labels <= FEW_LABELS:
+    if profile.facts.labels <= FEW_LABELS:
         order.append("dismec")
-    return tuple(order) if look.gpu else (*order, "ngame", "unidec")
+    return tuple(order) if profile.gpu else (*order, "ngame", "unidec")
 
 
-def plans_of(look: Look, train: Dataset) -> tuple[dict[str, Plan], dict[str, str]]:
+def plans_of(profile: DataProfile, train: Dataset) -> tuple[dict[str, Plan], dict[str, str]]:
     """Plan every member that the data and the machine allow.
 
     Args:
-        look: what was seen of the data.
+        profile: what was seen of the data.
         train: training rows.
 
     Returns:
@@ -114,9 +114,9 @@ def plans_of(look: Look, train: Dataset) -> tuple[dict[str, Plan], dict[str, str
     """
     plans: dict[str, Plan] = {}
     left_out: dict[str, str] = {}
-    for text in members_in_order(look):
+    for text in members_in_order(profile):
         recipe = Recipe.parse(text)
-        if not look.gpu and text in ("ngame", "unidec"):
+        if not profile.gpu and text in ("ngame", "unidec"):
             left_out[text] = NO_GPU
             continue
         try:
@@ -126,7 +126,7 @@ def plans_of(look: Look, train: Dataset) -> tuple[dict[str, Plan], dict[str, str
         except LongtailError as error:
             left_out[text] = str(error)
             continue
-        planned, free = recipe.plan(look.facts), available_bytes()
+        planned, free = recipe.plan(profile.facts), available_bytes()
         if planned.train_bytes > free:
             left_out[text] = f"needs about {readable(planned.train_bytes)} of memory, and {readable(free)} are free"
             continue

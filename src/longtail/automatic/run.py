@@ -15,7 +15,7 @@ from longtail.automatic.fusing import (
     cross_fitted,
     tree_rate,
 )
-from longtail.automatic.members import Look, plans_of
+from longtail.automatic.members import DataProfile, plans_of
 from longtail.automatic.result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried
 from longtail.automatic.schedule import (
     CLOSING,
@@ -104,22 +104,22 @@ class _TimedSearch:
     def result(self) -> AutoResult:
         train, valid = self.corpus.train, self.corpus.valid
         with stage("looking at the data"):
-            look = Look.at(train, valid)
-            self.plans, left_out = plans_of(look, train)
-        note(f"auto: {look}")
+            profile = DataProfile.at(train, valid)
+            self.plans, left_out = plans_of(profile, train)
+        note(f"auto: {profile}")
         if not self.plans:
             why = "; ".join(f"{recipe}: {reason}" for recipe, reason in left_out.items())
             raise DataError(f"nothing can be trained on {self.corpus.name}: {why}")
         self.kept = KeptModels(train, valid)
         with reusing(self.kept):
             waiting = self._waiting()
-            self._train_members(waiting, look)
-            if look.cannot_fuse:
-                self.notes.append(f"Nothing was combined: {look.cannot_fuse}.")
+            self._train_members(waiting, profile)
+            if profile.cannot_fuse:
+                self.notes.append(f"Nothing was combined: {profile.cannot_fuse}.")
                 note(f"note: {self.notes[-1]}")
             else:
-                self._combine_in_time(waiting, look)
-            self._skip(waiting, look)
+                self._combine_in_time(waiting, profile)
+            self._skip(waiting, profile)
             trained = [one for one in self.tried if one.state == TRAINED]
             if not trained:
                 why = "; ".join(f"{one.recipe}: {one.why}" for one in self.tried if one.why)
@@ -133,7 +133,7 @@ class _TimedSearch:
             model=replace(model, text_field=self.corpus.text_field, id_field=self.corpus.id_field),
             chosen=best,
             tried=tuple(self.tried),
-            looked_at=str(look),
+            looked_at=str(profile),
             within=self.within,
             seconds=time.perf_counter() - self.began,
             train_rows=len(train),
@@ -153,13 +153,13 @@ class _TimedSearch:
             for text, one in self.plans.items()
         ]
 
-    def _reserve(self, look: Look) -> Callable[[PlannedMember], float]:
-        return lambda one: 0.0 if look.cannot_fuse else self._combining([*self.members, one])
+    def _reserve(self, profile: DataProfile) -> Callable[[PlannedMember], float]:
+        return lambda one: 0.0 if profile.cannot_fuse else self._combining([*self.members, one])
 
-    def _train_members(self, waiting: list[PlannedMember], look: Look) -> None:
+    def _train_members(self, waiting: list[PlannedMember], profile: DataProfile) -> None:
         """Train those that fit, and take them out of the list."""
         while waiting:
-            place = first_that_fits(waiting, self._left(), pace_of(self.paces), self._reserve(look))
+            place = first_that_fits(waiting, self._left(), pace_of(self.paces), self._reserve(profile))
             if place is None and not self.members:
                 cheapest = min(waiting, key=lambda one: one.seconds)
                 place = waiting.index(cheapest)
@@ -171,14 +171,14 @@ class _TimedSearch:
             if place is None:
                 return
             self._train(waiting.pop(place))
-            if len(self.members) == 2 and self.tree_rate is None and not look.cannot_fuse:
+            if len(self.members) == 2 and self.tree_rate is None and not profile.cannot_fuse:
                 self._measure_trees()
 
-    def _skip(self, waiting: list[PlannedMember], look: Look) -> None:
+    def _skip(self, waiting: list[PlannedMember], profile: DataProfile) -> None:
         """Name the members for which no time was left."""
         pace, left = pace_of(self.paces), max(self._left(), 0.0)
         for one in waiting:
-            need, kept = readable_seconds(one.on(pace)), readable_seconds(self._reserve(look)(one))
+            need, kept = readable_seconds(one.on(pace)), readable_seconds(self._reserve(profile)(one))
             why = f"needs about {need} and {kept} to combine, and {readable_seconds(left)} were left"
             self.tried.append(Tried(one.recipe, SKIPPED, one.seconds, why=why))
 
@@ -242,14 +242,14 @@ class _TimedSearch:
         note(f"auto: {recipe}: {figures}{readable_seconds(seconds)}")
         self.tried.append(Tried(recipe, TRAINED, planned, seconds, measures))
 
-    def _combine_in_time(self, waiting: list[PlannedMember], look: Look) -> None:
+    def _combine_in_time(self, waiting: list[PlannedMember], profile: DataProfile) -> None:
         """Combine the members. The first combination shows what one takes here; there may be time for more members."""
         combined, growing = 1, FULL
         while len(self.members) > combined:
             combined, growing = len(self.members), self._growing()
             if not self._combine(growing):
                 return
-            self._train_members(waiting, look)
+            self._train_members(waiting, profile)
         if growing != FULL and self._growing(1.0) == FULL:
             growing = FULL
             if not self._combine(growing):

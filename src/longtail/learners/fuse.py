@@ -14,7 +14,7 @@ from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError
 from longtail.linear.fusion.boosted_trees import Growing, require_lightgbm
 from longtail.linear.fusion.candidates import Answers
-from longtail.linear.fusion.combiner import KEPT, LabelFacts, Lesson, learn
+from longtail.linear.fusion.combiner import KEPT, CombinerExamples, LabelFacts, learn
 from longtail.linear.fusion.fuse_scorer import FuseScorer
 from longtail.papers import LIGHTGBM, STACKING, Paper
 from longtail.plan import DataFacts, Plan
@@ -115,7 +115,7 @@ class FuseLearner:
         if folds and not own.folds:
             self._check_folds(train)
             note(f"fuse: there is no valid example with a label, so it learns on {folds} folds of train")
-        lessons = list(self._folds(train, valid, folds, company)) if folds else []
+        examples = list(self._folds(train, valid, folds, company)) if folds else []
         members: list[FittedMember] = []
         answers: Answers = []
         places = min(own.candidates, len(train.labels))
@@ -127,7 +127,7 @@ class FuseLearner:
                         answers = [*answers, members[-1].top(valid.rows, places, train.labels)]
         facts = LabelFacts.of(train, company)
         self._check_answers(answers)
-        lessons = lessons or [Lesson(answers, valid, facts)]
+        examples = examples or [CombinerExamples(answers, valid, facts)]
         growing = Growing(
             trees=own.trees,
             leaves=own.leaves,
@@ -135,7 +135,7 @@ class FuseLearner:
             min_leaf=own.min_leaf,
             seed=own.seed,
         )
-        combiner = learn(lessons, len(members), own.candidates, facts, growing)
+        combiner = learn(examples, len(members), own.candidates, facts, growing)
         return FuseScorer(tuple(members), combiner, train.labels)
 
     def _fits(self) -> list[str]:
@@ -152,7 +152,7 @@ class FuseLearner:
             if len(labels) and not (labels >= 0).any():
                 note(f"fuse: the member {text} names no label for any valid example")
 
-    def _folds(self, train: Dataset, valid: Dataset, number: int, company: bool) -> Iterator[Lesson]:
+    def _folds(self, train: Dataset, valid: Dataset, number: int, company: bool) -> Iterator[CombinerExamples]:
         """Answers over train, each row's by members that were fitted on the other folds."""
         assert train.origins is not None
         given = np.flatnonzero(train.origins == 0)
@@ -164,7 +164,9 @@ class FuseLearner:
             for fold in range(number):
                 unseen: Longs = shuffled[fold::number]
                 seen, held_out = train.take(np.setdiff1d(np.arange(len(train)), unseen)), train.take(unseen)
-                yield Lesson(self._fold_answers(seen, valid, held_out, places), held_out, LabelFacts.of(seen, company))
+                yield CombinerExamples(
+                    self._fold_answers(seen, valid, held_out, places), held_out, LabelFacts.of(seen, company)
+                )
                 advance(1)
 
     def _fold_answers(self, seen: Dataset, valid: Dataset, held_out: Dataset, places: int) -> Answers:

@@ -107,7 +107,7 @@ def test_many_clicks_against_a_plain_reference(tmp_path: Path, monkeypatch: pyte
     rng = random.Random(0)
     pairs = [(f"query {rng.randint(0, 300)}", f"D{int(200 * rng.random() ** 2)}") for _ in range(2000)]
     plain = log(tmp_path / "log.tsv.gz", [f"{query}\t{item}" for query, item in pairs])
-    monkeypatch.setattr("longtail.data.builders.spread.BUCKET", 10_000)
+    monkeypatch.setattr("longtail.data.builders.buckets.BUCKET", 10_000)
     monkeypatch.setattr("longtail.data.files.CHUNK", 1000)
     corpus = build(tmp_path, plain, least=5, test=0.3, seed=4)
     clicks = Counter(item for _, item in pairs)

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from longtail.arrays import AnyArray
+from longtail.data.builders.buckets import Found, by_bucket
 from longtail.data.builders.keys import Keys, KeyTable, keys_of, salted
-from longtail.data.builders.spread import Found, by_bucket
 from longtail.data.builders.work import remember
 from longtail.errors import DataError
 

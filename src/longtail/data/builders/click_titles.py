@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
+from longtail.data.builders.buckets import FilePiece, Found, by_bucket, each_line, pieces_of, spread
 from longtail.data.builders.keys import keys_of, open_table
 from longtail.data.builders.pool import Workers
-from longtail.data.builders.spread import Found, SpreadPiece, by_bucket, each_line, pieces_of, spread
 from longtail.data.builders.work import remember
 from longtail.data.files import lines
 from longtail.errors import DataError
@@ -47,7 +47,7 @@ def find_titles(
     remember(folder, "notes", notes)
 
 
-def _read_titles(work: Path, offsets: list[int], piece: SpreadPiece) -> Found:
+def _read_titles(work: Path, offsets: list[int], piece: FilePiece) -> Found:
     found = Found()
     read = list(each_line(piece))
     ids = keys_of([line[: line.find(b"\t")] if b"\t" in line else line for _, line in read])

@@ -14,6 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.data.builders.buckets import (
+    FilePiece,
+    Found,
+    bucket_of,
+    buckets_for,
+    by_bucket,
+    each_line,
+    lines_of,
+    pieces_of,
+    read_bucket,
+    spread,
+    unpacked_size,
+)
 from longtail.data.builders.click_titles import find_titles, url_words
 from longtail.data.builders.keys import KeyTable, keys_of, open_table
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
@@ -26,19 +39,6 @@ from longtail.data.builders.requirements import (
     need_files,
     need_licence,
     need_space,
-)
-from longtail.data.builders.spread import (
-    Found,
-    SpreadPiece,
-    bucket_of,
-    buckets_for,
-    by_bucket,
-    each_line,
-    lines_of,
-    pieces_of,
-    read_bucket,
-    spread,
-    unpacked_size,
 )
 from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.corpus import hashed
@@ -200,7 +200,7 @@ def _read_log(log: Path, columns: str, buckets: int, workers: Workers, folder: P
     remember(folder, "counts", found.counts)
 
 
-def _read_piece(columns: str, buckets: int, piece: SpreadPiece) -> Found:
+def _read_piece(columns: str, buckets: int, piece: FilePiece) -> Found:
     """Clicks by query, and documents by id."""
     names = columns.split(",")
     place = {name: names.index(name) for name in ("query", "item")}

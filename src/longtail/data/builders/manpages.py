@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.data.builders.article_graph import Page, found_in
-from longtail.data.builders.spread import Found
+from longtail.data.builders.buckets import Found
 from longtail.errors import DataError
 
 MAX_PAGE = 1 << 24  # bytes; the longest pages have a few million

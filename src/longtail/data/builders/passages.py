@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.data.builders.buckets import FilePiece, Found, each_line, pieces_of, spread, unpacked_size
 from longtail.data.builders.judgements import Judgements, read_judgements
 from longtail.data.builders.keys import KeyTable, keys_of, open_table
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
@@ -28,7 +29,6 @@ from longtail.data.builders.requirements import (
     need_licence,
     need_space,
 )
-from longtail.data.builders.spread import Found, SpreadPiece, each_line, pieces_of, spread, unpacked_size
 from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.files import decoded, find, lines, listing, objects
 from longtail.data.labels import Propensity
@@ -196,7 +196,7 @@ def _read_collection(path: Path, judged: Path, labels: str, workers: Workers, fo
     remember(folder, "facts", {"labels": total.counts["labels"], "notes": notes})
 
 
-def _read_piece(judged: Path, only_seen: bool, is_json: bool, piece: SpreadPiece) -> Found:
+def _read_piece(judged: Path, only_seen: bool, is_json: bool, piece: FilePiece) -> Found:
     """Labels of a piece as a gzip member; `more` has the keys of the ids."""
     found = Found()
     names, texts = [], []
@@ -213,7 +213,7 @@ def _read_piece(judged: Path, only_seen: bool, is_json: bool, piece: SpreadPiece
     return found
 
 
-def _plain_passages(piece: SpreadPiece, found: Found) -> Iterator[tuple[str, str]]:
+def _plain_passages(piece: FilePiece, found: Found) -> Iterator[tuple[str, str]]:
     decoded(piece.data, piece.path, piece.line)
     for number, line in each_line(piece):
         found.counts["lines"] += 1
@@ -224,7 +224,7 @@ def _plain_passages(piece: SpreadPiece, found: Found) -> Iterator[tuple[str, str
         yield name, " ".join(text.split())
 
 
-def _json_passages(piece: SpreadPiece, found: Found) -> Iterator[tuple[str, str]]:
+def _json_passages(piece: FilePiece, found: Found) -> Iterator[tuple[str, str]]:
     decoded(piece.data, piece.path, piece.line)
     for number, line in each_line(piece):
         found.counts["lines"] += 1

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from longtail.arrays import Bytes, Longs
-from longtail.data.builders.spread import Found, SpreadPiece, bucket_of, by_bucket, each_line, read_bucket
+from longtail.data.builders.buckets import FilePiece, Found, bucket_of, by_bucket, each_line, read_bucket
 
 TRAIN_DAYS = ("2006-03-01", "2006-05-18")  # from the first day to before the second
 TEST_DAYS = ("2006-05-25", "2006-06-01")
@@ -34,7 +34,7 @@ class LogReader:
     test_days: tuple[str, str] = TEST_DAYS
     as_published: bool = False  # queries that begin or end with a space are lost, as in the published notebook
 
-    def __call__(self, piece: SpreadPiece) -> Found:
+    def __call__(self, piece: FilePiece) -> Found:
         """The queries of a piece, by bucket."""
         found, counted = Found(), Counter[tuple[int, bytes]]()
         before: tuple[bytes, bytes] | None = None  # person and query of the last query kept

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from longtail.data.builders.article_graph import Page, found_in
-from longtail.data.builders.spread import Found
+from longtail.data.builders.buckets import Found
 from longtail.data.builders.wikitext import (
     LISTS,
     heading,

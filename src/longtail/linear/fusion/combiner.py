@@ -72,7 +72,7 @@ class LabelFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class CombinerExamples:
     """Rows to learn from, what members that did not see them say, and the facts of the rows those were fitted on."""
 
     answers: Answers
@@ -176,7 +176,7 @@ class Combiner:
 
 
 def learn(
-    lessons: Sequence[Lesson],
+    examples: Sequence[CombinerExamples],
     members: int,
     places: int,
     facts: LabelFacts,
@@ -186,7 +186,7 @@ def learn(
     """Learn how likely candidates are right.
 
     Args:
-        lessons: rows and members' answers for them, each with the facts of the rows that those members were fitted on.
+        examples: rows and members' answers for them, each with the facts of the rows that those members were fitted on.
         members: how many.
         places: labels that a member names at most.
         facts: of the rows that the members of the model were fitted on.
@@ -196,10 +196,10 @@ def learn(
     Returns:
         The combiner.
     """
-    labels = lessons[0].data.labels
+    labels = examples[0].data.labels
     phrases, columns = LabelPhrases(labels.texts), NumberColumns(members, tuple(groups))
     with stage("joining candidates"):
-        joined = [_Joined.of(lesson, begin) for lesson in lessons for begin in range(0, len(lesson.data), CHUNK)]
+        joined = [_Joined.of(given, begin) for given in examples for begin in range(0, len(given.data), CHUNK)]
         every = [np.concatenate(parts) for parts in zip(*(one.plain(places) for one in joined), strict=True)]
         names, shares, right = every
         ends = np.cumsum([0, *(one.rows for one in joined)])
@@ -243,7 +243,7 @@ def learn(
 
 @dataclass(frozen=True, eq=False)
 class _Joined:
-    """Some rows of a lesson, with their candidates."""
+    """Some rows to learn from, with their candidates."""
 
     candidates: CandidateLists
     right: Bools
@@ -251,13 +251,13 @@ class _Joined:
     facts: LabelFacts
 
     @classmethod
-    def of(cls, lesson: Lesson, begin: int) -> _Joined:
-        part = slice(begin, min(begin + CHUNK, len(lesson.data)))
-        found = CandidateLists.joined([(labels[part], scores[part]) for labels, scores in lesson.answers])
-        if lesson.data.excluded is not None:
-            found = found.take(~_held(found, lesson.data.excluded[part]))
-        texts = None if lesson.data.texts is None else lesson.data.texts[part]
-        return cls(found, _held(found, lesson.data.targets[part]), texts, lesson.facts)
+    def of(cls, given: CombinerExamples, begin: int) -> _Joined:
+        part = slice(begin, min(begin + CHUNK, len(given.data)))
+        found = CandidateLists.joined([(labels[part], scores[part]) for labels, scores in given.answers])
+        if given.data.excluded is not None:
+            found = found.take(~_held(found, given.data.excluded[part]))
+        texts = None if given.data.texts is None else given.data.texts[part]
+        return cls(found, _held(found, given.data.targets[part]), texts, given.facts)
 
     @property
     def rows(self) -> int:

@@ -12,7 +12,7 @@ SIZE = 1024  # numbers of a program
 
 
 @triton.jit
-def _move(
+def _adam_update(
     weight, first, second, gradient, places, same, clock, factor, width, rate, decay, epsilon,
     KEPT_FIRST: tl.constexpr, KEPT_SECOND: tl.constexpr, LOG_FIRST: tl.constexpr, LOG_SECOND: tl.constexpr,
     CHOSEN: tl.constexpr, ONCE: tl.constexpr, SIZE: tl.constexpr,
@@ -66,7 +66,7 @@ def adam_step(
     gradient = gradient.contiguous()
     width = weight.numel() if places is None else weight[0].numel()
     rows = 1 if places is None else len(places)
-    _move[(rows * triton.cdiv(width, SIZE),)](
+    _adam_update[(rows * triton.cdiv(width, SIZE),)](
         weight, first, second, gradient, clock if places is None else places, clock if same is None else same,
         clock, factor, width, rate, decay, epsilon,
         KEPT_FIRST=betas[0], KEPT_SECOND=betas[1], LOG_FIRST=math.log(betas[0]), LOG_SECOND=math.log(betas[1]),

@@ -10,7 +10,7 @@ SIZE = 512  # rows of a program
 
 
 @triton.jit
-def _chances(scores, bias, rows, SIZE: tl.constexpr):
+def _probabilities(scores, bias, rows, SIZE: tl.constexpr):
     label = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
     at, inside = scores + label * rows + row, row < rows
@@ -29,5 +29,5 @@ def sigmoid_(scores: Tensor, bias: Tensor) -> Tensor:
         The same tensor.
     """
     labels, rows = scores.shape
-    _chances[(labels, triton.cdiv(rows, SIZE))](scores, bias.contiguous(), rows, SIZE=SIZE, num_warps=4)
+    _probabilities[(labels, triton.cdiv(rows, SIZE))](scores, bias.contiguous(), rows, SIZE=SIZE, num_warps=4)
     return scores

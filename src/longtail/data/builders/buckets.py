@@ -24,7 +24,7 @@ MAX_FAULTS = 0.001  # share of damaged lines from which on a file is refused
 
 
 @dataclass(frozen=True)
-class SpreadPiece:
+class FilePiece:
     """Some whole lines of a file."""
 
     path: Path
@@ -42,7 +42,7 @@ class Found:
     fault: str = ""  # the first, with its place
     more: Any = None  # for the caller, in order
 
-    def damaged(self, piece: SpreadPiece, line: int, what: str) -> None:
+    def damaged(self, piece: FilePiece, line: int, what: str) -> None:
         """Counts a line that is left out.
 
         Args:
@@ -116,7 +116,7 @@ def bucket_of(key: bytes, buckets: int) -> int:
     return crc32(key) % buckets
 
 
-def pieces_of(paths: Sequence[Path]) -> Iterator[SpreadPiece]:
+def pieces_of(paths: Sequence[Path]) -> Iterator[FilePiece]:
     """Reads files one after the other.
 
     Args:
@@ -127,7 +127,7 @@ def pieces_of(paths: Sequence[Path]) -> Iterator[SpreadPiece]:
     """
     for path in paths:
         for line, data in chunks(path):
-            yield SpreadPiece(path, line, data)
+            yield FilePiece(path, line, data)
 
 
 def spread(
@@ -207,7 +207,7 @@ def lines_of(path: Path) -> list[bytes]:
     return data.removesuffix(b"\n").split(b"\n") if data else []
 
 
-def each_line(piece: SpreadPiece) -> Iterator[tuple[int, bytes]]:
+def each_line(piece: FilePiece) -> Iterator[tuple[int, bytes]]:
     """The lines of a piece, without line ends, Windows' included.
 
     Args:
