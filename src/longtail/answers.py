@@ -66,7 +66,8 @@ def answer_lines(
         why: say of each label who proposed it.
 
     Yields:
-        One JSON object a line, in the order of the lines: its id, and its labels, best first.
+        One JSON object a line, in the order of the lines: its id, its labels, best first, and "unsure" with the
+        reason where the model knows too little of the text.
 
     Raises:
         DataError: a line is broken; the file and the line are named.
@@ -85,6 +86,7 @@ def answer_lines(
     texts, ids = tuple(row["text"] for row in rows), tuple(row["id"] for row in rows)
     asked = Rows(texts=texts, features=_vectors(rows, lines, source), ids=ids)
     predictions = model.predict(asked, k, excluded, dial)
+    unsure = model.unsure(asked, None if dial else predictions)
     if threshold is not None:
         predictions = predictions.above(threshold)
     reasons = model.explain(asked, predictions) if why else None
@@ -95,6 +97,8 @@ def answer_lines(
         ]
         # Scores stay probabilities: "dial" tells readers that the order of the list is the ranking.
         answered: dict[str, Any] = {"id": row["id"], **({"dial": dial} if dial else {}), "labels": labels}
+        if unsure[number] is not None:
+            answered["unsure"] = unsure[number]
         if reasons is not None:
             given = (one for one, label in zip(reasons[number], predictions.indices[number], strict=True) if label >= 0)
             for label, reason in zip(labels, given, strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from longtail.arrays import Floats, Longs, Matrix
-from longtail.data.dataset import Rows
+from longtail.data.dataset import Dataset, Rows
 from longtail.data.labels import LabelSet
 from longtail.dial import check_dial, turned
 from longtail.errors import DataError, ModelError
@@ -26,6 +26,7 @@ from longtail.seams import (
     Explains,
     Explanation,
     HasClassifierRows,
+    HasVectors,
     Reranker,
     Scorer,
     TakesLabels,
@@ -34,6 +35,7 @@ from longtail.seams import (
 )
 
 if TYPE_CHECKING:
+    from longtail.doubts import Doubts
     from longtail.report.card import Card
 
 MAX_SHARED_EXCLUSIONS = 64  # a row with more excluded labels than this is predicted alone
@@ -51,6 +53,7 @@ class Model:
     rerankers: tuple[Reranker, ...] = ()
     text_field: str = "title+text"  # the fields of a row that made its text in training
     id_field: str = "id"  # the field that named a row
+    doubts: Doubts | None = None  # which texts it knows too little of; None: it never says
 
     def __repr__(self) -> str:
         return f"Model({self.recipe!r}, {self.labels!r})"
@@ -92,7 +95,8 @@ class Model:
         new, old = tuple(texts if ids is None else ids), self.labels
         labels = old.with_more(new, texts)
         known = [old.word(row) for row in range(len(old))]
-        return replace(self, labels=labels, scorer=self.scorer.with_labels(texts, known))
+        doubts = None if self.doubts is None else self.doubts.with_texts(texts)
+        return replace(self, labels=labels, scorer=self.scorer.with_labels(texts, known), doubts=doubts)
 
     @property
     def probabilities(self) -> bool:
@@ -167,9 +171,43 @@ class Model:
         counts = grown.counts + np.bincount(flat, minlength=len(grown))
         named = tuple(ids) if ids is not None else tuple(f"new-{number}" for number in range(len(texts)))
         scorer = self.scorer.with_rows(Rows(texts=tuple(texts), ids=named), targets, named)
-        return replace(
-            self, labels=replace(grown, counts=counts, train_rows=old.train_rows + len(texts)), scorer=scorer
-        )
+        known = replace(grown, counts=counts, train_rows=old.train_rows + len(texts))
+        doubts = None if self.doubts is None else self.doubts.with_texts([*texts, *words])
+        return replace(self, labels=known, scorer=scorer, doubts=doubts)
+
+    def unsure(self, rows: Rows | Sequence[str], predictions: Predictions | None = None) -> list[str | None]:
+        """Say for which texts the predictions are not to be trusted, because the texts are like nothing seen.
+
+        Args:
+            rows: the texts, or `Rows`, that were predicted.
+            predictions: what `predict` returned for them without a dial, before any threshold; None: only words count.
+
+        Returns:
+            For each row the reason, or None; all None where the model was saved without doubts, or rows have no texts.
+        """
+        texts = rows.texts if isinstance(rows, Rows) else rows
+        if self.doubts is None or texts is None:
+            return [None] * len(rows)
+        return self.doubts.reasons(texts, None if predictions is None else predictions.scores.max(axis=1, initial=0))
+
+    def with_doubts(self, train: Dataset, valid: Dataset) -> Model:
+        """Return the same model, which can say when it does not know: see `unsure`.
+
+        Args:
+            train: what it was trained on.
+            valid: documents that it was not trained on; from 200 on, limits are taken from them.
+
+        Returns:
+            A new model; the same where the data has no texts.
+        """
+        from longtail.doubts import Doubts
+
+        if train.texts is None or valid.texts is None:
+            return self
+        best = None
+        if isinstance(self.scorer, HasVectors | TakesRows) and len(valid):
+            best = self.predict(valid.rows, 1).scores[:, 0]
+        return replace(self, doubts=Doubts.of([*train.texts, *self.labels.texts], valid.texts, best))
 
     def explain(self, rows: Rows | Sequence[str], predictions: Predictions) -> list[list[Explanation]]:
         """Say why labels were predicted.

@@ -5,6 +5,7 @@
     labels.jsonl              {"id", "text", "count"} a line, in row order
     scorer.safetensors        the learner's arrays
     reranker-0.safetensors    the first re-ranker's, and so on
+    doubts.safetensors        the words seen in training, where the model can say what it does not know
     README.md                 the model card, with card.json and card.svg: for people, not part of the model
 
 A folder is written under a temporary name, flushed to disk and renamed, so a reader sees a whole model or none.
@@ -24,7 +25,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from safetensors.numpy import save as tensors_to_bytes
@@ -38,6 +39,9 @@ from longtail.grammar import parse
 from longtail.model_bytes import read_regular
 from longtail.seams import Reranker, Scorer
 from longtail.version import __version__
+
+if TYPE_CHECKING:
+    from longtail.doubts import Doubts
 
 FORMAT, VERSION = "longtail-model", 1
 MANIFEST, LABELS = "manifest.json", "labels.jsonl"
@@ -67,6 +71,9 @@ class FittedModel(Protocol):
 
     @property
     def id_field(self) -> str: ...
+
+    @property
+    def doubts(self) -> Doubts | None: ...
 
 
 def write_model(model: FittedModel, path: str | Path, card: Mapping[str, str], *, overwrite: bool = False) -> Path:
@@ -223,10 +230,12 @@ def _packed(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
     packed: dict[int, str] = {}
     entries: dict[str, Any] = {"scorer": _pack("scorer", model.scorer, tensors, packed)}
     entries["rerankers"] = [_pack(f"reranker-{n}", part, tensors, packed) for n, part in enumerate(model.rerankers)]
+    if model.doubts is not None:
+        entries["doubts"] = _pack("doubts", model.doubts, tensors, packed)
     return entries, tensors
 
 
-def _pack(name: str, part: Scorer | Reranker, tensors: Tensors, packed: dict[int, str]) -> dict[str, Any]:
+def _pack(name: str, part: Scorer | Reranker | Doubts, tensors: Tensors, packed: dict[int, str]) -> dict[str, Any]:
     """A fitted part's entry in the manifest; its arrays, and those of the parts inside it, are added to `tensors`.
 
     A part that two others share is written once, and `same_as` leads to it.

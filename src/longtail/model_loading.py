@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from longtail.seams import AnyFields, Fields, Misfit, Number, Reranker, Scorer, 
 from longtail.seams.conforms import conforms
 from longtail.seams.declared import LARGEST, Declared, check_settings, shown
 
+if TYPE_CHECKING:
+    from longtail.doubts import Doubts
+
 AGAIN = "the model was changed or is damaged: copy it again, or train it again"
 MAX_RERANKERS, MAX_INSIDE = 100, 10  # re-rankers of a model, and parts inside parts
 PART: Mapping[str, Declared] = {"kind": Words(), "settings": AnyFields(), "parts": AnyFields()}
@@ -57,6 +60,7 @@ MANIFEST_FIELDS: Mapping[str, Declared] = {
         }
     ),
     "scorer": Fields(PART),
+    "doubts": Fields(PART, optional=True),
     "packages": AnyFields(optional=True),
     "files": AnyFields(),
 }
@@ -74,6 +78,7 @@ class ModelParts:
     rerankers: tuple[Reranker, ...]
     text_field: str
     id_field: str
+    doubts: Doubts | None = None
 
 
 def read_model(path: str | Path) -> ModelParts:
@@ -98,15 +103,19 @@ def read_model(path: str | Path) -> ModelParts:
         entries |= {f"reranker-{number}": entry for number, entry in enumerate(_rerankers(manifest))}
         _check_packages(path, manifest.get("packages", {}))
         classes = _classes(manifest["recipe"])
+        if "doubts" in manifest:
+            from longtail.doubts import Doubts  # compiles, so only where it is needed
+
+            entries["doubts"] = manifest["doubts"]
+            classes[Doubts.kind] = Doubts
         parts = [name for key, entry in entries.items() for name in _check_part(path, key, entry, classes)]
         built: dict[str, tuple[Any, int]] = {}
         files = _read_files(path, manifest["files"], [LABELS, *(f"{name}.safetensors" for name in parts)])
         labels = _labels_from_bytes(path / LABELS, files.pop(LABELS), manifest["labels"])
-        scorer, *rerankers = (
-            _unpack(path, key, entry, files, classes, len(labels), built) for key, entry in entries.items()
-        )
+        fitted = {key: _unpack(path, key, entry, files, classes, len(labels), built) for key, entry in entries.items()}
+        doubts, scorer = fitted.pop("doubts", None), fitted.pop("scorer")
         text_field, id_field = manifest["text_field"], manifest.get("id_field", "id")
-        return ModelParts(manifest["recipe"], labels, scorer, tuple(rerankers), text_field, id_field)
+        return ModelParts(manifest["recipe"], labels, scorer, tuple(fitted.values()), text_field, id_field, doubts)
     except ModelError:
         raise
     except Misfit as error:

@@ -95,6 +95,7 @@ def train(
         if not speaks():
             return
         model = replace(model, text_field=corpus.text_field, id_field=corpus.id_field)
+        model = replace(model, doubts=chosen.with_doubts(corpus.train, corpus.valid).doubts)
         # What was trained on valid cannot be measured on it: the card shows the model before.
         card = _card(chosen, corpus, seconds, peak.bytes, refit and len(corpus.valid) > 0)
         try:

@@ -87,7 +87,7 @@ class TrainingExamples:
             limit: the most examples of a label.
 
         Returns:
-            Examples by label id, the most similar first; none for a label without examples.
+            Examples by label id, the most similar first; none for a label without examples that share a word.
         """
         assert self.rows.texts is not None
         query = self.features.of(Rows(texts=(text,)))
@@ -106,6 +106,7 @@ class TrainingExamples:
             found[label] = [
                 NearExample(self.rows.ids[one], _shown(self.rows.texts[one]), round(float(similarity[place]), 4))
                 for place, one in zip(best.tolist(), having[best].tolist(), strict=True)
+                if similarity[place] > 0  # a document that shares no word is no reason
             ]
         return found
 

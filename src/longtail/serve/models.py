@@ -119,7 +119,7 @@ class Served:
         """
         self._now.model.predict(Rows(texts=WARM[:1]), 1)
 
-    def predict(self, texts: Sequence[str], k: int, dial: float = 0.0) -> list[list[dict[str, Any]]]:
+    def predict(self, texts: Sequence[str], k: int, dial: float = 0.0) -> list[dict[str, Any]]:
         """Predicts the labels of texts.
 
         Args:
@@ -128,19 +128,24 @@ class Served:
             dial: see `Model.predict`.
 
         Returns:
-            The labels of each text, best first, as the schema has them.
+            The answer of each text as the schema has it: its labels, best first, and why the model is unsure, if it is.
         """
         version = self._now
         places = min(k, max(len(version.model.labels), 1))
         found = version.model.predict(Rows(texts=tuple(texts)), places, dial=dial)
+        unsure = version.model.unsure(texts, None if dial else found)
         # The shortest decimal that is this float32, as `longtail predict` writes it.
-        return [
+        answers = [
             [
                 {**version.label(label), "score": float(str(np.float32(score)))}
                 for label, score in zip(labels, scores, strict=True)
                 if label >= 0
             ]
             for labels, scores in zip(found.indices.tolist(), found.scores.tolist(), strict=True)
+        ]
+        return [
+            {"labels": labels, **({} if why is None else {"unsure": why})}
+            for labels, why in zip(answers, unsure, strict=True)
         ]
 
     def add(self, entries: Sequence[Entry]) -> tuple[list[str], list[str]]:

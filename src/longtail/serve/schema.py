@@ -123,6 +123,9 @@ class TextAnswer(BaseModel):
     """The labels of one text."""
 
     labels: list[PredictedLabel] = Field(description="Best first.")
+    unsure: str | None = Field(
+        None, description="Why the labels are not to be trusted: the text is like nothing seen in training."
+    )
 
 
 class Answers(BaseModel):

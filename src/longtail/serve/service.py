@@ -171,8 +171,11 @@ class Service:
         facts.update(model=model.name, texts=len(texts), k=asked.k)
         answers = await self._answers((model.name, asked.k, dial), texts, facts)
         if asked.threshold > 0:
-            answers = [[label for label in labels if label["score"] >= asked.threshold] for labels in answers]
-        return {"model": model.name, "answers": [{"labels": labels} for labels in answers]}
+            answers = [
+                {**one, "labels": [label for label in one["labels"] if label["score"] >= asked.threshold]}
+                for one in answers
+            ]
+        return {"model": model.name, "answers": answers}
 
     async def add(self, given: schema.NewLabels, facts: dict[str, Any]) -> dict[str, Any]:
         """Answers `POST /labels`.

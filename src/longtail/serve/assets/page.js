@@ -185,7 +185,8 @@ function column(answer, others) {
   const full = highest <= 1 && model.recipe.split("(")[0] !== "bm25" ? 1 : highest; // a full bar: probability 1
   const list = make("ol", { className: "found" }, ...labels.map((label) => row(label, label.score / full, others)));
   const fixed = Number(find("dial").value) && !model.probabilities ? " · not turned by the dial" : null;
-  const section = make("section", {}, make("h2", {}, bdi(model.name), make("small", {}, bdi(model.recipe), fixed)), list);
+  const section = make("section", {}, make("h2", {}, bdi(model.name), make("small", {}, bdi(model.recipe), fixed)),
+    answer.answers[0].unsure ? make("p", { className: "notice unsure" }, "Unsure: ", answer.answers[0].unsure) : null, list);
   section.setAttribute("aria-label", `Labels from ${model.name}`);
   return section;
 }
@@ -226,7 +227,7 @@ function explain(found, text) {
     item.querySelector(".why")?.remove();
     const near = found[item.dataset.id] ?? [];
     if (!near.length) {
-      item.append(make("p", { className: "why" }, "no training example; found by its text alone"));
+      item.append(make("p", { className: "why" }, "no similar training example"));
       continue;
     }
     const why = make("details", { className: "why", open: opened.has(item.dataset.id) },

@@ -1,0 +1,147 @@
+"""What a model knows of texts in general, so that it can say when a text is like nothing that it has seen.
+
+Two facts of a text are compared with those of documents held out of training. Words known: the share of its words that
+stood in a training text or a label text. Nearness, for learners that compare vectors or training examples: the score of
+its best label. A text below what nearly all held-out documents reach is flagged, with the reason. Where few documents
+were held out, only texts without a known word are flagged: a limit from few documents would be chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from longtail.arrays import AnyArray, Doubles, Floats, pack_strings
+from longtail.linear.features.text_terms import cut, word_characters
+from longtail.seams import Array, Declaration, Nothing, Number, State
+
+BLOCK = 1 << 20  # characters whose words are looked at together
+ENOUGH = 200  # held-out documents from which limits are taken
+FEW_WORDS, FAR = 0.005, 0.003  # shares of the held-out documents that lie below each limit: together under 1%
+ONE_LETTER = 0.01  # weight of a word of one letter, which says nothing: nearly all are known
+
+
+@dataclass(frozen=True, eq=False)
+class Doubts:
+    """The words seen in training, as hashes, and the limits below which a text is flagged."""
+
+    words: AnyArray  # (words,) uint32, ascending
+    known_share: float = 0.0  # texts with a smaller share of known words are flagged
+    near: float | None = None  # texts whose best label scores less are flagged; None: scores say nothing
+    kind: ClassVar[str] = "doubts.v1"
+    declared: ClassVar[Declaration] = Declaration(
+        arrays={"words": Array("uint32", "words", rising=True)},
+        settings={"known_share": Number(0, 1), "near": Nothing(Number())},
+    )
+
+    @classmethod
+    def of(cls, seen: Iterable[str], held_out: Sequence[str] = (), best: Floats | None = None) -> Self:
+        """Learn the words and the limits.
+
+        Args:
+            seen: texts of training examples and labels.
+            held_out: texts that the model was not trained on.
+            best: the score of the best label of each held-out text, where scores tell how near it is.
+
+        Returns:
+            The doubts of the model.
+        """
+        found = cls(_words(seen))
+        if len(held_out) < ENOUGH:
+            return found
+        share = float(np.quantile(found.shares(held_out), FEW_WORDS, method="lower"))
+        near = None if best is None else float(np.quantile(best, FAR, method="lower"))
+        return replace(found, known_share=share, near=near)
+
+    def with_texts(self, texts: Iterable[str]) -> Self:
+        """Return the same limits with the words of more texts.
+
+        Args:
+            texts: of new labels or training examples.
+
+        Returns:
+            New doubts.
+        """
+        return replace(self, words=np.union1d(self.words, _words(texts)))
+
+    def shares(self, texts: Sequence[str]) -> Doubles:
+        """Compute which share of a text's words is known.
+
+        Args:
+            texts: the texts.
+
+        Returns:
+            (texts,) 0 to 1; NaN for a text without a word.
+        """
+        parts = [np.zeros(0)]
+        for hashes, weights, bounds in _hashed(texts):
+            places = np.minimum(np.searchsorted(self.words, hashes), max(len(self.words) - 1, 0))
+            known = self.words[places] == hashes if len(self.words) else np.zeros(len(hashes), np.bool_)
+            sums = [np.concatenate([[0.0], np.cumsum(one)]) for one in (weights * known, weights)]
+            with np.errstate(invalid="ignore"):
+                parts.append(np.divide(*((one[bounds[1:]] - one[bounds[:-1]]).round(6) for one in sums)))
+        return np.concatenate(parts)
+
+    def reasons(self, texts: Sequence[str], best: Floats | None = None) -> list[str | None]:
+        """Say which texts the model knows too little of.
+
+        Args:
+            texts: the texts.
+            best: the score of each text's best label; none: nearness is not looked at.
+
+        Returns:
+            For each text why its labels are not to be trusted, or None.
+        """
+        shares = self.shares(texts)
+        far = np.zeros(len(texts), np.bool_) if best is None or self.near is None else best < np.float32(self.near)
+        return [self._reason(share, away) for share, away in zip(shares.tolist(), far.tolist(), strict=True)]
+
+    def _reason(self, share: float, far: bool) -> str | None:
+        if share != share:
+            return "the text has no word"
+        if share == 0:
+            return "none of its words was seen in training"
+        if share < self.known_share:
+            return (
+                f"{share:.0%} of its words were seen in training; {1 - FEW_WORDS:.1%} of the held-out documents have "
+                f"{self.known_share:.0%} or more"
+            )
+        return f"no label is as near as for {1 - FAR:.1%} of the held-out documents" if far else None
+
+    def state(self) -> State:
+        """See `Scorer.state`."""
+        return State({"known_share": self.known_share, "near": self.near}, {"words": self.words})
+
+    @classmethod
+    def restore(cls, state: State) -> Self:
+        """See `Scorer.restore`."""
+        return cls(state.tensors["words"], state.settings["known_share"], state.settings["near"])
+
+
+def _words(texts: Iterable[str]) -> AnyArray:
+    """Hashes of all words, ascending."""
+    found = [np.zeros(0, np.uint32), *(np.unique(hashes) for hashes, _, _ in _hashed(texts))]
+    return np.unique(np.concatenate(found))
+
+
+def _hashed(texts: Iterable[str]) -> Iterator[tuple[AnyArray, Doubles, AnyArray]]:
+    """Hash and weight of each word, and where the words of each text begin, block by block."""
+    block: list[str] = []
+    size = 0
+    for text in texts:
+        block.append(text.lower())
+        size += len(text) + 1
+        if size >= BLOCK:
+            yield _cut(block)
+            block, size = [], 0
+    if block:
+        yield _cut(block)
+
+
+def _cut(block: list[str]) -> tuple[AnyArray, Doubles, AnyArray]:
+    raw, offsets = pack_strings(block)
+    _, lengths, hashes, bounds = cut(raw, offsets, word_characters(all(map(str.isascii, block))))
+    return (hashes >> np.uint64(32)).astype(np.uint32), np.where(lengths > 1, 1.0, ONE_LETTER), bounds

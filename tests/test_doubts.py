@@ -1,0 +1,83 @@
+"""Texts that are like nothing seen in training are flagged: against plain counting, and through save and command."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import longtail
+from longtail.cli import app
+from longtail.doubts import Doubts
+from stored import check
+
+WORDS = [a + b + c for a in ("red", "old", "wide", "lost") for b in ("sea", "king", "hill") for c in ("", "s", "er")]
+
+
+def made(number: int, seed: int, noise: float = 0.0) -> list[str]:
+    """Texts of known words, and of nonsense with this probability a word."""
+    rng = random.Random(seed)
+    return [
+        " ".join(f"q{rng.random():.9f}x" if rng.random() < noise else rng.choice(WORDS) for _ in range(8))
+        for _ in range(number)
+    ]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
+def test_shares_are_those_of_plain_counting(noise: float) -> None:
+    seen, asked = made(50, 1), made(40, 2, noise)
+    known = {word for text in seen for word in re.findall(r"\w+", text.lower())}
+    counted = [[word in known for word in re.findall(r"\w\w+", text)] for text in asked]
+    # one-letter pieces weigh a hundredth; nonsense has "q0", a point, and digits with x: none of one letter
+    assert Doubts.of(seen).shares(asked) == pytest.approx([np.mean(one) for one in counted])
+
+
+def test_limits_flag_at_most_the_promised_share_of_documents_like_those_held_out() -> None:
+    doubts = Doubts.of(made(500, 1), made(1000, 2, 0.1), np.linspace(0.1, 1, 1000, dtype=np.float32))
+    flagged = np.array([why is not None for why in doubts.reasons(made(1000, 3, 0.1))])
+    assert flagged.mean() < 0.02
+    assert all(doubts.reasons(made(100, 4, 0.95)))
+    far, near = doubts.reasons([WORDS[0]] * 2, np.array([0.05, 0.5], np.float32))
+    assert far is not None and "near" in far and near is None
+
+
+@pytest.mark.parametrize("text", ["", " \n", "...", "zzzz qqqq", "Война и мир", "三国演义", "חלום"])
+def test_nothing_known_is_flagged_without_held_out_documents(text: str) -> None:
+    first, second = Doubts.of(["the old king"]).reasons([text, "old"])
+    assert first in ("the text has no word", "none of its words was seen in training") and second is None
+
+
+def test_words_of_new_texts_are_known_and_state_comes_back() -> None:
+    doubts = Doubts.of(["the old king"], made(200, 1), np.ones(200, np.float32)).with_texts(["queen"])
+    again = check(Doubts, doubts.state())
+    assert again.reasons(["queen", "prince"]) == doubts.reasons(["queen", "prince"])
+    assert doubts.shares(["queen", "prince"]).tolist() == [1, 0]
+
+
+def test_train_stores_doubts_and_predict_shows_them(tmp_path: Path) -> None:
+    rows = [{"id": str(n), "text": text, "labels": [text.split()[0]]} for n, text in enumerate(made(600, 5))]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "texts.txt").write_text(f"{rows[0]['text']}\nzzzz qqqq\n\nВойна и мир\n")
+    run = CliRunner().invoke(app, ["train", str(tmp_path / "data"), "knn", "--out", str(tmp_path / "model")])
+    assert run.exit_code == 0, run.output
+    run = CliRunner().invoke(
+        app, ["predict", str(tmp_path / "model"), str(tmp_path / "texts.txt"), "-o", str(tmp_path / "out.jsonl")]
+    )
+    assert run.exit_code == 0, run.output
+    found = [json.loads(line).get("unsure") for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert found == [
+        None,
+        "none of its words was seen in training",
+        "the text has no word",
+        "none of its words was seen in training",
+    ]
+    model = longtail.load_model(tmp_path / "model")
+    assert model.unsure(["zzzz"]) == [found[1]]
+    grown = model.with_rows(["zzzz qqqq"], [["new"]])
+    assert grown.unsure(["zzzz"]) == [None]
