@@ -75,7 +75,8 @@ def test_one_json_list(model: Path) -> None:
     done = call("predict", model, "--json", stdin="apple\nbridge\n")
     assert [answer["id"] for answer in done.json] == ["1", "2"]
     assert call("predict", model, "--json").json == []
-    assert call("predict", model, "--json", stdin="\n").json == [{"id": "1", "labels": []}]
+    blank = {"id": "1", "labels": [], "unsure": "the text has no word"}
+    assert call("predict", model, "--json", stdin="\n").json == [blank]
     assert call("predict", model) == call("predict", model, stdin=b"")
     assert call("predict", model).out == ""
 
