@@ -84,9 +84,15 @@ def _source(
     ] = None,
     text_column: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Text columns of a CSV, TSV or Parquet file, separated by commas."),
+        typer.Option(metavar="NAMES", help="Text columns of a CSV, TSV, Parquet or Excel file, separated by commas."),
     ] = None,
-    label_column: Annotated[str | None, typer.Option(metavar="NAME", help="Label column of such a file.")] = None,
+    label_column: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Label column of such a file, or several: 'a,b' or 'tag_*'.")
+    ] = None,
+    label_shape: Annotated[
+        str | None,
+        typer.Option(metavar="SHAPE", help="list in a cell, columns, one-hot, or pairs: a row for each label."),
+    ] = None,
     id_column: Annotated[str | None, typer.Option(metavar="NAME", help="Id column of such a file.")] = None,
     label_separator: Annotated[str, typer.Option(metavar="MARK", help="Separator between the labels of a cell.")] = "|",
     test_share: Annotated[
@@ -135,7 +141,7 @@ def _source(
         raise DataError(f"--test-share must be between 0 and 1, got {test_share:g}")
     if not 0 <= valid_share < 1:
         raise DataError(f"--valid-share must be at least 0 and below 1, got {valid_share:g}")
-    columns = Columns(text=text_column, labels=label_column, id=id_column, separator=label_separator)
+    columns = Columns(text=text_column, labels=label_column, id=id_column, separator=label_separator, shape=label_shape)
     if skip_bad_rows is not None:
         ready_to_write(Path(skip_bad_rows))
     ignored = tuple(word.strip() for word in (ignore_labels or "").split(",") if word.strip())

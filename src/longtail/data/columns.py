@@ -1,4 +1,4 @@
-"""The records of CSV, TSV and Parquet files, one at a time, with only the wanted columns."""
+"""The records of CSV, TSV, Parquet and Excel files, one at a time, with only the wanted columns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from longtail.data.excel import excel_columns, excel_records
 from longtail.data.files import lines
 from longtail.data.limits import MAX_COLUMNS, MAX_FIELD
 from longtail.data.mended_csv import mended_records
@@ -19,7 +20,7 @@ from longtail.data.parquet import parquet_columns, parquet_records
 from longtail.errors import DataError
 
 Records: TypeAlias = Generator[tuple[int, tuple[Any, ...]], None, None]  # close it, or read it to its end
-ENDINGS = (".csv", ".tsv", ".parquet")
+ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx")
 DELIMITERS = (",", ";", "\t", "|")  # of a CSV; the one that occurs most in its header, the first of equals
 
 
@@ -30,7 +31,7 @@ def table_kind(path: Path) -> str | None:
         path: the file; .gz and .xz are ignored.
 
     Returns:
-        ".csv", ".tsv" or ".parquet"; None for another file.
+        ".csv", ".tsv", ".parquet" or ".xlsx"; None for another file.
     """
     name = path.name.lower().removesuffix(".gz").removesuffix(".xz")
     return next((ending for ending in ENDINGS if name.endswith(ending)), None)
@@ -61,10 +62,12 @@ def column_names(path: Path) -> list[str]:
 
     Raises:
         DataError: the file is empty, or not a table.
-        MissingExtra: it is a Parquet file, and pyarrow is not installed.
+        MissingExtra: it is a Parquet or Excel file, and pyarrow or openpyxl is not installed.
     """
     if table_kind(path) == ".parquet":
         return parquet_columns(path)
+    if table_kind(path) == ".xlsx":
+        return excel_columns(path)
     for _, header in _records(path):
         return [name.strip() for name in header]
     raise DataError("the file is empty; its first line must name the columns", path)
@@ -83,10 +86,13 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
 
     Raises:
         DataError: a record is damaged or has too many or too few fields.
-        MissingExtra: it is a Parquet file, and pyarrow is not installed.
+        MissingExtra: it is a Parquet or Excel file, and pyarrow or openpyxl is not installed.
     """
     if table_kind(path) == ".parquet":
         yield from parquet_records(path, wanted)
+        return
+    if table_kind(path) == ".xlsx":
+        yield from excel_records(path, names, wanted)
         return
     places = [names.index(name) for name in wanted]
     pick = itemgetter(*places) if len(places) > 1 else lambda record: (record[places[0]],)

@@ -31,7 +31,7 @@ __all__ = ["Columns", "Remedies", "load"]
 
 SHIPPED = ("wordnet",)
 LOOKED_FOR = (
-    "train.jsonl, train.csv, train.tsv, train.parquet, trn_X_Y.txt, trn.json, Y.trn.npz, "
+    "train.jsonl, train.csv, train.tsv, train.parquet, train.xlsx, trn_X_Y.txt, trn.json, Y.trn.npz, "
     "and a bag of words such as train.txt with the header 'rows features labels'"
 )
 
@@ -67,7 +67,7 @@ def load(
 
     Raises:
         DataError: there is no data set, or it cannot be read; names file and line.
-        MissingExtra: it is a Parquet file, and pyarrow is not installed.
+        MissingExtra: it is a Parquet or Excel file, and pyarrow or openpyxl is not installed.
         WillNotFit: there is too little memory for it.
     """
     if text is not None:
@@ -138,7 +138,7 @@ def _read_file(path: Path, columns: Columns | None, text: str | None, propensity
     if ".txt" in path.suffixes and is_bag_of_words(path):
         return read_bag_of_words_file(path, propensity)
     raise DataError(
-        "a single file must be .jsonl, .csv, .tsv, .parquet, or a bag of words in a .txt whose first line is "
+        "a single file must be .jsonl, .csv, .tsv, .parquet, .xlsx, or a bag of words in a .txt whose first line is "
         "'rows features labels'; for other layouts give the folder",
         path,
     )
@@ -146,7 +146,7 @@ def _read_file(path: Path, columns: Columns | None, text: str | None, propensity
 
 def _no_columns(columns: Columns | None, path: Path) -> None:
     if columns is not None and columns != Columns():
-        raise DataError("columns can be chosen only for CSV, TSV and Parquet files; leave the options out", path)
+        raise DataError("columns can be chosen only for CSV, TSV, Parquet and Excel files; leave the options out", path)
 
 
 def _place(path: str | Path) -> Path:

@@ -1,30 +1,30 @@
-"""CSV, TSV and Parquet: one file, or a folder with `train`, `valid`, `test` and `labels` in these formats."""
+"""CSV, TSV, Parquet and Excel: one file, or a folder with `train`, `valid`, `test` and `labels` in these formats.
+
+The labels of a document are a list in a cell, several columns, one-hot columns, or several rows of one label each.
+"""
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import json
-import re
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from longtail.data.columns import ENDINGS, column_names, few, records
 from longtail.data.files import find, shown
+from longtail.data.label_cells import SeparatorTally, is_mark, labels_of_cell, labels_of_cells, marked_labels
 from longtail.data.labels import Propensity
-from longtail.data.limits import MAX_LIST
 from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids
 from longtail.errors import DataError, did_you_mean
 
 TEXT_NAMES = ("text", "title", "content", "body", "abstract", "description", "document", "sentence", "query")
-# A string, a number or a word, as Python writes them in a list.
-_ITEM = r"""\s*(?:[bru]?'(?:[^'\\]|\\.)*+'|[bru]?"(?:[^"\\]|\\.)*+"|[-+]?[\w.]++(?:[-+]\w++)?)\s*"""
-_FLAT = re.compile(rf"[\[{{](?:{_ITEM}(?::{_ITEM})?(?:,|(?=[\]}}])))*+\s*[\]}}]", re.DOTALL)
 LABEL_NAMES = ("labels", "label", "subjects", "tags", "categories")
+SHAPES = ("list", "columns", "one-hot", "pairs")
+LOOKED_AT = 1000  # records whose cells tell columns of labels from one-hot columns
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,19 @@ class Columns:
     """The columns of a table that hold texts, labels and ids; None looks for the usual names.
 
     Raises:
-        DataError: the separator is empty.
+        DataError: the separator is empty, or there is no such shape.
     """
 
     text: str | None = None  # one or more, separated by commas; their texts are joined with a space
-    labels: str | None = None
+    labels: str | None = None  # one or more, separated by commas; * stands for anything: tag_*
     id: str | None = None
     separator: str = "|"  # between the labels of a cell
+    shape: str | None = None  # of the labels, one of SHAPES; None: a list, or by the cells of several columns
 
     def __post_init__(self) -> None:
+        if self.shape is not None and self.shape not in SHAPES:
+            near = did_you_mean(self.shape, SHAPES)
+            raise DataError(f"--label-shape must be one of {', '.join(SHAPES)}, got {self.shape!r}{near}")
         if not self.separator:
             raise DataError("the label separator is empty; pass the characters between two labels, such as |")
 
@@ -50,35 +54,10 @@ class _Chosen:
     """The columns of a table that are used."""
 
     text: tuple[str, ...]
-    labels: str
+    labels: tuple[str, ...]
     id: str | None
-
-
-@dataclass
-class _Tally:
-    """How many label cells have which separator in them, to notice a wrong one."""
-
-    cells: int = 0
-    separated: int = 0
-    semicolons: int = 0
-    commas: int = 0
-
-    def count(self, cell: str, separator: str) -> None:
-        """Counts one cell."""
-        self.cells += 1
-        self.separated += separator in cell
-        self.semicolons += ";" in cell
-        self.commas += "," in cell
-
-    def notes(self, separator: str) -> list[str]:
-        """A note where another separator looks right."""
-        number, other = max((self.semicolons, ";"), (self.commas, ","))
-        if self.separated or number * 2 <= self.cells:
-            return []
-        return [
-            f"no cell of labels has {separator!r} in it, but {number} of {self.cells} have {other!r}: "
-            f"if that separates the labels, pass --label-separator {other!r}"
-        ]
+    shape: str = "list"
+    label_names: tuple[str, ...] = ()  # of one-hot columns: the label of each
 
 
 def find_tables(folder: Path) -> dict[str, Path]:
@@ -114,7 +93,7 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
     names = column_names(paths["train"])
     chosen, notes = _choose(names, columns, text, paths["train"])
     labels = _read_labels(paths["labels"]) if "labels" in paths else LabelIndex()
-    tally = _Tally()
+    tally = SeparatorTally()
     gathered = {
         split: _read_split(paths[split], split, chosen, columns.separator, labels, tally)
         for split in ("train", "valid", "test")
@@ -147,16 +126,50 @@ def _choose(names: list[str], columns: Columns, text: str | None, path: Path) ->
         # Title and text are joined, as in a folder of JSON lines.
         texts = ["title", "text"] if guess == "text" and "title" in names else [guess]
         notes.append(f"the text is column {shown(' + '.join(texts))}: pass --text-column to choose others")
-    labels = columns.labels
-    if labels is None:
-        labels = _usual(names, LABEL_NAMES)
-        if labels is None:
+    named = columns.id or _usual(names, ("id",))
+    if columns.labels is None:
+        guess = _usual(names, LABEL_NAMES)
+        if guess is None:
             raise _no_column("labels", LABEL_NAMES, names, path)
-        if labels != LABEL_NAMES[0]:
-            notes.append(f"the labels are column {shown(labels)}: pass --label-column to choose another")
-    chosen = _Chosen(tuple(texts), labels, columns.id or _usual(names, ("id",)))
+        if guess != LABEL_NAMES[0]:
+            notes.append(f"the labels are column {shown(guess)}: pass --label-column to choose another")
+        labels, label_names = [guess], [guess]
+    else:
+        labels, label_names = _label_columns(columns.labels, names, {*texts, *([named] if named else [])}, path)
+    chosen = _Chosen(tuple(texts), tuple(labels), named, columns.shape or "list", tuple(label_names))
     _check(chosen, names, path)
+    if columns.shape is None and len(labels) > 1:
+        shape = _guessed_shape(chosen, names, path)
+        chosen = replace(chosen, shape=shape)
+        notes.append(f"the {len(labels):,} label columns are read as {shape}: pass --label-shape to choose another")
+    if chosen.shape in ("list", "pairs") and len(labels) > 1:
+        raise DataError(
+            f"--label-shape {chosen.shape} has one label column, got {few(labels)}; give one, or another shape", path
+        )
     return chosen, notes
+
+
+def _label_columns(given: str, names: list[str], others: set[str], path: Path) -> tuple[list[str], list[str]]:
+    """The label columns, and the label of each where they are one-hot: what stands in the place of the star."""
+    whole = given.strip()  # a name may have a comma in it
+    columns: dict[str, str] = {}
+    for word in [whole] if whole in names else [name.strip() for name in whole.split(",")]:
+        if "*" not in word or word in names:
+            columns[word] = word
+            continue
+        found = [name for name in names if name not in others and fnmatchcase(name, word)]
+        if not found:
+            raise DataError(f"no column looks like {shown(word)}; the columns are {few(names)}", path)
+        before, _, after = word.partition("*")
+        for name in found:
+            columns[name] = name if "*" in after else name[len(before) : len(name) - len(after)] or name
+    return list(columns), list(columns.values())
+
+
+def _guessed_shape(chosen: _Chosen, names: list[str], path: Path) -> str:
+    with closing(records(path, names, chosen.labels)) as found:
+        marks = all(is_mark(cell) for _, record in islice(found, LOOKED_AT) for cell in record)
+    return "one-hot" if marks else "columns"
 
 
 def _usual(names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -171,7 +184,7 @@ def _no_column(what: str, usual: Sequence[str], names: list[str], path: Path) ->
 
 
 def _check(chosen: _Chosen, names: list[str], path: Path) -> None:
-    for name in (*chosen.text, chosen.labels, *([chosen.id] if chosen.id else [])):
+    for name in (*chosen.text, *chosen.labels, *([chosen.id] if chosen.id else [])):
         if name not in names:
             near = did_you_mean(name, names)
             raise DataError(f"no column {shown(name)}{near or ';'} the columns are {few(names)}", path)
@@ -179,12 +192,18 @@ def _check(chosen: _Chosen, names: list[str], path: Path) -> None:
             raise DataError(f"column {shown(name)} occurs twice in the header; rename one", path)
 
 
-def _read_split(path: Path, split: str, chosen: _Chosen, separator: str, labels: LabelIndex, tally: _Tally) -> Gathered:
+def _read_split(
+    path: Path, split: str, chosen: _Chosen, separator: str, labels: LabelIndex, tally: SeparatorTally
+) -> Gathered:
     names = column_names(path)
     _check(chosen, names, path)
     gathered = Gathered(path, labels)
-    wanted = [chosen.labels, *chosen.text, *([chosen.id] if chosen.id else [])]
-    texts_end = 1 + len(chosen.text)
+    add = _Pairs(gathered) if chosen.shape == "pairs" else gathered
+    if chosen.shape == "one-hot":  # a label without a document is one all the same
+        for name in chosen.label_names:
+            labels.column(name, path, 1)
+    wanted = [*chosen.labels, *chosen.text, *([chosen.id] if chosen.id else [])]
+    first, texts_end = len(chosen.labels), len(chosen.labels) + len(chosen.text)
     with closing(records(path, names, wanted)) as found:
         for row, (line, record) in enumerate(found, 1):
             name = f"{split}-{row}"
@@ -194,46 +213,63 @@ def _read_split(path: Path, split: str, chosen: _Chosen, separator: str, labels:
                     if given is None:
                         raise DataError(f"the id is {shown(record[-1])}; give each document its own id", path, line)
                     name = given
-                text = " ".join(str(part) for part in record[1:texts_end] if part is not None and part != "")
-                gathered.add(line, name, text, _labels_of(record[0], separator, tally, path, line))
+                text = " ".join(str(part) for part in record[first:texts_end] if part is not None and part != "")
+                own: list[Any] | dict[str, Any]
+                if chosen.shape == "one-hot":
+                    own = marked_labels(record[:first], chosen.label_names, path, line)
+                elif first > 1:
+                    own = labels_of_cells(record[:first], separator, tally, path, line)
+                else:
+                    own = labels_of_cell(record[0], separator, tally, path, line)
+                add.add(line, name if chosen.id or chosen.shape != "pairs" else "", text, own)
             except DataError as error:
                 pass_over(error, "rows whose id or labels cannot be read", record)
+    if isinstance(add, _Pairs):
+        add.finish(split)
     return gathered
 
 
-def _labels_of(cell: Any, separator: str, tally: _Tally, path: Path, line: int) -> list[Any] | dict[str, Any]:
-    """The labels of a cell: separated by the separator, or a JSON list or object, or a Parquet list."""
-    if type(cell) is str:
-        stripped = cell.strip()
-        if stripped[:1] + stripped[-1:] in ("[]", "{}"):
-            return _from_brackets(stripped, path, line)
-        tally.count(cell, separator)
-        return [label for part in cell.split(separator) if (label := part.strip())]
-    if cell is None:
-        return []
-    if type(cell) is list:
-        if cell and all(type(item) is tuple for item in cell):  # a Parquet map
-            return {str(label): weight for label, weight in cell}
-        return [item for item in cell if item is not None]
-    if type(cell) is dict:  # a Parquet struct has every key in every record
-        return {label: weight for label, weight in cell.items() if weight is not None}
-    return [cell]
+class _Pairs:
+    """Rows of one document each with some of its labels; they need not stand together.
 
+    A document is known by its id, or by its text where there are no ids.
+    """
 
-def _from_brackets(cell: str, path: Path, line: int) -> list[Any] | dict[str, Any]:
-    """A list or object in JSON, or as Python prints it: data frames write lists to CSV like that."""
-    try:
-        value = json.loads(cell)
-    except (ValueError, RecursionError):
-        value = None
-        # Python parses only what is short and flat: it can crash on brackets that are deep inside each other.
-        if len(cell) <= MAX_LIST and _FLAT.fullmatch(cell):
-            with contextlib.suppress(ValueError, SyntaxError, RecursionError):
-                value = ast.literal_eval(cell)
-    if type(value) is list or type(value) is dict:
-        return value
-    long = f" of at most {MAX_LIST:,} characters, or" if len(cell) > MAX_LIST else ""
-    raise DataError(f"labels in brackets must be a{long} JSON list or object, got {cell[:60]!r}", path, line)
+    def __init__(self, gathered: Gathered) -> None:
+        self._gathered = gathered
+        self._found: dict[str, tuple[int, str, dict[str, Any]]] = {}
+        self._by_text = False
+
+    def add(self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any]) -> None:
+        """Adds the labels of a row to its document."""
+        path = self._gathered.path
+        self._by_text = not name
+        weights = {}
+        for label in labels:
+            known = as_id(label)
+            if known is None:
+                raise DataError(f"label {shown(label)} is not a label id; ids must be non-empty strings", path, line)
+            weights[known] = labels[label] if isinstance(labels, dict) else 1.0
+        first, before, own = self._found.setdefault(name or text, (line, text, {}))
+        if text and before and text != before:
+            raise DataError(
+                f"document {shown(name)} has another text than on line {first}; give it one text, or an id of its own",
+                path,
+                line,
+            )
+        own.update(weights)
+        if text and not before:
+            self._found[name or text] = first, text, own
+
+    def finish(self, split: str) -> None:
+        """Hands the documents on, in the order of their first rows."""
+        for number, (name, (line, text, labels)) in enumerate(self._found.items(), 1):
+            whole = all(weight == 1.0 for weight in labels.values())
+            own = f"{split}-{number}" if self._by_text else name
+            try:
+                self._gathered.add(line, own, text, list(labels) if whole else labels)
+            except DataError as error:
+                pass_over(error, "rows whose id or labels cannot be read", [own, text])
 
 
 def _read_labels(path: Path) -> LabelIndex:

@@ -1,0 +1,131 @@
+"""Tables in every shape: a list, several columns, one-hot, one row a pair, quotes inside a cell, Excel."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longtail.data.label_cells import split_quoted
+from longtail.data.read import Columns, Remedies, load
+from longtail.errors import DataError
+
+WANTED = {"1": ("one", {"a", "b, c"}), "2": ("two", {"b, c"}), "3": ("three", set[str]())}
+SHAPES: dict[str, tuple[Columns, list[list[Any]]]] = {
+    "list": (Columns(separator=","), [["1", "one", 'a, "b, c"'], ["2", "two", '"b, c"'], ["3", "three", ""]]),
+    "json": (Columns(), [["1", "one", '["a", "b, c"]'], ["2", "two", '["b, c"]'], ["3", "three", "[]"]]),
+    "columns": (
+        Columns(labels="tag*"),
+        [["1", "one", "a", "b, c"], ["2", "two", "", "b, c"], ["3", "three", "", ""]],
+    ),
+    "one-hot": (
+        Columns(labels="is *"),
+        [["1", "one", "x", "1"], ["2", "two", "0", "yes"], ["3", "three", "", "no"]],
+    ),
+    "pairs": (
+        Columns(shape="pairs"),
+        [["1", "one", "a"], ["2", "two", "b, c"], ["1", "", "b, c"], ["3", "three", ""], ["1", "one", "a"]],
+    ),
+}
+HEADERS = {"columns": ["tag1", "tag2"], "one-hot": ["is a", "is b, c"]}
+
+
+def written(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
+    if path.suffix == ".xlsx":
+        openpyxl = pytest.importorskip("openpyxl")
+        book = openpyxl.Workbook()
+        for row in [header, *rows]:
+            book.active.append([cell if cell != "" else None for cell in row])
+        book.save(path)
+    else:
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def found(path: Path, **settings: Any) -> dict[str, tuple[str, set[str]]]:
+    corpus = load(path, valid_share=0, **settings)
+    train = corpus.train
+    rows = train.targets.toarray()
+    return {
+        name: (text, {corpus.labels.ids[column] for column in row.nonzero()[0]})
+        for name, text, row in zip(train.ids, train.texts or (), rows, strict=True)
+    }
+
+
+@pytest.mark.parametrize("ending", [".csv", ".xlsx"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_gives_the_same(shape: str, ending: str, tmp_path: Path) -> None:
+    columns, rows = SHAPES[shape]
+    path = written(tmp_path / f"a{ending}", ["id", "text", *HEADERS.get(shape, ["labels"])], rows)
+    assert found(path, columns=columns) == WANTED
+
+
+def test_pairs_without_ids_are_joined_by_text(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", ["text", "label"], [["one", "a"], ["two", "b"], ["one", "b"]])
+    assert found(path, columns=Columns(shape="pairs")) == {"train-1": ("one", {"a", "b"}), "train-2": ("two", {"b"})}
+
+
+def test_pairs_with_two_texts_are_faults(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", ["id", "text", "label"], [["1", "one", "a"], ["1", "other", "b"]])
+    with pytest.raises(DataError, match=r"a\.csv:3: document '1' has another text than on line 2"):
+        load(path, columns=Columns(shape="pairs"))
+    kept = found(path, columns=Columns(shape="pairs"), remedies=Remedies(skip_bad_rows=str(tmp_path / "bad")))
+    assert kept == {"1": ("one", {"a"})}
+
+
+def test_one_hot_weights_and_words(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", ["text", "p", "q"], [["one", "0.5", "1"], ["two", "0", "0"]])
+    corpus = load(path, columns=Columns(labels="p,q"), valid_share=0)
+    assert corpus.train.targets.toarray().tolist() == [[0.5, 1], [0, 0]]
+    assert any("read as one-hot" in note for note in corpus.notes)
+    wrong = written(tmp_path / "b.csv", ["text", "p", "q"], [["one", "maybe", "1"]])
+    with pytest.raises(DataError, match="pass --label-shape columns"):
+        load(wrong, columns=Columns(labels="p,q", shape="one-hot"))
+
+
+def test_excel_values_are_words(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.xlsx", ["id", "text", "labels"], [[7, "seven", 3], [8.0, 12, True], ["", "", ""]])
+    assert found(path) == {"7": ("seven", {"3"}), "8": ("12", {"true"})}
+
+
+def test_what_is_no_excel_file(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(b"text,labels\n")
+    with pytest.raises(DataError, match="not a whole Excel file"):
+        load(path)
+    with pytest.raises(DataError, match="first row of the first sheet is empty"):
+        load(written(tmp_path / "b.xlsx", [], []))
+
+
+@pytest.mark.parametrize(
+    ("cell", "labels"),
+    [
+        ('"a|b"|c', ["a|b", "c"]),
+        ('c | "a|b" ', ["c", "a|b"]),
+        ('"say ""hi"""|b', ['say "hi"', "b"]),
+        ('5" disk|b', ['5" disk', "b"]),
+        ('"open|b', ['"open', "b"]),
+        ('""|"x"', ["x"]),
+    ],
+)
+def test_quotes_inside_a_cell(cell: str, labels: list[str]) -> None:
+    assert split_quoted(cell, "|") == labels
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (Columns(labels="tag_*"), "no column looks like 'tag_\\*'"),
+        (Columns(labels="text,labels", shape="pairs"), "has one label column"),
+    ],
+)
+def test_what_does_not_fit(columns: Columns, problem: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", ["text", "labels"], [["one", "a"]])
+    with pytest.raises(DataError, match=problem):
+        load(path, columns=columns)
+    with pytest.raises(DataError, match="did you mean"):
+        Columns(shape="pair")
