@@ -11,6 +11,7 @@ from scipy import sparse
 
 from longtail.data.corpus import Corpus
 from longtail.errors import RecipeError
+from longtail.export.parts import ExportParts
 from longtail.model import Model
 from longtail.nn.hashed.bucket_sums import top_labels
 from longtail.nn.hashed.bucket_tables import PRIME, bucket_number, bucket_tables, output_counts
@@ -129,6 +130,9 @@ def test_a_label_is_scored_by_the_mean_of_its_buckets_vectors_and_exported_as_th
     found, scores = scorer.nearest(vectors, 3)
     np.testing.assert_allclose(np.take_along_axis(every, found.astype(np.int64), axis=1), scores, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(scores, -np.sort(-every, axis=1)[:, :3], rtol=1e-4, atol=1e-4)
+    exported = ExportParts.of(model)
+    np.testing.assert_array_equal(exported.vectors, rows)
+    np.testing.assert_array_equal(exported.bias, bias)
     np.testing.assert_allclose(scorer.row_norms(), np.linalg.norm(rows, axis=1), rtol=1e-5)
 
 
