@@ -26,18 +26,21 @@ CHUNK = 8192  # lines read, predicted and written at a time
 
 
 def lines_of(path: Path, model: Model) -> Iterator[tuple[int, str]]:
-    """Read the lines of a file (.gz and .xz too), or the records of a table.
+    """Read the lines of a file (.gz and .xz too), the records of a table, or the documents of a folder.
 
     Args:
-        path: the file.
+        path: the file; or a folder, whose files NAME.txt are a document each.
         model: says which columns of a table are wanted.
 
     Yields:
-        The number of each line and the line, without its end; records of a table as JSON.
+        The number of each line and the line, without its end; records and documents as JSON.
 
     Raises:
-        DataError: the file cannot be read, or has none of the columns of training.
+        DataError: the file cannot be read or has none of the columns of training, or the folder has no document.
     """
+    if path.is_dir():
+        yield from _documents(path)
+        return
     if table_kind(path):
         yield from _records(path, _fields(model), model.id_field)
         return
@@ -189,6 +192,16 @@ def _excluded(exclude: Any, model: Model, number: int, source: str) -> list[int]
         return sorted(set(model.labels.rows(map(str, exclude))))
     except DataError as error:
         raise DataError(f'{error} in "exclude"; remove it, the model cannot predict it', source, number) from None
+
+
+def _documents(folder: Path) -> Iterator[tuple[int, str]]:
+    """Each NAME.txt of a folder as one document with the id NAME, in the order of names."""
+    files = sorted(file for file in folder.glob("*.txt") if file.is_file())
+    if not files:
+        raise DataError("has no file NAME.txt, each of which would be a document; give a folder of such files", folder)
+    for number, file in enumerate(files, start=1):
+        text = "\n".join(line.removesuffix("\r") for _, line in file_lines(file))
+        yield number, json.dumps({"id": file.stem, "text": text})
 
 
 def _records(path: Path, fields: list[str], id_field: str) -> Iterator[tuple[int, str]]:

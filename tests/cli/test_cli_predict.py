@@ -139,7 +139,7 @@ def test_out_is_whole_or_as_it_was(model: Path, rows_file: Path) -> None:
     ("name", "problem"),
     [
         ("nothing.txt", "nothing.txt: no such file; check the path"),
-        (".", "is a folder, and a file is expected"),
+        (".", "has no file NAME.txt"),
         ("empty.gz", "empty.gz: the compressed file has 0 bytes"),
         ("cut.gz", "cut.gz: the compressed file ends too early"),
     ],
@@ -265,3 +265,15 @@ def test_ids_are_those_of_the_column_of_training() -> None:
     )
     Path("own.csv").write_text("id,text\n7,pear\n")  # and where that column is not there, `id` will do
     assert [line["id"] for line in call("predict", "m", "own.csv").lines] == ["7"]
+
+
+def test_each_text_file_of_a_folder_is_a_document(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_bytes(b"bridge\r\nriver\n")
+    (tmp_path / "a.txt").write_text("apple")
+    (tmp_path / "a.key").write_text("fruit")
+    done = call("predict", model, tmp_path, "--json").json
+    assert [answer["id"] for answer in done] == ["a", "b"]
+    lines = call("predict", model, "--json", stdin="apple\nbridge river\n").json
+    assert [answer["labels"] for answer in done] == [answer["labels"] for answer in lines]
+    (tmp_path / "empty").mkdir()
+    assert "NAME.txt" in call("predict", model, tmp_path / "empty").error

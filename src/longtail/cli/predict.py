@@ -14,6 +14,8 @@ import typer
 from longtail.atomic import new_file
 from longtail.cli.shared import Dial, as_json, progress, ready_to_write, say
 
+FOLDER_CHUNK = 64  # documents of a folder predicted at a time: each may be a book
+
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that train wrote.")],
@@ -21,7 +23,7 @@ def predict(
         str,
         typer.Argument(
             metavar="INPUT",
-            help="File of texts, or a CSV, TSV or Parquet file with the columns of training; -: standard input.",
+            help="File of texts, table with the columns of training, or folder of NAME.txt; -: standard input.",
         ),
     ] = "-",
     k: Annotated[int, typer.Option("-k", metavar="NUMBER", min=1, help="Most labels of a text.")] = 5,
@@ -87,7 +89,7 @@ def predict(
     quiet = typed or (out is None and sys.stdout.isatty())
     with nullcontext() if quiet else progress(), _writing(out) as file:
         between = "[\n" if json else ""
-        for chunk in in_chunks(lines, 1 if typed else CHUNK):
+        for chunk in in_chunks(lines, 1 if typed else FOLDER_CHUNK if Path(source).is_dir() else CHUNK):
             for answer in answer_lines(loaded, chunk, k, threshold, dial, name, why):
                 file.write(between + as_json(answer) + ("" if json else "\n"))
                 between = ",\n" if json else ""
