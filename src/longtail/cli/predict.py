@@ -12,6 +12,7 @@ from typing import Annotated, TextIO
 import typer
 
 from longtail.atomic import new_file
+from longtail.cli.predict_csv import PredictionTable
 from longtail.cli.shared import Dial, as_json, progress, ready_to_write, say
 
 FOLDER_CHUNK = 64  # documents of a folder predicted at a time: each may be a book
@@ -47,13 +48,18 @@ def predict(
         str | None,
         typer.Option(metavar="PLACE", help="Predict a folder in jobs: on processes, files, ray or ray://host:port."),
     ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="jsonl or csv, which keeps the input's columns; default: by --out."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON list instead of one object per line.")] = False,
 ) -> None:
     """Predict the labels of texts.
 
     Each line of the input (also .gz or .xz) is a text, or a JSON object with "text" and, optionally, "title", "id",
     "exclude" (ids of labels that must not be predicted for it) and "vector" (for models that were trained on vectors).
-    Each line of the output is a JSON object with the labels of one text, best first.
+    Each line of the output is a JSON object with the labels of one text, best first; with --format csv, or
+    --out NAME.csv, a line of a table with the columns of the input, the labels and their scores.
     """
     from longtail.answers import CHUNK, answer_lines, in_chunks, lines_of
     from longtail.errors import DataError
@@ -61,6 +67,11 @@ def predict(
 
     if threshold is not None and not math.isfinite(threshold):
         raise DataError(f"--threshold must be a score such as 0.5, got {threshold}")
+    if format not in (None, "jsonl", "csv"):
+        raise DataError(f"--format must be jsonl or csv, got {format!r}")
+    as_table = format == "csv" or (format is None and out is not None and out.suffix.lower() == ".csv" and on is None)
+    if as_table and (why or json or on is not None):
+        raise DataError("a CSV holds labels and scores; leave out --why, --json and --on, or pass --format jsonl")
     if on is not None:
         from longtail.cli.predict_on import predict_on
 
@@ -89,8 +100,12 @@ def predict(
     quiet = typed or (out is None and sys.stdout.isatty())
     with nullcontext() if quiet else progress(), _writing(out) as file:
         between = "[\n" if json else ""
+        table_file = PredictionTable(file, source) if as_table else None
         for chunk in in_chunks(lines, 1 if typed else FOLDER_CHUNK if Path(source).is_dir() else CHUNK):
             for answer in answer_lines(loaded, chunk, k, threshold, dial, name, why):
+                if table_file is not None:
+                    table_file.write(answer)
+                    continue
                 file.write(between + as_json(answer) + ("" if json else "\n"))
                 between = ",\n" if json else ""
             file.flush()
