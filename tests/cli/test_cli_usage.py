@@ -11,7 +11,7 @@ from cli_calls import call
 import longtail
 
 COMMANDS = ["check", "plan", "compare", "train", "tune", "predict", "evaluate", "methods", "presets"]
-COMMANDS += ["neighbours", "serve", "export", "index", "build"]
+COMMANDS += ["neighbours", "serve", "export", "index", "job", "build"]
 ALL = [
     [],
     *([command] for command in COMMANDS),
