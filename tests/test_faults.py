@@ -13,7 +13,7 @@ from faults import Faults, injected
 from longtail import atomic
 from longtail.atomic import new_file
 from longtail.data import Corpus
-from longtail.errors import LongtailError, ModelError
+from longtail.errors import LongtailError, ModelError, what_to_do
 from longtail.model import Model
 from longtail.recipe import Recipe
 from longtail.store import load, save
@@ -48,7 +48,8 @@ def every_fault(work: Callable[[], object], check: Callable[[bool, str], None], 
             assert faults.failed, words
             if not done:
                 # A manifest that cannot be read is not known as a model's, so the folder is left alone.
-                told = "cannot be written" in reason and "check the disk" in reason
+                advice = (what_to_do(OSError(number, "")), "check the disk")
+                told = "cannot be written" in reason and any(one in reason for one in advice)
                 assert told or "it is left alone" in reason, words
             check(done, words)
     return len(counted.calls)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import longtail
 from longtail.cli import app
-from longtail.errors import ModelError
+from longtail.errors import ModelError, WriteError
 from longtail.serve.journal import Entry, Journal, journal_of
 from longtail.serve.models import Served
 
@@ -113,7 +113,9 @@ def test_a_model_that_is_not_served_after_all_leaves_no_journal(folders: tuple[P
     (tmp_path / "other.csv").write_text("text,labels\nsome words,another\n")
     command = ["serve", str(folders[0]), "--port", "0", "--examples", str(tmp_path / "other.csv"), "--text-column"]
     answer = CliRunner().invoke(app, [*command, "text", "--label-column", "labels"])
-    assert answer.exit_code and answer.exception is not None and "another" in str(answer.exception), answer.output
+    assert answer.exit_code and answer.exception is not None and "none of the labels" in str(answer.exception), (
+        answer.output
+    )
     assert not journal_of(folders[0]).exists()
 
 
@@ -202,7 +204,7 @@ def test_a_journal_that_cannot_be_written_refuses_the_label(
     with serving(folders[0]) as running:
 
         def full(self: Journal, entries: list[Entry]) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise WriteError(self.path, OSError(errno.ENOSPC, "No space left on device"))
 
         with monkeypatch.context() as patch:
             patch.setattr(Journal, "add", full)

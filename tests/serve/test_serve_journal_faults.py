@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults import Faults, injected
-from longtail.errors import LongtailError, WriteError
+from longtail.errors import LongtailError, WriteError, what_to_do
 from longtail.serve.journal import Entry, Journal
 
 BATCHES = [[Entry(f"{batch}-{number}", f"label {number}") for number in range(3)] for batch in range(3)]
@@ -59,7 +59,7 @@ def test_a_fault_at_every_call(number: int, lasting: bool, torn: bool, tmp_path:
         words = f"call {place}, {counted.calls[place]}"
         assert faults.failed, words
         if why is not None:
-            assert str(path) in why and ("check the disk" in why or "can be written" in why), words
+            assert str(path) in why and (what_to_do(OSError(number, "")) in why or "can be written" in why), words
         elif not lasting:
             assert len(acknowledged) >= 6, words  # one batch at most was refused
         with Journal(path) as journal:  # the disk is well again

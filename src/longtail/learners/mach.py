@@ -18,7 +18,7 @@ from longtail.seams import Scorer, TailMethod
 
 @dataclass(frozen=True)
 class Mach(OneVsAllSettings):
-    """Labels fall into a few thousand buckets at random, several times over; a classifier a bucket is trained.
+    """Labels fall into buckets at random, several times; a classifier a bucket is trained.
 
     A bucket is right for a row that has one of its labels. A label's score is the mean, over the repetitions, of its
     buckets' scores before the sigmoid; two labels rarely share a bucket twice, so the mean tells them apart. The
@@ -39,7 +39,7 @@ class Mach(OneVsAllSettings):
     buckets: int | None = None  # B: of each repetition; none: the power of 2 from 4 x the square root of the labels on
     hashing: Hashing = "random"  # balanced: buckets of equal size, in which frequent labels do not meet
 
-    summary: ClassVar[str] = "labels hashed into buckets several times: a classifier a bucket, not a label"
+    summary: ClassVar[str] = "labels hashed into buckets, several times; a classifier each"
     papers: ClassVar[tuple[Paper, ...]] = (MACH,)
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts"})

@@ -133,7 +133,12 @@ class Journal:
         """Opens the file and takes its lock; again where the last holder removed it in between."""
         for _ in range(ATTEMPTS):
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(self._file)  # not `close`: the file belongs to its holder, empty or not
+                self._file = -1
+                raise
             if _is_at(self._file, self.path):
                 return
             os.close(self._file)

@@ -65,13 +65,17 @@ class HashedScorer:
         Returns:
             Labels (int32) and scores before calibration (float32), each (rows, k), best first.
         """
+        import torch
+
         from longtail.nn.hashed.bucket_sums import ROWS, top_labels
 
-        flat = self.weights.reshape(-1, self.weights.shape[2])
-        offset = 0.0 if self.bias is None else self.bias.reshape(-1)
+        # By torch: the bits of NumPy's product depend on the number of threads.
+        flat = torch.from_numpy(np.ascontiguousarray(self.weights)).flatten(0, 1).T
+        asked = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
+        offset = np.float32(0) if self.bias is None else self.bias.reshape(-1)
         k = min(k, self.tables.shape[1])
         parts = [
-            top_labels(vectors[start : start + ROWS] @ flat.T + offset, self.tables, k)
+            top_labels(np.asarray((asked[start : start + ROWS] @ flat).numpy() + offset, np.float32), self.tables, k)
             for start in range(0, max(len(vectors), 1), ROWS)
         ]
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
