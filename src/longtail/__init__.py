@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from longtail.model import Model as Model
     from longtail.predictions import Predictions as Predictions
     from longtail.recipe import Recipe as Recipe
+    from longtail.reproduction import reproduce as reproduce
     from longtail.store import load as load_model
     from longtail.tuning.search import tune as tune
 
@@ -52,6 +53,7 @@ _HOMES = {
     "load_model": "longtail.store:load",
     "predictor": "longtail.frame_predictor:predictor",
     "read_comparison": "longtail.comparison:read_comparison",
+    "reproduce": "longtail.reproduction:reproduce",
     "tune": "longtail.tuning.search:tune",
 }
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "load_model",
     "predictor",
     "read_comparison",
+    "reproduce",
     "tune",
 ]
 

@@ -9,8 +9,8 @@ Start reading here at `main`, then `train.py`.
     predict_on.py    predict in jobs
     torchrun.py      several processes that train one model together
     bars.py          stages of the work as progress bars
-    check, plan, compare, train, tune, predict, evaluate, methods, presets, neighbours, serve, export, index, job
-                     commands
+    check, plan, compare, train, tune, predict, evaluate, methods, presets, reproduce, neighbours, serve, export,
+    index, job       commands
     build/           one more command, with a file for each kind of data set
 
 May import every room. The docstring of a command is its help on the screen.
@@ -42,6 +42,7 @@ from longtail.cli import (
     plan,
     predict,
     presets,
+    reproduce,
     serve,
     train,
     tune,
@@ -82,6 +83,7 @@ app.command("tune")(tune.tune)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("methods")(methods.methods)
+app.command("reproduce")(reproduce.reproduce)
 app.command("presets")(presets.presets)
 app.command("neighbours")(neighbours.neighbours)
 app.command("serve")(serve.serve)
