@@ -2,7 +2,7 @@
 
 Start reading at `run.py`: `reproduce` trains the rows of a table and returns a `Reproduction`.
 
-- `tables/PAPER/NAME.toml`: one table or figure: rows are recipes, columns measures, with the published figures beside them
+- `tables/PAPER/NAME.toml`: one table or figure: rows are recipes, columns measures; published figures beside them
 - `tables/PAPER/paper.toml`: its title, other names, and what is not implemented and why
 - `paper_tables.py`: these files as data, checked when they are read
 - `outcome.py`: our figures and effects beside the published ones

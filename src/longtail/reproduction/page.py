@@ -25,12 +25,12 @@ def markdown(found: Reproduction, command: str, versions: dict[str, str], json_f
         "",
         f"    {command}",
         "",
-        f"{facts['train_rows']:,} training documents, {facts['test_rows']:,} test documents, {facts['labels']:,} labels; "
-        f"A = {propensity['a']:g}, B = {propensity['b']:g}. Seeds {', '.join(map(str, found.seeds))}; "
+        f"{facts['train_rows']:,} training documents, {facts['test_rows']:,} test documents, "
+        f"{facts['labels']:,} labels; A = {propensity['a']:g}, B = {propensity['b']:g}. Seeds {', '.join(map(str, found.seeds))}; "
         f"{words.seconds(found.seconds)}. {', '.join(f'{name} {one}' for name, one in versions.items())}.",
         "",
-        "Percent, mean ± standard deviation over seeds; in parentheses the effect against the row's control. Below our rows "
-        f"stand the published figures on the paper's data sets. Every figure by seed: `{json_file}`.",
+        "Percent, mean ± standard deviation over seeds; in parentheses the effect against the row's control. Below our "
+        f"rows stand the published figures on the paper's data sets. Every figure by seed: `{json_file}`.",
     ]
     for outcome in found.outcomes:
         lines += ["", *_table(outcome)]
@@ -45,9 +45,8 @@ def _table(outcome: TableOutcome) -> list[str]:
         "| data | row | " + " | ".join(table.columns) + " |",
         "| --- | --- |" + " ---: |" * len(table.columns),
     ]
-    for row in table.rows:
-        if outcome.result(row) is not None:
-            lines.append(f"| {data} | {row.name} | " + " | ".join(cells(outcome, row)) + " |")
+    trained = [row for row in table.rows if outcome.result(row) is not None]
+    lines += [f"| {data} | {row.name} | " + " | ".join(cells(outcome, row)) + " |" for row in trained]
     for name in dict.fromkeys(name for row in table.rows for name in published_cells(table, row)):
         for row in table.rows:
             texts = published_cells(table, row).get(name)
@@ -79,4 +78,4 @@ def remarks(outcome: TableOutcome) -> list[str]:
         for row in table.rows
         if (one := outcome.result(row)) is not None and any(note.startswith("trained once") for note in one.notes)
     ]
-    return [*table.notes, *missing, *left, *once, *(one for row in table.rows if (one := outcome.sentence(row)))]
+    return [*table.notes, *missing, *left, *once, *filter(None, map(outcome.sentence, table.rows))]
