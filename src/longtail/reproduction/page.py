@@ -26,8 +26,9 @@ def markdown(found: Reproduction, command: str, versions: dict[str, str], json_f
         f"    {command}",
         "",
         f"{facts['train_rows']:,} training documents, {facts['test_rows']:,} test documents, "
-        f"{facts['labels']:,} labels; A = {propensity['a']:g}, B = {propensity['b']:g}. Seeds {', '.join(map(str, found.seeds))}; "
-        f"{words.seconds(found.seconds)}. {', '.join(f'{name} {one}' for name, one in versions.items())}.",
+        f"{facts['labels']:,} labels; A = {propensity['a']:g}, B = {propensity['b']:g}. "
+        f"Seeds {', '.join(map(str, found.seeds))}; {words.seconds(found.seconds)}. "
+        f"{', '.join(f'{name} {one}' for name, one in versions.items())}.",
         "",
         "Percent, mean ± standard deviation over seeds; in parentheses the effect against the row's control. Below our "
         f"rows stand the published figures on the paper's data sets. Every figure by seed: `{json_file}`.",

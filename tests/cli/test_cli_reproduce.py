@@ -1,0 +1,89 @@
+"""`longtail reproduce`: the list, a table, a page, going on after a kill, and wrong words."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_calls import call
+
+import processes
+
+TABLE = ("reproduce", "taug", "3")
+
+
+def without_times(file: str) -> Any:
+    data = json.loads(Path(file).read_text())
+    for row in (row for table in data["tables"] for row in table["rows"]):
+        for run in row["runs"]:
+            for cost in ("train_seconds", "predict_seconds", "peak_bytes", "model_bytes"):
+                run.pop(cost)
+    return data["tables"]
+
+
+def test_the_list_names_papers_tables_and_what_is_not_implemented(data: Path) -> None:
+    done = call("reproduce")
+    assert done.code == 0, done.err
+    for words in ("with and without TAUG, on Bonsai", "cannot train GLaS: ", "not implemented: table 1: sizes"):
+        assert words in done.out
+    assert "time by plan" not in done.out
+    planned = call("reproduce", data)
+    assert planned.code == 0 and "time by plan" in planned.out
+    assert call("reproduce", "ranknet").out.count("\n") <= done.out.count("\n")
+
+
+def test_a_table_and_its_page(data: Path) -> None:
+    done = call(*TABLE, data, "--seeds", "2", "--page", "found.md")
+    assert done.code == 0, done.err
+    assert "w/ TAUG" in done.out and "Amazon-670K" in done.out and "published; " in done.out
+    page = Path("found.md").read_text()
+    assert f"    longtail reproduce taug 3 {data} --seeds 2 --page found.md\n" in page
+    record = json.loads(Path("found.json").read_text())
+    assert record["format"] == "longtail.reproduction.v1" and record["seeds"] == [0, 1]
+    assert record["command"] in page and record["versions"]["longtail"]
+    alone = call(*TABLE, data, "--seeds", "2")
+    assert alone.code == 0 and without_times("reproduce-taug-tiny.json") == without_times("found.json")
+
+
+def test_a_kill_costs_what_was_not_finished(data: Path) -> None:
+    command = [sys.executable, "-m", "longtail", *TABLE, str(data), "--seeds", "3", "--checkpoint-dir", "run"]
+    environment = {**os.environ, "LONGTAIL_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    process = processes.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None and not list(Path("run").glob("results/*")):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL and not list(Path.cwd().glob("*.json"))
+    kept = {file: file.stat().st_mtime_ns for file in Path("run").glob("results/*.safetensors")}
+    done = call(*TABLE, data, "--seeds", "3", "--checkpoint-dir", "run")
+    assert done.code == 0, done.err
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept
+    resumed = without_times("reproduce-taug-tiny.json")
+    assert call(*TABLE, data, "--seeds", "3", "--page", "whole.md").code == 0
+    assert resumed == without_times("whole.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("tauk",), "no paper is called 'tauk'; did you mean 'taug'"),
+        (("taug", "7", "wordnet"), "taug has no table '7' here"),
+        (("taug", "3"), "give DATA after the table, such as: longtail reproduce taug 3 wordnet"),
+        (("taug", "3", "wordnett"), "no data set is called 'wordnett'; did you mean 'wordnet'"),
+        (("taug", "3", "wordnet", "--within", "soon"), "a time such as 90s"),
+        (("taug", "3", "wordnet", "--seeds", "0"), "seeds are a number such as 5"),
+        (("taug", "3", "wordnet", "--text", "body"), "text"),
+        (("taug", "3", "wordnet", "--page", "/dev/null/page.md"), "/dev/null"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_line(words: tuple[str, ...], message: str) -> None:
+    assert message in call("reproduce", *words).error
+    assert not list(Path.cwd().iterdir())
