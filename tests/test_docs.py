@@ -128,7 +128,7 @@ def test_links_and_commands_exist(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (document.parent / target).exists(), target
     commands = {"check", "build", "train", "predict", "evaluate", "compare", "plan", "methods"}
-    commands |= {"neighbours", "serve", "export", "index", "presets", "tune"}
+    commands |= {"neighbours", "serve", "export", "index", "presets", "tune", "reproduce"}
     for line in re.findall(r"^    longtail (\S+)", text, re.MULTILINE):
         assert line in commands, line
     for script in re.findall(r"python (benchmarks/\S+\.py)", text):
