@@ -216,7 +216,10 @@ ARROWS: dict[str, set[str]] = {
     "linear/trees": {
         "linear/operation_counts",
         "arrays",
+        "atomic",
         "data",
+        "errors",
+        "jobs",
         "linear/csr_arrays",
         "linear/features",
         "linear/solvers",

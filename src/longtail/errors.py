@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
@@ -75,6 +75,17 @@ class ProcessLost(LongtailError):
 
 class JobError(LongtailError):
     """Jobs cannot be run, or some of them failed. Those that are done stay done."""
+
+
+class JobsLeft(JobError):
+    """Jobs wait for a scheduler to run them; the same command goes on afterwards."""
+
+    def __init__(self, folder: Path, left: Sequence[int], jobs: int) -> None:
+        self.folder, self.left, self.jobs = folder, tuple(left), jobs
+        super().__init__(
+            f"{len(self.left)} of {jobs} jobs in {folder} are not run: `longtail job {folder} NUMBER` runs one; then "
+            "run the command again"
+        )
 
 
 class MissingExtra(LongtailError):

@@ -172,6 +172,13 @@ class Recipe:
         return any(isinstance(method, Reranks) for method in self.tail)
 
     @property
+    def spreads(self) -> bool:
+        """Whether parts of its training can run as jobs: those of its learner, members or teachers."""
+        inner = (*self._teachers.values(), *self._members)
+        own: bool = getattr(self.learner, "spreads", False)
+        return own or any(one.spreads for one in inner if isinstance(one, Recipe))
+
+    @property
     def is_fitted(self) -> bool:
         """See `MemberRecipe.is_fitted`."""
         return False

@@ -24,6 +24,7 @@ from longtail.cli.shared import (
     speaks,
 )
 from longtail.cli.torchrun import Patience, joined, written_by_an_earlier_attempt
+from longtail.cli.train_on import check_train_on, train_on
 from longtail.cli.train_within import train_within
 from longtail.cli.tune import seconds_of
 from longtail.errors import ModelError, RecipeError, what_to_do
@@ -54,6 +55,13 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
     checkpoint_dir: CheckpointDir = None,
     patience: Patience = 600.0,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Train trees in jobs: on processes, files (for a scheduler), ray or ray://host:port.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Train a recipe, or find one within a time, and save the model."""
@@ -64,6 +72,7 @@ def train(
                 "within a time: longtail tune"
             )
         unused = {"--refit": refit, "--force": force, "--checkpoint-dir": checkpoint_dir is not None}
+        unused["--on"] = on is not None
         for option in (name for name, given in unused.items() if given):
             raise RecipeError(f"--within does not go with {option}; train the recipe that it prints with {option}")
         train_within(source, seconds_of(within), out, overwrite, json)
@@ -82,7 +91,15 @@ def train(
     overwrite = overwrite or written_by_an_earlier_attempt(out)
     check_place(out, overwrite=overwrite)
     ready_to_write(out, folder=True)
-    with joined(patience), checkpoint_messages(recipes, checkpoint_dir), progress(), measure_peak() as peak:
+    if on is not None:
+        check_train_on(on, recipes[0])
+    with (
+        joined(patience),
+        train_on(on, out),
+        checkpoint_messages(recipes, checkpoint_dir),
+        progress(),
+        measure_peak() as peak,
+    ):
         corpus = source.read()
         if not force:
             refuse_what_will_not_fit(recipes, corpus.train)

@@ -2,6 +2,7 @@
 
     folder.py       a folder of jobs: jobs.json says what each does and which one file it writes; start reading here
     running.py      `run_jobs`: picks the runner that --on names
+    spreading.py    where the parts of a training run: learners ask for it deep inside `fit`
     processes.py    processes of this machine
     on_ray.py       tasks of a Ray cluster
     worker.py       the process that runs jobs for `processes.py`
@@ -14,5 +15,6 @@ its name in `folder.KINDS`, so this room imports none of the rooms whose work it
 
 from longtail.jobs.folder import Failed, JobFolder
 from longtail.jobs.running import check_on, run_jobs
+from longtail.jobs.spreading import Spread, current_spread, spreading
 
-__all__ = ["Failed", "JobFolder", "check_on", "run_jobs"]
+__all__ = ["Failed", "JobFolder", "Spread", "check_on", "current_spread", "run_jobs", "spreading"]

@@ -21,6 +21,7 @@ FORMAT = 1
 JOBS = "jobs.json"
 KINDS = {  # the function that runs a job of each kind: (settings, input, output) -> rows done
     "predict": "longtail.batch_prediction:predict_shard",
+    "classifiers": "longtail.linear.trees.tree_jobs:train_part",
 }
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.features.tfidf_settings import TfidfSettings
-from longtail.linear.trees.beam_search import ForestMaker
-from longtail.linear.trees.label_forest import ForestScorer
-from longtail.linear.trees.train_tree import BLOCK, Training, fit_tree
+from longtail.linear.trees.label_forest import ForestScorer, train_forest
+from longtail.linear.trees.train_tree import BLOCK, Training
 from longtail.linear.trees.tree_plan import HEAP, kept_weights, packed_bytes
 from longtail.papers import DISMEC, Paper
 from longtail.plan import DataFacts, Plan
@@ -41,6 +40,7 @@ class Dismec(TfidfSettings):
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = ForestScorer
+    spreads: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,10 +58,7 @@ class Dismec(TfidfSettings):
         training = Training(
             cost=self.cost, max_iter=self.max_iter, weight_threshold=self.weight_threshold, seed=self.seed
         )
-        maker = ForestMaker()
-        maker.begin_tree(order, levels)
-        fit_tree(rows, train.targets, order, levels, training, maker.keep)
-        return ForestScorer(features, maker.finish(), beam=1)
+        return ForestScorer(features, train_forest(rows, train.targets, [(order, levels)], training), beam=1)
 
     def plan(self, facts: DataFacts) -> Plan:
         """See `Learner.plan`."""

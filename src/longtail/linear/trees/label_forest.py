@@ -6,20 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
-from longtail.arrays import Floats, Ints, Longs, Matrix
+from longtail.arrays import Floats, Ints, Matrix
 from longtail.data.dataset import Rows
+from longtail.jobs import current_spread
 from longtail.linear.features.sparse_features import FEATURES, Features
 from longtail.linear.trees.beam_search import ForestMaker, LabelForest, search
 from longtail.linear.trees.classifier_norms import leaf_norms
 from longtail.linear.trees.forest_declared import FOREST
 from longtail.linear.trees.hard_negatives import hard_negatives_of
 from longtail.linear.trees.train_tree import Training, fit_tree
+from longtail.linear.trees.tree_jobs import LabelTree, train_in_jobs
 from longtail.memory import release
 from longtail.progress import stage
 from longtail.seams import Declaration, State
 from longtail.threads import in_threads
 
-Cluster = Callable[[Matrix, int], tuple[Ints, list[Longs]]]  # as `balanced_halves`, from vectors and a seed
+Cluster = Callable[[Matrix, int], LabelTree]  # as `balanced_halves`, from vectors and a seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,22 +86,44 @@ def fit_forest(
     Returns:
         The scorer.
     """
-    maker = ForestMaker(training.log_loss)
-    negatives = hard_negatives_of(rows, hard_negatives) if hard_negatives else None
-    seeds = range(training.seed, training.seed + trees)
-    clusters = _clusters(describe, cluster, seeds)
+    clusters = _clusters(describe, cluster, range(training.seed, training.seed + trees))
     release()
-    for (order, levels), seed in zip(clusters, seeds, strict=True):
+    return ForestScorer(features, train_forest(rows, targets, clusters, training, hard_negatives), beam)
+
+
+def train_forest(
+    rows: Matrix, targets: Matrix, clusters: list[LabelTree], training: Training, hard_negatives: int = 0
+) -> LabelForest:
+    """Train the classifiers of trees: here, or inside `spreading` in jobs, to the same bits.
+
+    Args:
+        rows: vectors of the training examples, csr (rows, features).
+        targets: csr (rows, labels).
+        clusters: order and levels of each tree, as `fit_tree` takes them.
+        training: settings; tree number t is trained with `seed + t`.
+        hard_negatives: wrong nodes of each level that a row also trains.
+
+    Returns:
+        The forest.
+    """
+    maker = ForestMaker(training.log_loss)
+    spread = current_spread()
+    if spread is not None:
+        train_in_jobs(rows, targets, clusters, training, hard_negatives, maker, spread)
+        return maker.finish()
+    negatives = hard_negatives_of(rows, hard_negatives) if hard_negatives else None
+    for number, (order, levels) in enumerate(clusters):
         maker.begin_tree(order, levels)
-        fit_tree(rows, targets, order, levels, replace(training, seed=seed), maker.keep, negatives)
+        settings = replace(training, seed=training.seed + number)
+        fit_tree(rows, targets, order, levels, settings, maker.keep, negatives)
         release()
-    return ForestScorer(features, maker.finish(), beam)
+    return maker.finish()
 
 
-def _clusters(describe: Callable[[], Matrix], cluster: Cluster, seeds: range) -> list[tuple[Ints, list[Longs]]]:
+def _clusters(describe: Callable[[], Matrix], cluster: Cluster, seeds: range) -> list[LabelTree]:
     """The nodes of all trees, in threads, because the first splits of one tree keep only one core busy. The vectors are
     freed afterwards."""
-    found: dict[int, tuple[Ints, list[Longs]]] = {}
+    found: dict[int, LabelTree] = {}
     with stage("grouping labels"):
         vectors = describe()
         in_threads(lambda seed: found.update({seed: cluster(vectors, seed)}), seeds)

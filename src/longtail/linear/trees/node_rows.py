@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import local
 
@@ -142,6 +143,17 @@ class LevelTargets:
         by_node = np.argsort(nodes, kind="stable")
         self._negatives: Longs = negative_rows[by_node]
         self._negative_starts: Longs = np.searchsorted(nodes[by_node], np.arange(len(first_child)))
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """What `from_arrays` takes."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> LevelTargets:
+        """The same targets, from the arrays of another."""
+        made = cls.__new__(cls)
+        vars(made).update(arrays)
+        return made
 
     def rows(self, node: int) -> int:
         """How many rows a node trains on: 0 where none has a label in it."""

@@ -8,7 +8,7 @@ time than that. So little is done to a node in NumPy: converged children change 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from threading import Lock
@@ -77,6 +77,15 @@ class Chunk:
 HardNegatives = Callable[[list[Chunk], list[Longs], Matrix], tuple[Longs, Ints]]
 
 
+@dataclass(frozen=True, eq=False)
+class Wave:
+    """Nodes of a tree that may be trained at the same time."""
+
+    known: list[Chunk]  # classifiers that need no training
+    tasks: list[NodeTask]  # the longest first, so that no thread is left with one at the end
+    targets: list[LevelTargets]  # of the levels so far
+
+
 def fit_tree(
     rows: Matrix,
     targets: Matrix,
@@ -98,27 +107,48 @@ def fit_tree(
         hard_negatives: finds further rows of a level's nodes, which are negatives of all children; levels are then
             trained one after another.
     """
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    leaves = sparse.csr_array(
-        (targets.data.copy(), place[targets.indices].astype(np.int32), targets.indptr), targets.shape
-    )
-    leaves.sort_indices()
     arrays, scratch = csr_arrays(rows), Scratch(rows.shape[1])
-    tasks: list[NodeTask] = []
-    level_targets: list[LevelTargets] = []
     above: list[Chunk] = []
-    nodes = [*levels, np.arange(len(order) + 1)]
 
     def finished(chunk: Chunk) -> None:
         if hard_negatives and chunk.level < len(levels) - 1:
             above.append(chunk)
         store(chunk)
 
-    def train(task: NodeTask) -> Chunk:
-        chunk = _fit_chunk(arrays, scratch, level_targets[task.level].of(task.parent), task, training)
-        return chunk if task.level == len(levels) - 1 else _path_weighted(chunk, training.path_weight)
+    for wave in tree_waves(targets, order, levels, hard_negatives, above):
+        for chunk in wave.known:
+            finished(chunk)
 
+        def train(task: NodeTask, wave: Wave = wave) -> Chunk:
+            return train_node(arrays, scratch, wave.targets[task.level], task, training, len(levels))
+
+        _work_off(wave.tasks, train, finished)
+
+
+def tree_waves(
+    targets: Matrix, order: Ints, levels: list[Longs], hard_negatives: HardNegatives | None, above: list[Chunk]
+) -> Iterator[Wave]:
+    """What is to be trained, in the order in which it can be: all at once, or level by level with hard negatives.
+
+    Args:
+        targets: see `fit_tree`.
+        order: see `fit_tree`.
+        levels: see `fit_tree`.
+        hard_negatives: see `fit_tree`.
+        above: classifiers of the levels above the leaves, which the caller adds before it asks for the next wave.
+
+    Yields:
+        The waves.
+    """
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    leaves = sparse.csr_array(
+        (targets.data.copy(), place[targets.indices].astype(np.int32), targets.indptr), targets.shape
+    )
+    leaves.sort_indices()
+    level_targets: list[LevelTargets] = []
+    nodes = [*levels, np.arange(len(order) + 1)]
+    wave = Wave([], [], level_targets)
     for level in range(len(levels)):
         parents, children = nodes[level], nodes[level + 1]
         starts = np.searchsorted(children, parents)  # children of a parent are neighbours
@@ -128,23 +158,43 @@ def fit_tree(
         level_targets.append(LevelTargets(_node_targets(leaves, children), starts, negatives))
         for parent in range(len(parents) - 1):
             if starts[parent + 1] - starts[parent] == 1:  # an only child is as likely as its parent
-                finished(_only_child(level, parent, int(starts[parent])))
+                wave.known.append(_only_child(level, parent, int(starts[parent])))
                 continue
             rows_here = level_targets[level].rows(parent)
             for first in range(int(starts[parent]), int(starts[parent + 1]), CHUNK):
                 last = min(first + CHUNK, int(starts[parent + 1]))
                 if rows_here:
-                    tasks.append(NodeTask(rows_here * (last - first), level, parent, first, last))
+                    wave.tasks.append(NodeTask(rows_here * (last - first), level, parent, first, last))
                 else:  # labels without rows
-                    finished(chunk_of(level, parent, first, np.zeros((1, last - first), dtype=np.float32)))
+                    wave.known.append(chunk_of(level, parent, first, np.zeros((1, last - first), dtype=np.float32)))
         if hard_negatives or level == len(levels) - 1:
-            _work_off(tasks, train, finished)
-            tasks = []
+            wave.tasks.sort(reverse=True)
+            yield wave
+            wave = Wave([], [], level_targets)
+
+
+def train_node(
+    arrays: CsrArrays, scratch: Scratch, targets: LevelTargets, task: NodeTask, training: Training, levels: int
+) -> Chunk:
+    """Train the classifiers of one task.
+
+    Args:
+        arrays: vectors of all training rows.
+        scratch: over their features.
+        targets: of the task's level.
+        task: which children of which node.
+        training: settings.
+        levels: of the tree.
+
+    Returns:
+        The classifiers.
+    """
+    chunk = _fit_chunk(arrays, scratch, targets.of(task.parent), task, training)
+    return chunk if task.level == levels - 1 else _path_weighted(chunk, training.path_weight)
 
 
 def _work_off(tasks: list[NodeTask], train: Callable[[NodeTask], Chunk], store: Callable[[Chunk], None]) -> None:
     """Train the nodes of all tasks, in threads."""
-    tasks.sort(reverse=True)  # the longest first, so that no thread is left with one at the end
     bounds = _piece_bounds([task.cost for task in tasks])
     in_turn = InTurn(store)
     with stage("training classifiers", total=len(tasks)) as advance:

@@ -1,0 +1,53 @@
+"""`longtail train --on`: trains label trees in jobs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from longtail.cli.shared import say
+from longtail.errors import JobsLeft, RecipeError
+
+if TYPE_CHECKING:
+    from longtail.recipe import Recipe
+
+
+def check_train_on(on: str, recipe: Recipe) -> None:
+    """Refuses a place that does not answer, and a recipe that has nothing to spread."""
+    from longtail import catalogue
+    from longtail.jobs import check_on
+
+    check_on(on)
+    if not recipe.spreads:
+        able = [name for name in catalogue.LEARNERS if getattr(catalogue.learner_class(name), "spreads", False)]
+        raise RecipeError(
+            f"{recipe} has nothing that --on could spread; leave it out, or use {', '.join(able)}, alone or "
+            "as members; nets train on several GPUs and hosts with torchrun"
+        )
+
+
+@contextmanager
+def train_on(on: str | None, out: Path) -> Iterator[None]:
+    """Spreads trainings in this block over jobs in `OUT.jobs`, which goes when all is done."""
+    if on is None:
+        yield
+        return
+    from longtail.jobs import spreading
+
+    folder = out.with_name(f"{out.name}.jobs")
+    try:
+        with spreading(folder, on):
+            yield
+    except JobsLeft as waiting:
+        here = waiting.folder
+        say(f"{len(waiting.left)} of {waiting.jobs} jobs are left; run each by its number, such as in an array job:")
+        say(f"  sbatch --array=0-{waiting.jobs - 1} --wrap 'longtail job {here} $SLURM_ARRAY_TASK_ID'")
+        say("then run the same command again")
+        typer.echo("\n".join(f"longtail job {here} {number}" for number in waiting.left))
+        raise typer.Exit from None
+    shutil.rmtree(folder, ignore_errors=True)

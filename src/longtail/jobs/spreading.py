@@ -1,0 +1,78 @@
+"""Where the parts of a training run, as a context variable: learners that know nothing of it run here.
+
+A learner whose work can be cut declares `spreads`; deep inside its `fit` it asks for `current_spread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+from longtail.errors import JobError, JobsLeft
+from longtail.jobs.folder import JobFolder
+from longtail.jobs.running import run_jobs
+
+NAMED = 5  # failed jobs that the error names; the others are in the folder
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Where jobs run, and the folder for what they read and write; all machines see it under the same path."""
+
+    folder: Path
+    on: str  # "processes", "files", "ray" or "ray://host:port"
+
+    def run(self, jobs: JobFolder, name: str) -> None:
+        """Run the jobs that are not done.
+
+        Args:
+            jobs: the jobs.
+            name: of the stage that is shown.
+
+        Raises:
+            JobsLeft: a scheduler must run them (`on` is "files").
+            JobError: some failed; the others are done.
+        """
+        failed = run_jobs(jobs, self.on, name)
+        if failed:
+            shown = "; ".join(one.reason for one in failed[:NAMED])
+            more = f" and {len(failed) - NAMED} more, see {jobs.path / 'failed'}" if len(failed) > NAMED else ""
+            raise JobError(
+                f"{len(failed)} of {len(jobs)} jobs failed, the others are done: {shown}{more}; run the command again"
+            )
+        left = jobs.left()
+        if left:
+            raise JobsLeft(jobs.path, left, len(jobs))
+
+
+_spread: ContextVar[Spread | None] = ContextVar("longtail_spread", default=None)
+
+
+@contextmanager
+def spreading(folder: Path, on: str) -> Iterator[None]:
+    """Run the parts of trainings inside this block as jobs.
+
+    Args:
+        folder: for the jobs; the same folder again takes up what is done.
+        on: "processes", "files", "ray" or "ray://host:port".
+
+    Yields:
+        Nothing.
+    """
+    token = _spread.set(Spread(folder.resolve(), on))
+    try:
+        yield
+    finally:
+        _spread.reset(token)
+
+
+def current_spread() -> Spread | None:
+    """Look up where the parts of a training run.
+
+    Returns:
+        Where; None: here.
+    """
+    return _spread.get()
