@@ -29,6 +29,7 @@ from longtail.seams import (
     AddsCost,
     Augments,
     ChecksData,
+    ChoosesOnValid,
     FittedTeacher,
     HasMembers,
     HasTeacher,
@@ -220,6 +221,8 @@ class Recipe:
         if isinstance(learner, WarmStarts) and learner.init_from is not None:
             learner = learner.initialised_from(self._teachers[learner.init_from])
         for method in self.tail:
+            if isinstance(method, ChoosesOnValid):
+                learner = method.chosen_on_valid(learner)
             if isinstance(method, Wraps):
                 learner = method.wrap(learner)
             elif isinstance(method, HasTeacher):

@@ -315,3 +315,30 @@ def test_plans_count_the_rows_that_are_added(tiny: Corpus) -> None:
     assert plan("parabel + gandalf(budget=true)") < 1.1 * plan("parabel")
     more, plain = Recipe.parse("parabel + gandalf").plan(facts), Recipe.parse("parabel").plan(facts)
     assert more.train_bytes > plain.train_bytes and more.model_bytes == plain.model_bytes
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_auto_keeps_the_scale_that_is_best_on_valid(given: bool, tiny: Corpus) -> None:
+    """Against the slow way: every scale as a recipe of its own, 0 as `rows`, measured on the same rows."""
+    from longtail.data.corpus import held_out
+    from longtail.tail.gandalf import HELD_OUT, SCALES
+    from longtail.tail.lever import validation_value
+
+    train, valid = tiny.train, tiny.valid if given else tiny.valid.take([])
+    lines = Lines()
+    with listening(lines):
+        found = Recipe.parse('centroid + gandalf(soft_scale="auto")').fit(train, valid)
+    away = np.zeros(len(train), dtype=np.bool_) if given else held_out(train.ids, HELD_OUT, "gandalf")
+    seen, measured = train.take(np.flatnonzero(~away)), valid if given else train.take(np.flatnonzero(away))
+    recipes = ["centroid + rows" if scale == 0 else f"centroid + gandalf(soft_scale={scale})" for scale in SCALES]
+    values = [validation_value(Recipe.parse(one).fit(seen, measured).scorer, measured)[0] for one in recipes]
+    best = int(np.argmax(values))
+    assert f"gandalf: chosen soft_scale={SCALES[best]:g}" in lines.lines
+    wanted = Recipe.parse(recipes[best]).fit(train, valid)
+    expected, got = wanted.predict(tiny.test.rows, 5), found.predict(tiny.test.rows, 5)
+    assert np.array_equal(got.indices, expected.indices) and np.array_equal(got.scores, expected.scores)
+
+
+def test_auto_has_no_place_beside_controls() -> None:
+    with pytest.raises(RecipeError, match="self_only and rows_only have no place beside it"):
+        Recipe.parse('centroid + gandalf(soft_scale="auto", self_only=true)')

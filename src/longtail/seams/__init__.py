@@ -68,6 +68,7 @@ from longtail.seams.sharing import shared_fit, sharing_fits
 from longtail.seams.tail_method import (
     AddsCost,
     Augments,
+    ChoosesOnValid,
     HasTeacher,
     HeldOut,
     MovesLabels,
@@ -86,6 +87,7 @@ __all__ = [
     "Array",
     "Augments",
     "ChecksData",
+    "ChoosesOnValid",
     "Contents",
     "Declaration",
     "EncodesToDevice",

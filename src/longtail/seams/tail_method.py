@@ -33,6 +33,21 @@ class Augments(Protocol):
 
 
 @runtime_checkable
+class ChoosesOnValid(Protocol):
+    """An augmentation that may choose a setting by fitting the learner and measuring it on valid."""
+
+    def chosen_on_valid(self, learner: Learner) -> Learner:
+        """Return a learner that tries the settings, or the given one where there is nothing to choose.
+
+        Args:
+            learner: the recipe's learner, inside the methods further left that wrap it.
+
+        Returns:
+            A learner that adds the rows of each try itself; `augment` then adds none.
+        """
+
+
+@runtime_checkable
 class Wraps(Protocol):
     """Seam "wrap": puts a learner around the learner, such as one that fits parts of the label set apart."""
 

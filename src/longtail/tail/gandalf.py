@@ -7,13 +7,13 @@ occur, they cost every learner that was tried (yso in `docs/results/gandalf.md`)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from longtail.arrays import Longs, Matrix
-from longtail.data.corpus import hashed
+from longtail.data.corpus import hashed, held_out
 from longtail.data.dataset import Dataset
 from longtail.data.label_rows import labels_with_input, own_targets, with_label_rows
 from longtail.data.labels import LabelSet
@@ -23,9 +23,12 @@ from longtail.metrics.frequency import equi_volume_bins
 from longtail.papers import GANDALF, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.progress import note, stage
+from longtail.seams import Learner, Scorer, TailMethod, WrappedLearner
 
 MANY_LABELS = 100  # a row with more labels than this is hardly about each of them
 MIN_ROWS_PER_LONG_ROW = 100  # max_labels="auto" leaves out at most one row in this many
+SCALES = (0.0, 0.3, 1.0)  # tried by soft_scale="auto"; 0 is `rows`, which the others have to beat
+HELD_OUT = 0.05  # of the training rows, where there is no valid split to choose on
 Graph = Literal["cooccurrence", "walk", "symmetric"]
 
 
@@ -41,6 +44,9 @@ class Gandalf:
     `"symmetric"` the logistic function of the mean of both labels' shares, S, where S is above the threshold (GLaS).
     `soft_scale` and `prior_count` lower soft targets, because a label's text brings its co-occurring labels less often
     than the label does, and because a share of few rows is unsure: `soft_scale` x G_ij / (G_jj + `prior_count`).
+    `soft_scale="auto"` chooses 0 (that is `rows`), 0.3 or 1 by P + PSP at 1, 3 and 5 on valid, or on a twentieth of
+    train where there is none: one training of the learner for each, and a logged line. Take it where you do not know
+    whether co-occurring labels are alike; label rows are then added last, after those of other methods.
     `repeats` gives label rows more weight. `max_labels` leaves rows with more labels out of the counts: a few of them
     can make most of all links. "auto" does so above 100 labels, where at most one row in a hundred has so many and they
     make more than half of all pairs. `self_only` is `rows`; `rows_only` trains on label rows alone; `budget` draws as
@@ -59,7 +65,8 @@ class Gandalf:
     max_soft_targets: int | None = None  # soft targets of a label beside itself; none: all above the threshold
     min_cooccurrence: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
     max_labels: int | Literal["auto"] | None = "auto"  # rows with more labels link none of them; none: all rows link
-    soft_scale: float = 1.0  # factor of soft targets; the label itself stays at 1
+    # Factor of soft targets; the label itself stays at 1. auto: chosen on valid.
+    soft_scale: float | Literal["auto"] = 1.0
     prior_count: float = 0.0  # rows without co-occurring labels that are added to a label's own
     repeats: int = 1  # how often the row of each label is added
     graph: Graph = "cooccurrence"  # where soft targets come from
@@ -97,10 +104,15 @@ class Gandalf:
                 f"min_cooccurrence={self.min_cooccurrence}, max_soft_targets={self.max_soft_targets}, "
                 f"label_share={self.label_share:g}"
             )
-        if not 0 < self.soft_scale <= 1 or self.prior_count < 0 or self.repeats < 1:
+        if self.soft_scale == "auto" and (self.self_only or self.rows_only):
+            raise RecipeError(
+                'gandalf(soft_scale="auto") chooses between `rows` and soft targets, so self_only and rows_only have '
+                "no place beside it; leave them out, or give soft_scale a number"
+            )
+        if not 0 < self._scale <= 1 or self.prior_count < 0 or self.repeats < 1:
             raise RecipeError(
                 "gandalf takes a soft_scale above 0 to 1, a prior_count of at least 0 and repeats of at least 1, got "
-                f"soft_scale={self.soft_scale:g}, prior_count={self.prior_count:g}, repeats={self.repeats}"
+                f"soft_scale={self._scale:g}, prior_count={self.prior_count:g}, repeats={self.repeats}"
             )
         if self.walk_steps < 1 or not 0 <= self.restart <= 1:
             raise RecipeError(
@@ -114,8 +126,31 @@ class Gandalf:
                 "gandalf takes budget or rows_only, not both: budget draws from the rows that rows_only drops"
             )
 
+    @property
+    def _scale(self) -> float:
+        """The factor of soft targets; 1 where it is still to be chosen."""
+        return 1.0 if self.soft_scale == "auto" else self.soft_scale
+
+    def at(self, scale: float) -> Gandalf:
+        """Fix the factor of soft targets.
+
+        Args:
+            scale: from 0, which is `rows`, to 1.
+
+        Returns:
+            The method with this factor.
+        """
+        return replace(self, self_only=True, soft_scale=1.0) if scale == 0 else replace(self, soft_scale=scale)
+
+    def chosen_on_valid(self, learner: Learner) -> Learner:
+        """See `ChoosesOnValid.chosen_on_valid`."""
+        return TriedLearner(learner, self) if self.soft_scale == "auto" else learner
+
     def augment(self, train: Dataset) -> Dataset:
-        """See `Augments.augment`."""
+        """See `Augments.augment`. With `soft_scale="auto"` the rows are added for each try instead."""
+        return train if self.soft_scale == "auto" else self._with_label_rows(train)
+
+    def _with_label_rows(self, train: Dataset) -> Dataset:
         labels = self._chosen(labels_with_input(train, "gandalf"), train.labels)
         assert train.origins is not None
         # Links come from the rows as given: rows that other methods added repeat them, or are estimates already.
@@ -149,10 +184,10 @@ class Gandalf:
         rows = self.linking(given)
         given = given if len(rows) == given.shape[0] else given[rows]
         graph = self._linked(given)
-        if self.soft_scale < 1 or self.prior_count > 0:
+        if self._scale < 1 or self.prior_count > 0:
             rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
             counts = np.maximum(np.bincount(given.indices, minlength=graph.shape[0]), 1)
-            lower = (self.soft_scale * counts / (counts + self.prior_count)).astype(np.float32)
+            lower = (self._scale * counts / (counts + self.prior_count)).astype(np.float32)
             graph.data = np.where(rows == graph.indices, graph.data, graph.data * lower[rows])
         return graph
 
@@ -235,6 +270,43 @@ class Gandalf:
             seconds=seconds,
             scratch=scratch,
         )
+
+
+@dataclass(frozen=True)
+class TriedLearner(WrappedLearner):
+    """A learner that is fitted once for each factor of soft targets; the fit that is best on valid is kept."""
+
+    method: Gandalf
+
+    def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Scorer:
+        """See `Learner.fit`."""
+        from longtail.tail.lever import validation_value
+
+        seen, measured = train, valid
+        if valid.targets.nnz == 0:
+            away = held_out(train.ids, HELD_OUT, "gandalf")
+            seen, measured = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
+        if measured.targets.nnz == 0:
+            note("gandalf: too few rows to choose soft_scale on, so label rows have no soft targets")
+            return self.learner.fit(self.method.at(0).augment(train), valid, parts)
+        best, most, chosen = None, -1.0, 0.0
+        for scale in SCALES:
+            with stage(f"trying soft_scale={scale:g}"):
+                scorer = self.learner.fit(self.method.at(scale).augment(seen), measured, parts)
+                value, words = validation_value(scorer, measured)
+            note(f"gandalf: soft_scale={scale:g}: {words}")
+            if value > most:  # of equals the smaller one
+                best, most, chosen = scorer, value, scale
+        note(f"gandalf: chosen soft_scale={chosen:g}")
+        if seen is not train:  # the learner trains on the rows measured now, so it may not choose anything on them
+            return self.learner.fit(self.method.at(chosen).augment(train), valid, parts)
+        assert best is not None
+        return best
+
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`. What the label rows add, the method's own plan adds."""
+        once = self.learner.plan(facts)
+        return replace(once, train_seconds=len(SCALES) * once.train_seconds)
 
 
 def _long_rows(given: Matrix) -> tuple[int, float]:
