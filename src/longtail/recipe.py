@@ -175,9 +175,8 @@ class Recipe:
     @property
     def spreads(self) -> bool:
         """Whether parts of its training can run as jobs: those of its learner, members or teachers."""
-        inner = (*self._teachers.values(), *self._members)
-        own: bool = getattr(self.learner, "spreads", False)
-        return own or any(one.spreads for one in inner if isinstance(one, Recipe))
+        inner = (self.learner, *self._teachers.values(), *self._members)
+        return any(getattr(one, "spreads", False) for one in inner)
 
     @property
     def is_fitted(self) -> bool:
