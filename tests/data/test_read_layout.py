@@ -80,7 +80,7 @@ def test_a_text_file_that_is_no_bag_of_words_stands_by(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rows.json", "rows.txt", "rows.pdf", "rows.json.gz"])
 def test_other_single_files_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"hello world\n")
-    assert "a single file must be .jsonl, .csv, .tsv, .parquet, or a bag of words" in complaint(tmp_path / name)
+    assert "a single file must be .jsonl, .csv, .tsv, .parquet, .xlsx, or a bag of words" in complaint(tmp_path / name)
 
 
 def test_columns_are_only_for_tables(tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ function row(label, share, others) {
       make("span", { className: "score" }, make("span", { className: "apart" }, "score "), score(label.score))));
   const item = make("li", { className: newest.has(label.id) ? "new" : "" }, line, meter(share));
   item.dataset.id = label.id;
+  item.dataset.examples = label.count;
   return item;
 }
 
@@ -227,7 +228,8 @@ function explain(found, text) {
     item.querySelector(".why")?.remove();
     const near = found[item.dataset.id] ?? [];
     if (!near.length) {
-      item.append(make("p", { className: "why" }, "no similar training example"));
+      const reason = item.dataset.examples === "0" ? "no training example; found by its text alone" : "no similar training example";
+      item.append(make("p", { className: "why" }, reason));
       continue;
     }
     const why = make("details", { className: "why", open: opened.has(item.dataset.id) },
