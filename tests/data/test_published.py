@@ -41,6 +41,9 @@ def test_other_constants_are_warned_of() -> None:
     assert by_name is not None and "named like LF-AmazonTitles-131K" in by_name and "--propensity 0.6,2.6" in by_name
     by_size = constants_note(("x",), 1_813_391, 501_070, Propensity())
     assert by_size is not None and "sized like LF-WikiTitles-500K" in by_size
+    near = constants_note(("aol-prefixes",), 3_990_000, 269_000, Propensity(0.6, 2.6))  # no build matches to the row
+    assert near is not None and "sized like LF-AOL-270K" in near
+    assert constants_note(("x",), 3_990_000, 200_000, Propensity(0.6, 2.6)) is None
     assert constants_note(("wordnet",), 100, 50, Propensity()) is None
 
 

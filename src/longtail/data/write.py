@@ -233,8 +233,8 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _ours(name: str) -> bool:
-    """Whether one of the writers of this module writes files of this name."""
-    folder = r"(train|valid|test|labels|exclude)\.jsonl\.gz|(train|valid|test)\.vectors\.npy|corpus\.json"
+    """Whether one of the writers of this module, or a builder, writes files of this name."""
+    folder = r"(train|valid|test|labels|exclude)\.jsonl\.gz|(train|valid|test)\.vectors\.npy|corpus\.json|\.gitignore"
     repository = r"(trn|tst)_X(_Y|_Xf)?\.txt|Yf?\.txt|lbl\.json\.gz|filter_labels_(train|test)\.txt"
     return re.fullmatch(f"{folder}|{repository}", name) is not None
 

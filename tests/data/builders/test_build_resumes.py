@@ -15,7 +15,7 @@ import pytest
 from lines import Lines
 from longtail.data.builders.requirements import need_space
 from longtail.data.builders.work import Work
-from longtail.errors import DataError
+from longtail.errors import DataError, WriteError
 from longtail.progress import listening
 
 
@@ -110,6 +110,33 @@ def test_nothing_is_left_where_nothing_was_done(tmp_path: Path) -> None:
             raise DataError("wrong")
 
         work.once("first", fail)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_the_files_cause_leaves_nothing_and_what_the_disk_causes_stays(tmp_path: Path) -> None:
+    """The same files would be refused again; a full disk is emptied, and the build goes on."""
+
+    def make(error: str) -> None:
+        with Work.begin(tmp_path / "out", {}, [], 1) as work:
+            work.once("first", lambda folder: None)
+            if error == "data":
+                raise DataError("line 7 is wrong")
+            if error == "disk":
+                with Path("/dev/full").open("wb") as file:
+                    file.write(b"x")
+
+    with pytest.raises(DataError, match="line 7"):
+        make("data")
+    assert not list(tmp_path.iterdir())
+    heard = Lines()
+    with listening(heard), pytest.raises(WriteError, match=r"\.out\.building: cannot be written .*free some space"):
+        make("disk")
+    assert heard.lines == ["what is done stays; the same command goes on from there"]
+    assert (tmp_path / ".out.building" / "first").is_dir()
+    assert (tmp_path / ".out.building" / ".gitignore").read_text() == "*\n"
+    with listening(heard):
+        make("")
+    assert heard.lines[-1] == "going on with an unfinished build; done before: first"
     assert not list(tmp_path.iterdir())
 
 

@@ -122,6 +122,32 @@ def test_many_clicks_against_a_plain_reference(tmp_path: Path, monkeypatch: pyte
         assert {text: set(found) for text, found in rows_of(corpus, split).items()} == rows
 
 
+def test_a_header_is_no_click(tmp_path: Path) -> None:
+    plain = tmp_path / "log.tsv"
+    plain.write_text("Query\titem\nred\ta\nquery\ta\n")
+    done = build_clicks(plain, tmp_path / "out", ClickSettings(least=1, test=0.001), propensity=Propensity())
+    assert rows_of(load(tmp_path / "out", valid_share=0)) == {"red": {"a": 1.0}, "query": {"a": 1.0}}
+    assert done.counts["log lines"] == 2
+
+
+def test_few_lines_in_another_encoding_are_left_out(tmp_path: Path) -> None:
+    plain = tmp_path / "log.tsv"
+    titles = tmp_path / "titles.tsv"
+    plain.write_bytes(b"caf\xe9\ta\n" + b"".join(b"query %d\ta\n" % number for number in range(1000)))
+    titles.write_bytes(b"a\tcaf\xe9\n" + b"".join(b"x%d\tcaf\xc3\xa9\n" % number for number in range(1000)))
+    done = build_clicks(plain, tmp_path / "out", ClickSettings(), titles=titles, propensity=Propensity())
+    assert f"1 of 1,001 lines were left out; the first: {plain}:1: the line is not UTF-8" in done.notes
+    assert f"1 of 1,001 lines were left out; the first: {titles}:1: the title is not UTF-8" in done.notes
+    assert done.counts["train"] + done.counts["test"] == 1000
+    assert load(tmp_path / "out", valid_share=0).labels.texts == ("a",)
+    plain.write_text("query\ta\n" * 9, encoding="utf-16")
+    with pytest.raises(DataError, match=r"log\.tsv: this is UTF-16, not UTF-8 text; convert it: iconv"):
+        build(tmp_path, plain)
+    plain.write_bytes(b"")
+    with pytest.raises(DataError, match=r"log\.tsv: is empty"):
+        build(tmp_path, plain)
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -142,14 +168,17 @@ def test_other_faults_are_told(tmp_path: Path) -> None:
     path = log(tmp_path / "orcas.tsv.gz", LINES)
     with pytest.raises(DataError, match="--accept-licence"):
         build_clicks(path, tmp_path / "built", ClickSettings(), propensity=Propensity())
+    others = [log(tmp_path / name, LINES) for name in ("docs.tsv.gz", "lookup.tsv.gz")]
     with pytest.raises(DataError, match="unpacked"):
-        build(tmp_path, path, lookup=path, titles=path)
+        build(tmp_path, path, titles=others[0], lookup=others[1])
+    with pytest.raises(DataError, match="given twice"):
+        build(tmp_path, path, titles=path)
     with pytest.raises(DataError, match="--test must be between 0 and 1"):
         build(tmp_path, path, test=1.0)
     with pytest.raises(DataError, match="--columns takes query, item"):
         build(tmp_path, path, columns="query,query,item,url")
     path.write_bytes(gzip.compress(b"caf\xe9\td1\n"))
-    with pytest.raises(DataError, match=r"orcas\.tsv\.gz:1: byte 0xe9 is not UTF-8"):
+    with pytest.raises(DataError, match=r"orcas\.tsv\.gz:1: the line is not UTF-8; 1 of 1 lines"):
         build(tmp_path, path)
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(DataError, match="ends too early"):

@@ -10,7 +10,7 @@ import pytest
 
 from longtail.data.builders.passages import PassageFiles, build_passages, find_files
 from longtail.data.builders.requirements import UNKNOWN
-from longtail.data.corpus import Corpus
+from longtail.data.corpus import Corpus, hashed
 from longtail.data.labels import Propensity
 from longtail.data.read import load
 from longtail.errors import DataError
@@ -91,6 +91,46 @@ def test_a_beir_folder_with_graded_relevance(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "built" / "corpus.json").read_text())["licence"] == UNKNOWN.name
 
 
+def test_the_dev_judgements_of_a_beir_folder_are_valid(tmp_path: Path) -> None:
+    """d is only in dev; b is in dev too, but test comes before dev, and dev before train."""
+    raw = beir(tmp_path / "fiqa")
+    with (raw / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "d", "text": "query d"}\n')
+    (raw / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nd\tdoc0\t1\nb\tdoc0\t1\na\tdoc0\t1\n")
+    (raw / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\na\tdoc1\t2\nc\tdoc0\t1\ne\tdoc0\t1\n")
+    with (raw / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "e", "text": "query e"}\n')
+    done = build_passages(find_files(raw), tmp_path / "built", propensity=Propensity())
+    corpus = load(tmp_path / "built")
+    assert [part.texts for part in (corpus.train, corpus.valid, corpus.test)] == [
+        ("query e",), ("query a", "query d"), ("query b", "query c")
+    ]  # fmt: skip
+    assert (done.counts["train"], done.counts["valid"], done.counts["test"]) == (1, 2, 2)
+    assert "1 queries have judgements in train and valid; they count as valid" in done.notes
+
+
+def test_beir_folders_without_train_judgements(tmp_path: Path) -> None:
+    raw = beir(tmp_path / "quora")
+    (raw / "qrels" / "train.tsv").rename(raw / "qrels" / "dev.tsv")
+    assert set(rows_of(build(raw, tmp_path / "dev"), "train")) == {"query a"}  # dev stands for train
+    (raw / "qrels" / "dev.tsv").unlink()
+    with pytest.raises(DataError, match=r"qrels/test\.tsv: has all judgements.*--test 0\.2"):
+        build(raw, tmp_path / "built")
+    queries = "".join(json.dumps({"_id": f"z{number}", "text": f"query {number}"}) + "\n" for number in range(200))
+    (raw / "queries.jsonl").write_text(queries)
+    (raw / "qrels" / "test.tsv").write_text("".join(f"z{number}\t0\tdoc{number % 4}\t1\n" for number in range(200)))
+    corpus = build(raw, tmp_path / "built", test=0.3, seed=5)
+    drawn = {f"query {number}" for number in range(200) if hashed([f"z{number}"], 5)[0] < int(0.3 * 2**64)}
+    assert 40 < len(drawn) < 80 and set(rows_of(corpus, "test")) == drawn and len(corpus.train) == 200 - len(drawn)
+    with pytest.raises(DataError, match="--test must be between 0 and 1"):
+        build(raw, tmp_path / "other", test=1.0)
+    (raw / "corpus.jsonl").unlink()
+    with pytest.raises(DataError, match=r"has no corpus\.jsonl; found"):
+        find_files(raw)
+    with pytest.raises(DataError, match="--test is for collections without judgements of train"):
+        build(beir(tmp_path / "full"), tmp_path / "other", test=0.2)
+
+
 def test_pieces_and_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = ms_marco(tmp_path / "raw")
     lines = "".join(f"{number}\tpassage {number} {'word ' * (number % 7)}\n" for number in range(3000))
@@ -106,7 +146,7 @@ def test_pieces_and_processes_change_nothing(tmp_path: Path, monkeypatch: pytest
     [
         ("collection.tsv", b"0\ta\nno tab\n", r"collection\.tsv:2: 1 column instead of 2.*1 of 2 lines are damaged"),
         ("collection.tsv", b"0\ta\n0\tb\n", "1 passages have the id of another"),
-        ("collection.tsv", b"0\tcaf\xe9\n", "byte 0xe9 is not UTF-8"),
+        ("collection.tsv", b"0\tcaf\xe9\n", "the line is not UTF-8; 1 of 1 lines are damaged"),
         ("qrels.train.tsv", b"1\t4\n", r"qrels\.train\.tsv:1: 2 columns instead of 4"),
         ("qrels.train.tsv", b"1\t0\t4\tyes\n", "the relevance is 'yes'"),
         ("qrels.dev.tsv", b"7\t0\t3\t0\n", "has no relevant pair"),

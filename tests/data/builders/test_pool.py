@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from longtail.data.builders.pool import WORTH, Workers, processes_for
-from longtail.errors import DataError
+from longtail.errors import DataError, ProcessLost
 
 
 def slow_square(number: int) -> int:
@@ -53,7 +53,7 @@ def test_an_error_of_a_worker_is_the_parents() -> None:
 
 
 def test_a_worker_that_was_killed_is_told_in_words() -> None:
-    with Workers(2) as workers, pytest.raises(DataError, match=r"lack of memory.*goes on where it was"):
+    with Workers(2) as workers, pytest.raises(ProcessLost, match=r"lack of memory.*goes on where it was"):
         list(workers.in_order(killed, [1]))
 
 

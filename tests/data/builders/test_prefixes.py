@@ -220,9 +220,16 @@ def test_a_repeat_over_the_border_of_two_pieces_counts_once(tmp_path: Path, monk
 def test_nothing_of_a_person_is_written(tmp_path: Path) -> None:
     lines = [(f"99{person}7531", query, time) for person, query, time in made_up(1)]
     build(tmp_path, [written(tmp_path / "log.txt.gz", lines)])
+    assert (tmp_path / "built" / ".gitignore").read_text() == "*\n"
     for path in (tmp_path / "built").iterdir():
         raw = path.read_bytes()
         assert b"7531" not in (gzip.decompress(raw) if path.suffix == ".gz" else raw), path
+
+
+def asked_in_train(lines: list[Line]) -> set[str]:
+    """The different queries of train; only the 'à' of these lines is not ASCII, and is dropped."""
+    queries = [" ".join(query.replace("à", "").lower().split()) for _, query, time in lines if time < "2006-05-18"]
+    return {re.sub("[^a-z0-9]+", " ", query).strip() for query in queries if len(query) >= 3}
 
 
 def test_few_damaged_lines_are_left_out_and_many_refused(tmp_path: Path) -> None:
@@ -231,6 +238,7 @@ def test_few_damaged_lines_are_left_out_and_many_refused(tmp_path: Path) -> None
     text = gzip.decompress(log.read_bytes()).replace(b"\n", b"\nbroken line\n", 2).replace(b"broken line\n", b"", 1)
     log.write_bytes(gzip.compress(text))
     done = build_prefixes([log], tmp_path / "built", PrefixSettings(), propensity=Propensity(), accepted=True)
+    assert done.counts["log lines"] == 3594 and done.counts["train queries"] == len(asked_in_train(lines))
     assert "1 of 3,594" in done.notes[0] and "log.txt.gz:3: 1 columns instead of 5" in done.notes[0]
     log.write_bytes(gzip.compress(text.replace(b"\t\t\n", b"\t\n")))
     with pytest.raises(DataError, match=r"4 columns instead of 5; 3,\d+ of 3,\d+ lines are damaged"):
@@ -249,6 +257,15 @@ def test_what_is_missing_is_said_before_the_work(tmp_path: Path) -> None:
     refused([log, tmp_path / "log2.txt.gz"], r"no such file: .*log2\.txt\.gz")
     refused([log], "non-commercial research only.*--accept-licence", accepted=False)
     refused([log], "labels are those of 'test'", labels="valid")
+    refused([log, log], "given twice")
+    refused([log], "share days", test_days=("2006-05-17", "2006-06-01"))
+    refused([log], "must be after 2006-05-18", train_days=("2006-05-18", "2006-03-01"))
+    refused(
+        [log], "from 2007-01-01 until before 2007-02-01: test would be empty", test_days=("2007-01-01", "2007-02-01")
+    )
+    odd = tmp_path / "log.zip"
+    odd.write_bytes(b"PK\x03\x04" + log.read_bytes())
+    refused([odd], "log.zip: this is a zip archive, not UTF-8 text; unpack it")
     assert "real people" in AOL.terms
 
 

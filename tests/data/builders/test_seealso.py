@@ -197,6 +197,8 @@ def test_markup() -> None:
     assert title_of(" el  niño_x") == "El niño x"
     rest, section = without_section("a\n==see  Also==\nb\n=== c ===\nd\n==e==\nf", heading("See also"))
     assert (rest, section) == ("a\n==e==\nf", "\nb\n=== c ===\nd\n")
+    commented = "a\n== See also == <!-- keep --> <!-- sorted -->\r\nb\r\n==e==\nf"
+    assert without_section(commented, heading("See also")) == ("a\n==e==\nf", "\nb\r\n")
     assert without_section("a === See also ===", heading("See also")) == ("a === See also ===", "")
     markup = (
         "{{Infobox|a={{b|{{c}}}}}}'''Rome''' [[File:x.jpg|thumb|[[a]] b]]is [[Capital city|the ''capital'']] of "
@@ -282,7 +284,7 @@ def test_manual_pages_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     done = build_seealso(folder, tmp_path / "out", settings, manpages=True, propensity=Propensity())
     assert "1 of 1,1" in done.notes[0] and "broken.1.gz: cannot be read" in done.notes[0]
     (folder / "man1" / "bomb.1.gz").write_bytes(gzip.compress(b" " * (1 << 25)))
-    with pytest.raises(DataError, match=r"2 of 1,1\d\d lines are damaged"):
+    with pytest.raises(DataError, match=r"2 of 1,1\d\d pages are damaged"):
         build_seealso(folder, tmp_path / "again", settings, manpages=True, propensity=Propensity())
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from longtail.cli.build.options import Accept, Constants, Counts, Out, Overwrite, command, show
+from longtail.cli.build.options import Accept, Constants, Counts, Out, Overwrite, Seed, command, show
 from longtail.cli.shared import Json, constants, progress, ready_to_write
 
 
@@ -27,8 +27,14 @@ def passages(
         list[Path] | None, typer.Option(metavar="FILE", help="Queries elsewhere; may be given several times.")
     ] = None,
     train_qrels: Annotated[Path | None, typer.Option(metavar="FILE", help="Judgements of train, elsewhere.")] = None,
+    valid_qrels: Annotated[Path | None, typer.Option(metavar="FILE", help="Judgements of valid, if any.")] = None,
     test_qrels: Annotated[Path | None, typer.Option(metavar="FILE", help="Judgements of test, elsewhere.")] = None,
+    test: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Share of the queries that become test, where none are judged for train."),
+    ] = None,
     counts: Counts = False,
+    seed: Seed = 0,
     propensity: Constants = "0.55,1.5",
     accept_licence: Accept = False,
     overwrite: Overwrite = False,
@@ -43,12 +49,13 @@ def passages(
     from longtail.data.builders.requirements import UNKNOWN
     from longtail.errors import DataError
 
-    given = (collection, queries, train_qrels, test_qrels)
-    if all(given):
-        assert collection and queries and train_qrels and test_qrels
-        files = PassageFiles(collection, tuple(queries), train_qrels, test_qrels, UNKNOWN)
-    elif any(given):
-        raise DataError("give all of --collection, --queries, --train-qrels and --test-qrels, or only the folder")
+    if collection and queries and test_qrels:
+        files = PassageFiles(collection, tuple(queries), train_qrels, test_qrels, UNKNOWN, valid_qrels)
+    elif any((collection, queries, train_qrels, valid_qrels, test_qrels)):
+        raise DataError(
+            "give --collection, --queries, --test-qrels and --train-qrels (or --test, which draws test); or only the "
+            "folder"
+        )
     else:
         files = find_files(folder)
     ready_to_write(out, folder=True)
@@ -57,7 +64,9 @@ def passages(
             files,
             out,
             labels=labels,
+            test=test,
             counts=counts,
+            seed=seed,
             propensity=constants(propensity),
             accepted=accept_licence,
             overwrite=overwrite,

@@ -19,8 +19,15 @@ from longtail.errors import DataError
 
 BUCKET = 48 << 20  # bytes of text in a bucket: with Python's objects around it, about half a gigabyte in memory
 MAX_BUCKETS = 256  # files that are open at once
-Item = TypeVar("Item")
 MAX_FAULTS = 0.001  # share of damaged lines from which on a file is refused
+MARKS = (  # the first bytes of files that are no text
+    (b"\x1f\x8b", "gzip data", "add .gz to the file's name"),
+    (b"BZh", "bzip2 data", "unpack it: bunzip2 FILE"),
+    (b"PK\x03\x04", "a zip archive", "unpack it: unzip FILE"),
+    (b"\xff\xfe", "UTF-16", "convert it: iconv -f utf-16 -t utf-8 FILE"),
+    (b"\xfe\xff", "UTF-16", "convert it: iconv -f utf-16 -t utf-8 FILE"),
+)
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -59,11 +66,12 @@ class Found:
         self.faults += other.faults
         self.fault = self.fault or other.fault
 
-    def check(self, lines: int) -> list[str]:
+    def check(self, lines: int, what: str = "lines") -> list[str]:
         """Refuses a file with many damaged lines.
 
         Args:
             lines: read in all.
+            what: they are, for the message.
 
         Returns:
             A note where few lines are damaged.
@@ -73,10 +81,10 @@ class Found:
         """
         if self.faults > MAX_FAULTS * lines:
             raise DataError(
-                f"{self.fault}; {self.faults:,} of {lines:,} lines are damaged: check that it is the right file, and "
+                f"{self.fault}; {self.faults:,} of {lines:,} {what} are damaged: check that it is the right file, and "
                 "copy it again"
             )
-        return [f"{self.faults:,} of {lines:,} lines were left out; the first: {self.fault}"] if self.faults else []
+        return [f"{self.faults:,} of {lines:,} {what} were left out; the first: {self.fault}"] if self.faults else []
 
 
 def buckets_for(size: int) -> int:
@@ -205,6 +213,59 @@ def lines_of(path: Path) -> list[bytes]:
     """
     data = path.read_bytes()
     return data.removesuffix(b"\n").split(b"\n") if data else []
+
+
+def text_lines(piece: FilePiece, found: Found) -> Iterator[tuple[int, bytes]]:
+    """The lines of a piece that are UTF-8; others are counted as damaged.
+
+    Args:
+        piece: of a file.
+        found: counts the lines, and the damaged ones.
+
+    Yields:
+        Numbers and lines, as `each_line`.
+
+    Raises:
+        DataError: the file is packed, or in UTF-16.
+    """
+    check_kind(piece)
+    whole = is_utf8(piece.data)
+    for number, line in each_line(piece):
+        found.counts["lines"] += 1
+        if whole or is_utf8(line):
+            yield number, line
+        else:
+            found.damaged(piece, number, "the line is not UTF-8")
+
+
+def check_kind(piece: FilePiece) -> None:
+    """Refuses a file that is no text, by its first bytes.
+
+    Args:
+        piece: of a file; only its first piece is looked at.
+
+    Raises:
+        DataError: the file is packed, or in UTF-16.
+    """
+    for mark, kind, do in MARKS:
+        if piece.line == 1 and piece.data.startswith(mark):
+            raise DataError(f"this is {kind}, not UTF-8 text; {do}", piece.path)
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether bytes are text.
+
+    Args:
+        data: any.
+
+    Returns:
+        True for UTF-8.
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def each_line(piece: FilePiece) -> Iterator[tuple[int, bytes]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from longtail.data.builders.buckets import FilePiece, Found, by_bucket, each_line, pieces_of, spread
+from longtail.data.builders.buckets import FilePiece, Found, by_bucket, each_line, is_utf8, pieces_of, spread
 from longtail.data.builders.keys import keys_of, open_table
 from longtail.data.builders.pool import Workers
 from longtail.data.builders.work import remember
@@ -58,7 +58,11 @@ def _read_titles(work: Path, offsets: list[int], piece: FilePiece) -> Found:
         fields = line.split(b"\t", 3)
         if len(fields) not in (2, 4):
             found.damaged(piece, place, f"{len(fields)} columns instead of 2 or 4")
-        elif number >= 0 and (title := b" ".join(fields[1 if len(fields) == 2 else 2].split())):
+        elif number < 0 or not (title := b" ".join(fields[1 if len(fields) == 2 else 2].split())):
+            continue
+        elif not is_utf8(title):
+            found.damaged(piece, place, "the title is not UTF-8")
+        else:
             written.append((bisect_right(offsets, number) - 1, b"%d\t%s" % (number, title)))
             found.counts["titles"] += 1
     found.outputs = by_bucket("titles", written)

@@ -20,11 +20,12 @@ from longtail.data.builders.buckets import (
     bucket_of,
     buckets_for,
     by_bucket,
-    each_line,
+    check_kind,
     lines_of,
     pieces_of,
     read_bucket,
     spread,
+    text_lines,
     unpacked_size,
 )
 from longtail.data.builders.click_titles import find_titles, url_words
@@ -42,7 +43,7 @@ from longtail.data.builders.requirements import (
 )
 from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.corpus import hashed
-from longtail.data.files import chunks, decoded
+from longtail.data.files import chunks
 from longtail.data.labels import Propensity
 from longtail.errors import DataError
 
@@ -77,7 +78,7 @@ def build_clicks(
     """Builds a data set of queries and the documents that were clicked for them.
 
     Args:
-        log: tab-separated, plain or compressed, without a header.
+        log: tab-separated, plain or compressed; a first line whose query is "query" is a header.
         out: the folder to write.
         settings: how to build.
         titles: tab-separated file with the texts of documents: id and title, or id, URL, title and body.
@@ -161,8 +162,10 @@ def check_columns(log: Path, given: str) -> str:
         DataError: the log has other columns, or names are wrong.
     """
     _, piece = next(chunks(log), (1, b""))
-    first = decoded(piece.split(b"\n", 1)[0], log, 1)
-    number = len(first.split("\t"))
+    if not piece:
+        raise DataError("is empty", log)
+    check_kind(FilePiece(log, 1, piece))
+    number = piece.split(b"\n", 1)[0].count(b"\t") + 1
     if not given:
         if number not in COLUMNS:
             raise DataError(
@@ -209,14 +212,15 @@ def _read_piece(columns: str, buckets: int, piece: FilePiece) -> Found:
     clicked: list[tuple[int, bytes]] = []
     documents: dict[bytes, int] = {}
     urls: dict[bytes, bytes] = {}
-    decoded(piece.data, piece.path, piece.line)  # the whole piece must be UTF-8
-    for number, line in each_line(piece):
-        found.counts["lines"] += 1
+    for number, line in text_lines(piece, found):
         fields = line.split(b"\t")
         if len(fields) != len(names):
             found.damaged(piece, number, f"{len(fields)} columns instead of {len(names)}")
             continue
         query, item = b" ".join(fields[place["query"]].split()), fields[place["item"]].strip()
+        if number == 1 and query.lower() == b"query":
+            found.counts["lines"] -= 1  # a header: names of columns, not a click
+            continue
         if not query or not item:
             found.damaged(piece, number, "the query or the item is empty")
             continue

@@ -18,7 +18,7 @@ from longtail.data.builders.requirements import Licence
 from longtail.data.builders.work import flush
 from longtail.data.labels import Propensity
 from longtail.data.write import check_place
-from longtail.errors import DataError, what_to_do
+from longtail.errors import DataError, WriteError
 from longtail.progress import stage
 
 LEVEL = 4  # of gzip: half the time of 6, a twentieth more bytes
@@ -114,7 +114,7 @@ def assemble(
         more: other facts for it.
 
     Raises:
-        DataError: the folder cannot be written.
+        WriteError: the folder cannot be written.
     """
     size = sum(part.stat().st_size for members in parts.values() for part in members)
     try:
@@ -139,8 +139,10 @@ def assemble(
             }
             (folder / "corpus.json").write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", "utf-8")
             flush(folder / "corpus.json")
+            if facts.licence.must_accept:  # it may not be passed on: not by `git add` either
+                (folder / ".gitignore").write_text("*\n")
     except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror or error}); {what_to_do(error)}", out) from None
+        raise WriteError(out, error) from None
 
 
 def sizes(train: int, test: int, labels: int, train_pairs: int, test_pairs: int) -> dict[str, float]:

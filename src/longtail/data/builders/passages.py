@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from longtail.data.builders.buckets import FilePiece, Found, each_line, pieces_of, spread, unpacked_size
+from longtail.data.builders.buckets import FilePiece, Found, pieces_of, spread, text_lines, unpacked_size
 from longtail.data.builders.judgements import Judgements, read_judgements
 from longtail.data.builders.keys import KeyTable, keys_of, open_table
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
@@ -30,7 +30,8 @@ from longtail.data.builders.requirements import (
     need_space,
 )
 from longtail.data.builders.work import Work, remember, remembered
-from longtail.data.files import decoded, find, lines, listing, objects
+from longtail.data.corpus import hashed
+from longtail.data.files import find, lines, listing, objects
 from longtail.data.labels import Propensity
 from longtail.errors import DataError
 
@@ -44,14 +45,16 @@ class PassageFiles:
 
     collection: Path  # lines `id <tab> text`, or JSON with _id, title and text
     queries: tuple[Path, ...]
-    train: Path  # judgements
+    train: Path | None  # judgements; None: a share of those of test
     test: Path
     licence: Licence
+    valid: Path | None = None
 
     @property
     def all(self) -> list[Path]:
         """All files."""
-        return [self.collection, *self.queries, self.train, self.test]
+        judged = [path for path in (self.train, self.valid, self.test) if path is not None]
+        return [self.collection, *self.queries, *judged]
 
 
 def find_files(folder: Path) -> PassageFiles:
@@ -59,8 +62,8 @@ def find_files(folder: Path) -> PassageFiles:
 
     Args:
         folder: with collection.tsv, queries.train.tsv, queries.dev.tsv, qrels.train.tsv and qrels.dev.tsv (where there
-            is a qrels.dev.small.tsv, that one); or with corpus.jsonl, queries.jsonl and qrels/train.tsv and
-            qrels/test.tsv (or dev.tsv).
+            is a qrels.dev.small.tsv, that one); or with corpus.jsonl, queries.jsonl and qrels/ with train.tsv, dev.tsv
+            and test.tsv, or some of them. Where there are all three, dev is valid; else dev stands for the missing one.
 
     Returns:
         The files.
@@ -70,11 +73,17 @@ def find_files(folder: Path) -> PassageFiles:
     """
     if not folder.is_dir():
         raise DataError("no such folder; give the folder of a collection, or its files by options", folder)
-    beir = find(folder, "corpus.jsonl")
-    if beir is not None:
-        found = [beir, find(folder, "queries.jsonl"), find(folder, "qrels/train.tsv")]
-        found.append(find(folder, "qrels/test.tsv") or find(folder, "qrels/dev.tsv"))
-        wanted = ["corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/test.tsv"]
+    beir = find(folder, "corpus.jsonl") is not None or find(folder, "queries.jsonl") is not None
+    train = valid = None
+    if beir:
+        train, dev, test = (find(folder, f"qrels/{split}.tsv") for split in ("train", "dev", "test"))
+        if train is not None and test is not None:
+            valid = dev
+        elif train is None and test is not None:
+            train = dev
+        found = [find(folder, "corpus.jsonl"), find(folder, "queries.jsonl"), test or dev or train]
+        train = None if train == found[2] else train
+        wanted = ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"]
     else:
         small = find(folder, "qrels.dev.small.tsv")
         found = [find(folder, "collection.tsv"), find(folder, "queries.train.tsv"), find(folder, "qrels.train.tsv")]
@@ -85,9 +94,12 @@ def find_files(folder: Path) -> PassageFiles:
     if missing:
         packed_files = "; unpack what is packed first: tar xf FILE" if any(folder.glob("*.tar*")) else ""
         raise DataError(f"has no {', no '.join(missing)}; found {listing(folder)}{packed_files}", folder)
-    collection, queries, train, test, *more = [path for path in found if path is not None]
-    ms_marco = beir is None or "marco" in folder.resolve().name.lower()
-    return PassageFiles(collection, (queries, *more), train, test, MS_MARCO if ms_marco else UNKNOWN)
+    there = [path for path in found if path is not None]
+    if beir:
+        licence = MS_MARCO if "marco" in folder.resolve().name.lower() else UNKNOWN
+        return PassageFiles(there[0], (there[1],), train, there[2], licence, valid)
+    collection, queries, train, test, *more = there
+    return PassageFiles(collection, (queries, *more), train, test, MS_MARCO)
 
 
 def build_passages(
@@ -95,7 +107,9 @@ def build_passages(
     out: Path,
     *,
     labels: str = "all",
+    test: float | None = None,
     counts: bool = False,
+    seed: int = 0,
     propensity: Propensity,
     accepted: bool = False,
     overwrite: bool = False,
@@ -108,7 +122,9 @@ def build_passages(
         files: of the collection.
         out: the folder to write.
         labels: "all" passages, or those "seen" in a judgement of train or test.
+        test: share of the judged queries that become test, where `files` has no judgements of train.
         counts: soft targets: relevance over the highest relevance of the query.
+        seed: of that split.
         propensity: constants to write.
         accepted: whether a person accepted the licence of the collection.
         overwrite: replaces a data set that longtail wrote.
@@ -123,28 +139,29 @@ def build_passages(
     """
     if labels not in CHOICES:
         raise DataError(f"labels are 'all' or 'seen', got {labels!r}")
+    _check_share(files, test)
     need_files(files.all, "the collection")
     need_licence(files.licence, accepted)
     check_out(out, overwrite)
     size = unpacked_size([files.collection])
     need_space(out, size if labels == "all" else size // 4)
     workers = processes or processes_for(size)
-    chosen = {"labels": labels, "counts": counts, "builder": "passages.1"}
+    chosen = {"labels": labels, "counts": counts, "test": test, "seed": seed, "builder": "passages.2"}
     log_licence(files.licence)
     with Work.begin(out, chosen, files.all, workers) as work:
-        judged, notes = _judged(files)
+        judged, notes = _judged(files, test, seed)
         work.once("judged", partial(_judged_table, judged))
         read = partial(_read_collection, files.collection, work.folder / "judged", labels, work.workers)
         collection = work.once("collection", read)
         rows = work.once("rows", partial(_rows, files, judged, collection, counts))
         facts, made = remembered(collection, "facts"), remembered(rows, "facts")
-        (train, test), (train_pairs, test_pairs) = made["rows"], made["pairs"]
-        totals = sizes(train, test, facts["labels"], train_pairs, test_pairs)
+        number, pairs = made["rows"], made["pairs"]
+        totals = sizes(number["train"], number["test"], facts["labels"], pairs["train"], pairs["test"])
+        totals |= {"valid": number["valid"]} if "valid" in number else {}
         totals["labels with a train row"] = made["seen"]
         totals |= {f"{split} judgements": sum(map(len, found.values())) for split, found in judged.items()}
-        parts: dict[str, Sequence[Path]] = {
-            "train": [rows / "train"], "test": [rows / "test"], "labels": [collection / "labels"]
-        }  # fmt: skip
+        parts: dict[str, Sequence[Path]] = {split: [rows / split] for split in judged}
+        parts["labels"] = [collection / "labels"]
         name = "msmarco-passages" if files.licence is MS_MARCO else out.name
         name += "-seen" if labels == "seen" else ""
         source = ", ".join(path.name for path in files.all)
@@ -153,18 +170,47 @@ def build_passages(
     return Built(out, totals, published, (*notes, *facts["notes"], *made["notes"]))
 
 
-def _judged(files: PassageFiles) -> tuple[dict[str, Judgements], list[str]]:
+def _check_share(files: PassageFiles, test: float | None) -> None:
+    if files.train is None and test is None:
+        raise DataError(
+            "has all judgements, and none are of train; to make a seeded share of its queries test and the others "
+            "train: --test 0.2",
+            files.test,
+        )
+    if files.train is None and files.valid is not None:
+        raise DataError("--valid-qrels needs --train-qrels", files.valid)
+    if files.train is not None and test is not None:
+        raise DataError("--test is for collections without judgements of train; here they are", files.train)
+    if test is not None and not 0 < test < 1:
+        raise DataError(f"--test must be between 0 and 1, got {test:g}")
+
+
+def _judged(files: PassageFiles, share: float | None, seed: int) -> tuple[dict[str, Judgements], list[str]]:
+    """The judgements of train, perhaps valid, and test; a query belongs to the last of them that has it."""
     found: dict[str, Judgements] = {}
     notes = []
-    for split, path in (("train", files.train), ("test", files.test)):
+    for split, path in (("train", files.train), ("valid", files.valid), ("test", files.test)):
+        if path is None:
+            continue
         found[split], others = read_judgements(path)
         if others:
             notes.append(f"{others:,} judgements of {path.name} are not relevant and were left out")
-    both = found["train"].keys() & found["test"].keys()
-    for query in both:
-        del found["train"][query]
-    if both:
-        notes.append(f"{len(both):,} queries have judgements in train and test; they count as test")
+        for before in (one for one in found if one != split):
+            both = found[before].keys() & found[split].keys()
+            for query in both:
+                del found[before][query]
+            if both:
+                notes.append(f"{len(both):,} queries have judgements in {before} and {split}; they count as {split}")
+    if share is not None:
+        queries = list(found["test"])
+        drawn = (hashed(queries, seed) < np.uint64(int(share * 2**64))).tolist()
+        parts: dict[bool, Judgements] = {False: {}, True: {}}
+        for query, in_test in zip(queries, drawn, strict=True):
+            parts[in_test][query] = found["test"][query]
+        found = {"train": parts[False], "test": parts[True]}
+        notes.append(
+            f"{len(parts[True]):,} of {len(queries):,} judged queries were drawn as test, the others are train"
+        )
     return found, notes
 
 
@@ -214,9 +260,7 @@ def _read_piece(judged: Path, only_seen: bool, is_json: bool, piece: FilePiece) 
 
 
 def _plain_passages(piece: FilePiece, found: Found) -> Iterator[tuple[str, str]]:
-    decoded(piece.data, piece.path, piece.line)
-    for number, line in each_line(piece):
-        found.counts["lines"] += 1
+    for number, line in text_lines(piece, found):
         name, mark, text = line.decode().partition("\t")
         if not mark or not name:
             found.damaged(piece, number, "1 column instead of 2: id, passage")
@@ -225,9 +269,7 @@ def _plain_passages(piece: FilePiece, found: Found) -> Iterator[tuple[str, str]]
 
 
 def _json_passages(piece: FilePiece, found: Found) -> Iterator[tuple[str, str]]:
-    decoded(piece.data, piece.path, piece.line)
-    for number, line in each_line(piece):
-        found.counts["lines"] += 1
+    for number, line in text_lines(piece, found):
         try:
             value = json.loads(line)
             name, title, text = str(value["_id"]), value.get("title") or "", value.get("text") or ""
@@ -293,11 +335,10 @@ def _rows(files: PassageFiles, judged: dict[str, Judgements], collection: Path, 
                 flush(split)
     for split in judged:
         flush(split)
-        if not rows[split]:
+        if not rows[split] and split != "valid":
             raise DataError(f"no query with a {split} judgement is there; check the files", files.queries[0])
     notes = _notes(judged, done, missing)
-    facts = {"rows": list(rows.values()), "pairs": list(pairs.values()), "seen": len(seen), "notes": notes}
-    remember(folder, "facts", facts)
+    remember(folder, "facts", {"rows": rows, "pairs": pairs, "seen": len(seen), "notes": notes})
 
 
 def _notes(judged: dict[str, Judgements], done: set[str], missing: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from longtail.errors import DataError
+from longtail.errors import ProcessLost
 from longtail.threads import thread_count
 
 WORTH = 24 << 20  # bytes of input from which on starting processes pays: each takes about a second
@@ -59,7 +59,7 @@ class Workers:
             The results, in the order of the items.
 
         Raises:
-            DataError: a process died, most likely for lack of memory.
+            ProcessLost: a process died, most likely for lack of memory.
         """
         if self.processes == 1:
             yield from map(work, items)
@@ -77,7 +77,7 @@ class Workers:
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
-            raise DataError(
+            raise ProcessLost(
                 "a process of the build ended, most likely for lack of memory; free some, or set LONGTAIL_THREADS=1, "
                 "and start the same command again: it goes on where it was"
             ) from None

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from longtail.arrays import Bytes, Longs
-from longtail.data.builders.buckets import FilePiece, Found, bucket_of, by_bucket, each_line, read_bucket
+from longtail.data.builders.buckets import FilePiece, Found, bucket_of, by_bucket, check_kind, each_line, read_bucket
 
 TRAIN_DAYS = ("2006-03-01", "2006-05-18")  # from the first day to before the second
 TEST_DAYS = ("2006-05-25", "2006-06-01")
@@ -41,6 +41,7 @@ class LogReader:
         raw_before: list[bytes] = []
         first: tuple[tuple[bytes, bytes], int, bytes] | None = None
         days = tuple(day.encode() for pair in (self.train_days, self.test_days) for day in pair)
+        check_kind(piece)
         for number, line in each_line(piece):
             if number == 1 and line.startswith(b"AnonID\t"):
                 continue

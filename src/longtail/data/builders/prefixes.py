@@ -92,6 +92,7 @@ def build_prefixes(
     """
     if settings.labels not in SPLITS:
         raise DataError(f"labels are those of 'test', as published, or of 'train', got {settings.labels!r}")
+    _check_days(settings.train_days, settings.test_days)
     paths = sorted(logs)
     need_files(paths, "the query log")
     need_licence(AOL, accepted)
@@ -106,15 +107,35 @@ def build_prefixes(
         labels = remembered(work.folder / "labels", "facts")["labels"]
         train, test = (_totals(work, split) for split in SPLITS)
         counts = sizes(train[0], test[0], labels, train[1], test[1])
+        counts["log lines"] = remembered(work.folder / "log", "counts")["lines"]
+        counts["train queries"] = _asked(work.folder / "queries")[TRAIN]
         counts["suffixes kept"] = remembered(work.folder / "kept-suffixes", "facts")["suffixes"]
         if not counts["train"] or not counts["test"]:
-            raise DataError("the log leaves no train or no test rows; check the days of the splits", paths[0])
+            raise DataError("the log leaves no train or no test rows; it is too small", paths[0])
         facts = BuildFacts("aol-prefixes", propensity, AOL, ", ".join(path.name for path in paths), command)
         parts: dict[str, Sequence[Path]] = {
             split: [part / "rows" for part in sorted((work.folder / f"{split}-lines").iterdir())] for split in SPLITS
         }
         assemble(out, {**parts, "labels": [work.folder / "label-lines" / "labels"]}, facts)
     return Built(out, counts, "LF-AOL-270K", tuple(notes))
+
+
+def _check_days(train: tuple[str, str], test: tuple[str, str]) -> None:
+    """The splits may not share a day: test would hold queries of train."""
+    for name, (first, behind) in (("train", train), ("test", test)):
+        if first >= behind:
+            raise DataError(f"--{name}-days: {behind} is the first day behind the split, so it must be after {first}")
+    if train[0] < test[1] and test[0] < train[1]:
+        raise DataError(
+            f"--train-days {','.join(train)} and --test-days {','.join(test)} share days; the second day of each is "
+            "the first one behind it"
+        )
+
+
+def _asked(queries: Path) -> tuple[int, int]:
+    """How many different queries train and test have."""
+    train, test = sum((np.load(part / "counts.npy") > 0).sum(axis=0) for part in queries.iterdir())
+    return int(train), int(test)
 
 
 def _totals(work: Work, split: str) -> tuple[int, int]:
@@ -139,9 +160,18 @@ class _Stages:
         def read(folder: Path) -> None:
             found = spread(pieces_of(paths), reader, folder, work.workers, reader.joined())
             remember(folder, "notes", found.check(found.counts["lines"]))
+            remember(folder, "counts", found.counts)
 
         log = work.once("log", read)
         queries = work.each("queries", buckets, partial(add_up_queries, log))
+        for split, number in zip(SPLITS, _asked(queries), strict=True):
+            if not number:
+                first, behind = given.train_days if split == "train" else given.test_days
+                raise DataError(
+                    f"no query of the log is from {first} until before {behind}: {split} would be empty; check the "
+                    f"files and --{split}-days",
+                    paths[0],
+                )
         work.drop("log")
         suffixes = work.each("suffixes", buckets, partial(list_suffix_counts, queries, buckets))
         totals = work.each("suffix-counts", buckets, partial(add_up_suffixes, suffixes))

@@ -75,12 +75,17 @@ def need_files(paths: Sequence[Path], what: str) -> None:
         what: they are, for the message.
 
     Raises:
-        DataError: one is missing; names all that are.
+        DataError: one is missing, and all that are, are named; or one is given twice.
     """
     missing = [path for path in paths if not path.is_file()]
     if missing:
         names = ", ".join(str(path) for path in missing)
         raise DataError(f"{what}: no such file: {names}; check the path, or fetch what is missing first")
+    found: set[Path] = set()
+    for path in paths:
+        if path.resolve() in found:
+            raise DataError(f"{what}: this file is given twice; it would count twice", path)
+        found.add(path.resolve())
 
 
 def need_space(out: Path, size: int) -> None:

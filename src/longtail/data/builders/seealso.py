@@ -95,7 +95,7 @@ def build_seealso(
                 joiner = DumpJoiner(reader, source)
                 found = spread(dump_pieces(source), reader, folder, work.workers, joiner)
                 joiner.end()
-            remember(folder, "notes", found.check(found.counts["lines"]))
+            remember(folder, "notes", found.check(found.counts["lines"], "pages"))
             remember(folder, "counts", found.counts)
 
         pages = work.once("pages", read)

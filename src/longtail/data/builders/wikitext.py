@@ -62,10 +62,10 @@ def heading(name: str) -> re.Pattern[str]:
         name: of the section, such as "See also".
 
     Returns:
-        A pattern that takes any case and spacing.
+        A pattern that takes any case and spacing, and comments behind the heading.
     """
     words = r"\s+".join(map(re.escape, name.split()))
-    return re.compile(rf"^==[ \t]*{words}[ \t]*==[ \t]*$", re.IGNORECASE | re.MULTILINE)
+    return re.compile(rf"^==[ \t]*{words}[ \t]*==[ \t]*(?:<!--.*?-->[ \t]*)*\r?$", re.IGNORECASE | re.MULTILINE)
 
 
 def links_of(section: str) -> list[str]:

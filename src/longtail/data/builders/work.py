@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.data.builders.pool import Workers
-from longtail.errors import DataError
+from longtail.errors import DataError, WriteError
 from longtail.progress import note, stage
 
 SETTINGS = "build.json"
@@ -40,7 +40,8 @@ class Work:
     def begin(cls, out: Path, settings: dict[str, Any], inputs: Sequence[Path], processes: int) -> Iterator[Work]:
         """Begins a build, or goes on with one that has the same settings and inputs.
 
-        The folder is removed when the block ends without an error.
+        The folder is removed when the block ends without an error, and after an error of the data, which the same
+        files would cause again. It stays after anything else: a kill, a full disk, too little memory.
 
         Args:
             out: the folder that is built.
@@ -53,6 +54,7 @@ class Work:
 
         Raises:
             DataError: another process is building the same folder.
+            WriteError: the disk is full or failing.
         """
         folder = out.resolve().parent / f".{out.name}.building"
         files = [[path.name, (facts := path.stat()).st_size, facts.st_mtime_ns] for path in inputs]
@@ -67,13 +69,20 @@ class Work:
                 for path in folder.iterdir():
                     if path.name != "lock":
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
+                (folder / ".gitignore").write_text("*\n")  # queries of persons may be in it
                 known.write_text(wanted)
             try:
                 with Workers(processes) as workers:
                     yield cls(folder, workers)
-            except BaseException:
-                if not any(path.is_dir() for path in folder.iterdir() if path.name[0] != "."):
-                    shutil.rmtree(folder, ignore_errors=True)  # nothing is done that a later run could use
+            except BaseException as error:
+                done = any(path.is_dir() for path in folder.iterdir() if path.name[0] != ".")
+                if isinstance(error, DataError) or not done:  # nothing is done that a later run could use
+                    shutil.rmtree(folder, ignore_errors=True)
+                    done = False
+                if done and not isinstance(error, KeyboardInterrupt):
+                    note("what is done stays; the same command goes on from there")
+                if isinstance(error, OSError) and not isinstance(error, WriteError) and _of_folder(error, folder):
+                    raise WriteError(folder, error) from None
                 raise
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -130,6 +139,11 @@ class Work:
         for path in (self.folder / name).iterdir():
             if path.suffix != ".json":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _of_folder(error: OSError, folder: Path) -> bool:
+    """Whether an error is of the files of a build: it names one, or none, as where the disk is full."""
+    return error.filename is None or folder in Path(str(error.filename)).parents
 
 
 def _make(make: Callable[[int, Path], None], folder: Path, number: int) -> None:
