@@ -11,7 +11,7 @@ import pytest
 
 from longtail.data.builders.article_graph import resolve
 from longtail.data.builders.keys import KeyTable, keys_of
-from longtail.data.builders.manpages import read_manpage
+from longtail.data.builders.manpages import find_manpages, read_manpage
 from longtail.data.builders.seealso import SeeAlsoSettings, build_seealso
 from longtail.data.builders.wikitext import heading, links_of, plain, title_of, without_section
 from longtail.data.corpus import Corpus
@@ -245,6 +245,7 @@ def manual(folder: Path) -> Path:
     (folder / "man2" / "newstat.2").write_text(page.format(name="newstat"))
     (folder / "man2" / "stat.2").write_text(".so man2/newstat.2\n")
     (folder / "man1" / "vdir.1").symlink_to("dir.1")
+    (folder / "man1" / "listing.1x").write_bytes((folder / "man1" / "dir.1").read_bytes())  # a copy
     (folder / "man1" / "latin.1").write_bytes(page.format(name="caf\xe9").encode("latin-1"))
     return folder
 
@@ -256,7 +257,15 @@ def test_a_manual_page_by_hand(tmp_path: Path) -> None:
     assert ls.links == ("dir(1)", "openssl-x509(1)", "stat(2)", "sort(1)", "gone(1)")
     assert ls.text.startswith("ls - list directory contents List information about the FILEs, see also nothing(9).")
     assert "dir" not in ls.text.split() and "-a, --all do not" in ls.text
-    assert [(one.title, one.redirect) for one in read_manpage(folder / "man1" / "vdir.1", 9)] == [("vdir(1)", "dir(1)")]
+    pages = {path.name: (path, stands_for) for batch in find_manpages(folder) for path, stands_for in batch}
+
+    def leads(name: str) -> list[tuple[str, str | None]]:
+        path, stands_for = pages[name]
+        return [(one.title, one.redirect) for one in read_manpage(path, 9, stands_for)]
+
+    assert leads("vdir.1") == [("vdir(1)", "dir(1)")]
+    assert leads("listing.1x") == [("listing(1)", "dir(1)"), ("listing(1x)", "dir(1)")]  # each over one redirect
+    assert leads("dir.1") == [("dir(1)", None)] and leads("stat.2") == [("stat(2)", "newstat(2)")]
     [alias, x509] = read_manpage(folder / "man1" / "openssl-x509.1ssl", 9)
     assert (alias.title, alias.redirect, x509.title) == ("openssl-x509(1)", "openssl-x509(1ssl)", "openssl-x509(1ssl)")
     assert next(read_manpage(folder / "man1" / "latin.1", 9)).label == "café - what café does"

@@ -7,8 +7,11 @@ import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +33,15 @@ TEXT_MACROS = {"B", "I", "SM", "SB", "IP", "TP", "SS", "Nm", "Nd", "Ar", "Fl", "
 TEXT_MACROS |= {"Va", "Vt", "Fa", "Fn", "Ft", "Ev", "Cm", "Ic", "It", "Ss", "Bq", "Pq", "Ql", "Qq", "No", "Op", "Dv"}
 
 
-def find_manpages(folder: Path) -> list[list[Path]]:
+def find_manpages(folder: Path) -> list[list[tuple[Path, Path]]]:
     """Finds the pages of a folder such as /usr/share/man; translations, in folders of their own, are left out.
 
     Args:
         folder: with man1, man2, ...
 
     Returns:
-        Paths in batches.
+        Paths in batches, each with the path of the page that it stands for: itself, or what it is a link to or a copy
+        of. Some packages have a page once for each function in it; as rows, they would stand in train and test.
 
     Raises:
         DataError: there are none.
@@ -51,7 +55,26 @@ def find_manpages(folder: Path) -> list[list[Path]]:
             "manpages-dev where documentation is kept",
             folder,
         )
-    return [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
+    real = {path: path.resolve() if path.is_symlink() else path for path in paths}
+    first = _copies(sorted({path for path in real.values() if FILE.match(path.name)}))
+    pages = [(path, first.get(real[path], path)) for path in paths]
+    return [pages[start : start + BATCH] for start in range(0, len(pages), BATCH)]
+
+
+def _copies(paths: Sequence[Path]) -> dict[Path, Path]:
+    """For each file the one with the shortest name among those of the same bytes."""
+    by_size: dict[int, list[Path]] = defaultdict(list)
+    for path in paths:
+        by_size[path.stat().st_size].append(path)
+    same: dict[bytes, list[Path]] = defaultdict(list)
+    for group in by_size.values():
+        for path in group if len(group) > 1 else ():
+            with suppress(OSError):  # whoever reads the page says so
+                same[blake2b(path.read_bytes()).digest()].append(path)
+    first = {path: path for path in paths}
+    for group in same.values():
+        first |= dict.fromkeys(group, min(group, key=lambda path: (len(path.name), path)))
+    return first
 
 
 @dataclass(frozen=True)
@@ -61,13 +84,13 @@ class ManReader:
     buckets: int
     words: int
 
-    def __call__(self, batch: list[Path]) -> Found:
+    def __call__(self, batch: list[tuple[Path, Path]]) -> Found:
         """The pages of a batch."""
         found, pages = Found(), list[Page]()
-        for path in batch:
+        for path, stands_for in batch:
             found.counts["lines"] += 1
             try:
-                pages.extend(read_manpage(path, self.words))
+                pages.extend(read_manpage(path, self.words, stands_for))
             except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
                 found.faults += 1
                 found.fault = found.fault or f"{path}: cannot be read ({error})"
@@ -87,32 +110,31 @@ def title_from(name: str) -> str | None:
     return f"{found['name']}({found['section'].lower()})" if found else None
 
 
-def read_manpage(path: Path, words: int) -> Iterator[Page]:
-    """Reads a page; a link or a `.so` line is a redirect.
+def read_manpage(path: Path, words: int, stands_for: Path | None = None) -> Iterator[Page]:
+    """Reads a page; a link, a copy or a `.so` line is a redirect.
 
     Args:
         path: the file.
         words: of its text.
+        stands_for: the page that it is a link to or a copy of; None: it is itself.
 
     Yields:
         The page, and a redirect from the main section: "x509(1)" leads to "x509(1ssl)".
     """
     title = title_from(path.name)
     assert title is not None
+    leads_to = title_from((stands_for or path).name) or title
+    source = ""
+    if leads_to == title:
+        source = _unpacked(path)
+        included = next(filter(None, map(SOURCE.match, source.splitlines()[:40])), None)
+        leads_to = (title_from(included[1]) if included else None) or title
     name, _, section = title.removesuffix(")").rpartition("(")
-    if len(section) > 1 and section[0].isdigit():
-        yield Page(f"{name}({section[0]})", redirect=title)
-    if path.is_symlink():
-        leads_to = title_from(path.resolve().name)
-        if leads_to is not None and leads_to != title:
-            yield Page(title, redirect=leads_to)
-            return
-    source = _unpacked(path)
-    for line in source.splitlines()[:40]:
-        found = SOURCE.match(line)
-        if found:
-            yield Page(title, redirect=title_from(found[1]) or title)
-            return
+    if len(section) > 1 and section[0].isdigit():  # references are followed over one redirect, not over two
+        yield Page(f"{name}({section[0]})", redirect=leads_to)
+    if leads_to != title:
+        yield Page(title, redirect=leads_to)
+        return
     sections = dict(_sections(source))
     references = _joined(next((body for head, body in sections.items() if head.startswith("SEE ALSO")), []))
     links = tuple(dict.fromkeys(f"{one}({part.lower()})" for one, part in REFERENCE.findall(references)))

@@ -79,11 +79,11 @@ def build_seealso(
         need_files([source], "the dump")
     licence: Licence = MANUAL_PAGES if manpages else WIKIPEDIA
     check_out(out, overwrite)
-    inputs = [source] if not manpages else [path for batch in batches for path in batch]
+    inputs = [source] if not manpages else [path for batch in batches for path, _ in batch]
     size = unpacked_size(inputs)
     need_space(out, size if settings.label_words else size // 2)
     buckets, workers = buckets_for(size), processes or processes_for(size)
-    settled = asdict(settings) | {"builder": "seealso.1"}
+    settled = asdict(settings) | {"builder": "seealso.2"}
     log_licence(licence)
     with Work.begin(out, settled, inputs, workers) as work:
 
