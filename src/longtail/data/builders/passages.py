@@ -144,7 +144,7 @@ def build_passages(
     need_licence(files.licence, accepted)
     check_out(out, overwrite)
     size = unpacked_size([files.collection])
-    need_space(out, size if labels == "all" else size // 4)
+    need_space(out, size + size // 8 if labels == "all" else size // 4)  # the labels twice, packed to half
     workers = processes or processes_for(size)
     chosen = {"labels": labels, "counts": counts, "test": test, "seed": seed, "builder": "passages.2"}
     log_licence(files.licence)

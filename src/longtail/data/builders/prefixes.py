@@ -98,7 +98,7 @@ def build_prefixes(
     need_licence(AOL, accepted)
     check_out(out, overwrite)
     size = unpacked_size(paths)
-    need_space(out, 3 * size)
+    need_space(out, 7 * size)  # most of it pairs of prefixes and suffixes, before and after they are added up
     buckets = buckets_for(size)
     workers = processes or processes_for(size)
     log_licence(AOL)
