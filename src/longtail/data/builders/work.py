@@ -75,11 +75,11 @@ class Work:
                 with Workers(processes) as workers:
                     yield cls(folder, workers)
             except BaseException as error:
-                done = any(path.is_dir() for path in folder.iterdir() if path.name[0] != ".")
-                if isinstance(error, DataError) or not done:  # nothing is done that a later run could use
+                stays = any(path.is_dir() for path in folder.iterdir() if path.name[0] != ".")
+                if isinstance(error, DataError) or not stays:  # nothing that a later run could use
                     shutil.rmtree(folder, ignore_errors=True)
-                    done = False
-                if done and not isinstance(error, KeyboardInterrupt):
+                    stays = False
+                if stays and not isinstance(error, KeyboardInterrupt):
                     note("what is done stays; the same command goes on from there")
                 if isinstance(error, OSError) and not isinstance(error, WriteError) and _of_folder(error, folder):
                     raise WriteError(folder, error) from None
