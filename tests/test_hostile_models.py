@@ -27,6 +27,7 @@ from stored import Stored, bent
 
 ROOT = Path(__file__).resolve().parent.parent
 NET = "dimension=8, batch_size=64, epochs=1"
+NET_OF_LAYERS = "batch_size=64, epochs=1"  # their width is the encoder's
 RECIPES = {
     "bm25": "bm25",
     "knn": "knn(neighbours=5)",
@@ -44,6 +45,8 @@ RECIPES = {
     "transformer": f"dpr(encoder='tiny', {NET})",
     "onevsall": f"renee(encoder='bag', {NET})",
     "hashed": f"mach(encoder='bag', {NET}, repetitions=3, buckets=4)",
+    "treenet": f"cascadexml(encoder='bag', {NET}, max_leaf_labels=2, branching=2)",
+    "tapped": f"lightxml(encoder='tiny', {NET_OF_LAYERS}, max_leaf_labels=2, hidden=4)",
     "pool": f"unidec(encoder='bag', {NET})",
     "shallow": f"decaf({NET})",
     "graph": f"eclare({NET})",

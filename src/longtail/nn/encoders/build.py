@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def build_encoder(settings: dict[str, Any], seed: int = 0) -> Encoder:
         try:
             body: Any
             if kind == "transformer":
-                body = Transformer(Shape(**given))
+                body = Transformer(Shape(**given | {"taps": tuple(given.get("taps", ()))}))
             elif kind == "bag":
                 body = Bag(**given)
             elif kind == "gru":
@@ -186,7 +186,7 @@ def load_encoder(
         if dropout is not None:
             shape = replace(shape, dropout=dropout, attention_dropout=dropout)
         shape = replace(shape, pooling=pooling or shape.pooling)
-        return build_encoder({"kind": "transformer", **asdict(shape), "dimension": dimension}, seed), found
+        return build_encoder({"kind": "transformer", **shape.settings(), "dimension": dimension}, seed), found
     settings = {"vocabulary": found.size, "width": dimension or WORD_VECTOR_WIDTH, "dropout": dropout or 0.0}
     if name == "gru":
         return build_encoder({"kind": "gru", **settings}, seed), found
@@ -196,6 +196,24 @@ def load_encoder(
         idf = inverse_frequency(tokenise(sample, found, 512, what="texts for idf"), found.size)
         encoder.body.get_buffer("idf").copy_(torch.from_numpy(idf))
     return encoder, found
+
+
+def with_taps(encoder: Encoder, taps: Sequence[int]) -> Encoder:
+    """The same transformer with the pooled states of several layers side by side for its vector.
+
+    Args:
+        encoder: A transformer without a projection.
+        taps: Layers, from 1.
+
+    Returns:
+        A new encoder with the same weights, on the CPU, whose vectors are len(taps) times as long.
+
+    Raises:
+        DataError: A layer does not exist.
+    """
+    tapped = build_encoder({**encoder.settings, "taps": list(taps)})
+    tapped.load_state_dict(encoder.state_dict())
+    return tapped
 
 
 def same_architecture(name: str, dimension: int | None, settings: dict[str, Any], definition: bytes) -> bool:

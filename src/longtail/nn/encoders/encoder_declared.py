@@ -10,7 +10,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from longtail.nn.encoders.encoder_names import ACTIVATIONS, MIN_CONVOLUTION_DIMENSION, POOLINGS
-from longtail.seams import AnyFields, Array, Declaration, Fields, Flag, Misfit, Nothing, Number, Several, Whole, Words
+from longtail.seams import (
+    AnyFields,
+    Array,
+    Declaration,
+    Fields,
+    Flag,
+    Many,
+    Misfit,
+    Nothing,
+    Number,
+    Several,
+    Whole,
+    Words,
+)
 from longtail.seams.declared import LARGEST, Declared
 
 MAX_LAYERS = 1000
@@ -24,6 +37,7 @@ KINDS: dict[str, dict[str, Declared]] = {
         "activation": Words(tuple(ACTIVATIONS)),
         "epsilon": Number(0, 1),
         "pooling": Words(POOLINGS),
+        "taps": Many(Whole(1, MAX_LAYERS), most=MAX_LAYERS, optional=True),
     },
     "bag": {"vocabulary": SIZE, "width": SIZE, "residual": Flag(), "dropout": SHARE},
     "gru": {"vocabulary": SIZE, "width": SIZE, "dropout": SHARE},
@@ -115,6 +129,9 @@ def check_encoder_settings(given: dict[str, Any]) -> None:
     Fields({"kind": Words(), **KINDS[str(kind)], **DIMENSION}).check("encoder", given, {})
     if kind == "transformer" and given["width"] % given["heads"]:
         raise Misfit("encoder.width", f"is no multiple of {given['heads']} heads", "setting")
+    taps = given.get("taps", ())
+    if len(set(taps)) < len(taps) or any(layer > given["layers"] for layer in taps):
+        raise Misfit("encoder.taps", f"names a layer twice, or one beyond the {given['layers']} there are", "setting")
     if kind == "gru" and given["width"] % 2:
         raise Misfit("encoder.width", "is odd, and a gru reads in two directions", "setting")
     if kind == "inception" and (given["vectors"] < MIN_CONVOLUTION_DIMENSION or given["vectors"] % 4):
@@ -141,7 +158,7 @@ def _width(given: Mapping[str, Any]) -> int | None:
     if given["kind"] == "inception":
         return int(given["channels"] * ((given["vectors"] // 4 - 16) // 4 + 1))
     found = given["config"].get("hidden_size") if given["kind"] == "foreign" else given["width"]
-    return int(found) if isinstance(found, int) else None
+    return int(found) * max(len(given.get("taps", ())), 1) if isinstance(found, int) else None
 
 
 def _body(given: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -50,6 +50,7 @@ def can_fuse(shape: Shape, device: torch.device, lower: torch.dtype, longest: in
     """
     return (
         device.type == "cuda"
+        and not shape.taps
         and lower == torch.bfloat16
         and (size := shape.width // shape.heads) in HEAD_SIZES
         and longest <= min(MAX_NUMBERS // size, 128)

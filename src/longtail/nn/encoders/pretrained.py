@@ -7,7 +7,6 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ def read(
     shape = _shape(config, pooling, dropout)
     if shape is None:
         return _foreign(folder, config, pooling, dropout)
-    settings = {"kind": "transformer", **asdict(shape)}
+    settings = {"kind": "transformer", **shape.settings()}
     _check_settings(settings, folder)
     weights = _read_weights(folder)
     try:
@@ -96,7 +95,7 @@ def settings_alone(folder: Path) -> dict[str, Any]:
     shape = _shape(config, pooling, None)
     if shape is None:
         return {"kind": "foreign", "config": _nameless(config), "pooling": pooling}
-    return {"kind": "transformer", **asdict(shape)}
+    return {"kind": "transformer", **shape.settings()}
 
 
 def fetch(name: str) -> Path:

@@ -26,7 +26,7 @@ class Transformer(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        self.width = shape.width
+        self.width = shape.width * max(len(shape.taps), 1)
         self.words = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Embedding(shape.places, shape.width)
         self.norm = nn.LayerNorm(shape.width, shape.epsilon)
@@ -78,8 +78,13 @@ class Transformer(nn.Module):
         with torch.autocast(ids.device.type, enabled=False):
             states = F.embedding(ids, self.words.weight) + F.embedding(positions, self.positions.weight)
             states = F.dropout(normed(states, self.norm), self.shape.dropout, self.training).to(lower)
-            for layer in self.layers:
+            found: dict[int, Tensor] = {}
+            for number, layer in enumerate(self.layers, start=1):
                 states = layer(states, layout)
+                if number in self.shape.taps:
+                    found[number] = layout.pool(states, self.shape.pooling)
+            if found:
+                return torch.cat([found[number] for number in self.shape.taps], dim=-1)
             return layout.pool(states, self.shape.pooling)
 
     def _precision(self, device: str) -> torch.dtype:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ class Shape:
     activation: str = "gelu"  # one of ACTIVATIONS
     epsilon: float = 1e-12  # of the layer norms
     pooling: str = "mean"  # one of POOLINGS
+    taps: tuple[int, ...] = ()  # layers, from 1, whose pooled states stand side by side in the vector; none: the last
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
@@ -36,6 +38,13 @@ class Shape:
             )
         if self.pooling not in POOLINGS:
             raise DataError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
+        if any(not 1 <= layer <= self.layers for layer in self.taps):
+            raise DataError(f"taps are layers from 1 to {self.layers}, got {list(self.taps)}")
+
+    def settings(self) -> dict[str, Any]:
+        """The sizes as plain JSON; `taps` only where there are any."""
+        found = asdict(self)
+        return found | {"taps": list(self.taps)} if self.taps else {k: v for k, v in found.items() if k != "taps"}
 
     @property
     def form(self) -> str:
