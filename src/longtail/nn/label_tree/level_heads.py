@@ -47,6 +47,7 @@ class LevelHeads(nn.Module):
             by_parent: whether a label's probability is multiplied by its cluster's.
         """
         super().__init__()
+        self.order: Tensor
         self.levels, self.features, self.by_parent = levels, tuple(features), by_parent
         self.beams = beams_of(levels, beam)
         self.weights, self.bias, self.maps = nn.ParameterList(), nn.ParameterDict(), nn.ModuleDict()

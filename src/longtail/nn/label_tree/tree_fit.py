@@ -118,10 +118,11 @@ class TreeFit(EncoderFit):
             return self.settings.learning_rate
         return 2e-3 if is_randomly_initialised(self.encoder, self.settings.encoder) else 1e-4
 
-    def learn(self, **changes: Any) -> None:
+    def learn(self, epochs: int | None = None, **changes: Any) -> None:
         """Train encoder and classifiers.
 
         Args:
+            epochs: passes over the rows; None: the setting.
             **changes: fields of the task that differ from the settings.
         """
         own = self.settings
@@ -148,7 +149,7 @@ class TreeFit(EncoderFit):
         }
         task = TreeTask(**given | changes)
         config = self.training_config(
-            own.epochs, max_gradient_norm=own.max_gradient_norm, keep_best=own.average_from is None
+            epochs or own.epochs, max_gradient_norm=own.max_gradient_norm, keep_best=task.average_from is None
         )
         self.history = train(task, config, self.identity())
         task.average.apply()

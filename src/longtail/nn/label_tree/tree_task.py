@@ -43,7 +43,7 @@ class TreeTask:
     """Trains an encoder and heads by AdamW, each with its own learning rate."""
 
     encoder: Encoder
-    heads: nn.Module
+    heads: Any  # a module with `TreeHeads.loss`
     read: Callable[[Longs], Tensor]
     targets: Matrix  # csr (rows, labels)
     node_of_label: tuple[Ints, ...]  # on each level
@@ -57,6 +57,7 @@ class TreeTask:
     average_from: int | None = None  # epochs
     average_every: int = 100  # steps
     evaluate: Callable[[], dict[str, float]] | None = None  # validation measures
+    before_epoch: Callable[[], None] | None = None
     seed: int = 0
     name: str = "label tree"
     done: int = 0  # steps
@@ -81,6 +82,8 @@ class TreeTask:
 
     def begin_epoch(self, epoch: int) -> None:
         """See `Task.begin_epoch`."""
+        if self.before_epoch is not None:
+            self.before_epoch()
 
     def batches(self, epoch: int, begin: int) -> Iterator[NumberedBatch]:
         """See `Task.batches`."""
