@@ -129,6 +129,8 @@ def _reason(reason: Explanation) -> dict[str, Any]:
         found["nearest"] = [
             {"id": one.id, "text": one.text, "similarity": round(one.similarity, 4)} for one in reason.neighbours
         ]
+    if reason.words:
+        found["words"] = [{"word": one.word, "weight": round(one.weight, 4)} for one in reason.words]
     return found
 
 

@@ -50,6 +50,7 @@ from longtail.seams.learner import (
 )
 from longtail.seams.members import FittedMember, HasMembers, MemberModel, MemberRecipe
 from longtail.seams.scorer import (
+    AttendedWord,
     EncodesToDevice,
     Explains,
     Explanation,
@@ -85,6 +86,7 @@ __all__ = [
     "AddsCost",
     "AnyFields",
     "Array",
+    "AttendedWord",
     "Augments",
     "ChecksData",
     "ChoosesOnValid",

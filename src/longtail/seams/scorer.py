@@ -161,6 +161,14 @@ class RememberedExample:
 
 
 @dataclass(frozen=True)
+class AttendedWord:
+    """A word of the text that a label looked at."""
+
+    word: str
+    weight: float  # share of the label's attention
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Why a label was predicted."""
 
@@ -169,6 +177,7 @@ class Explanation:
     proposed: int | None = None  # held-out rows for which a member named the label
     right: int | None = None  # how often that was right
     neighbours: tuple[RememberedExample, ...] = ()  # of members that remember training rows
+    words: tuple[AttendedWord, ...] = ()  # of learners with an attention for each label, the most attended first
 
 
 @runtime_checkable

@@ -136,6 +136,7 @@ class FuseScorer:
                         int(record.proposed[label]),
                         int(record.right[label]),
                         tuple(one for part in near for one in part[row][place].neighbours),
+                        tuple(one for part in near for one in part[row][place].words),
                     )
                     if label >= 0
                     else Explanation()

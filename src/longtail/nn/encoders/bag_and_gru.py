@@ -41,6 +41,10 @@ class Bag(nn.Module):
         summed = F.dropout(summed, self.dropout, self.training)
         return summed if self.residual is None else summed + F.relu(self.residual(summed)).float()
 
+    def states(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Token ids and mask (texts, places) to word vectors (texts, places, width)."""
+        return F.dropout(self.words(ids), self.dropout, self.training)
+
 
 class Recurrent(nn.Module):
     """A bidirectional gated recurrent network (GRU); a text's vector is the mean of its states."""
@@ -58,10 +62,16 @@ class Recurrent(nn.Module):
         vectors = F.dropout(self.words(ids), self.dropout, self.training)
         if mask is None:
             return Padded(None, None).pool(self.network(vectors)[0], "mean")
+        return Padded(mask, None).pool(self._read(vectors, mask), "mean")
+
+    def states(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Token ids and mask (texts, places) to states (texts, places, width)."""
+        return self._read(F.dropout(self.words(ids), self.dropout, self.training), mask)
+
+    def _read(self, vectors: Tensor, mask: Tensor) -> Tensor:
         # Packed, so that the backward direction starts at a text's last token and not in the padding.
         packed = pack_padded_sequence(vectors, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-        states = pad_packed_sequence(self.network(packed)[0], batch_first=True, total_length=ids.shape[1])[0]
-        return Padded(mask, None).pool(states, "mean")
+        return pad_packed_sequence(self.network(packed)[0], batch_first=True, total_length=mask.shape[1])[0]
 
 
 def inverse_frequency(tokens: Tokens, vocabulary: int) -> Floats:

@@ -92,7 +92,7 @@ class TextEncoder:
         """
         from longtail.nn.encoders.encode import encode
 
-        encoder, tokenizer = self._ready
+        encoder, tokenizer = self.ready
         found = encode(encoder, self._tokens(texts, tokenizer), prepared=True, what=what)
         if not np.isfinite(found).all():  # finite weights may still have products that are not
             raise ModelError("the encoder's vectors are not finite; its weights are damaged, train the model again")
@@ -112,10 +112,21 @@ class TextEncoder:
         from longtail.nn.encoders.encode import encode_to_device
         from longtail.search.device import normalise_
 
-        encoder, tokenizer = self._ready
+        encoder, tokenizer = self.ready
         encoded = encode_to_device(encoder, self._tokens(texts, tokenizer), prepared=True, what=what)
         vectors: torch.Tensor = normalise_(encoded[:, : self.cut].contiguous())
         return vectors
+
+    def tokens(self, texts: Sequence[str]) -> Tokens:
+        """Cut texts into tokens, without running the network.
+
+        Args:
+            texts: The texts.
+
+        Returns:
+            Their tokens.
+        """
+        return self._tokens(texts, self.ready[1])
 
     def _tokens(self, texts: Sequence[str], tokenizer: TextTokenizer) -> Tokens:
         """The tokens of texts. The network reads its table of word vectors at their ids."""
@@ -170,7 +181,8 @@ class TextEncoder:
         return encoder, tokenizer
 
     @cached_property
-    def _ready(self) -> tuple[Encoder, TextTokenizer]:
+    def ready(self) -> tuple[Encoder, TextTokenizer]:
+        """The network for inference, on the device, and its tokenizer."""
         from longtail.nn.encoders.encode import for_inference
         from longtail.nn.training.precision import best_device
 

@@ -52,6 +52,22 @@ class Transformer(nn.Module):
         positions = torch.arange(places, device=ids.device).clamp_(max=self.shape.places - 1)
         return self._encode(ids, positions, Padded.of(mask, self._precision(ids.device.type)), places)
 
+    def states(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Compute the last layer's states of a padded batch.
+
+        Args:
+            ids: (texts, places) int64.
+            mask: (texts, places) bool, which places hold a token.
+
+        Returns:
+            (texts, places, width).
+        """
+        positions = torch.arange(ids.shape[1], device=ids.device).clamp_(max=self.shape.places - 1)
+        lower = self._precision(ids.device.type)
+        layout = Padded.of(mask, lower)
+        with torch.autocast(ids.device.type, enabled=False):
+            return self._states(ids, positions, layout, ids.shape[1], lower)[self.shape.layers]
+
     def packed(self, ids: Tensor, layout: Packed | Grouped) -> Tensor:
         """Encode texts that lie one after another.
 
@@ -70,22 +86,29 @@ class Transformer(nn.Module):
         return self._encode(ids, layout.places, layout, layout.longest)
 
     def _encode(self, ids: Tensor, positions: Tensor, layout: Padded | Packed | Grouped, longest: int) -> Tensor:
+        lower = self._precision(ids.device.type)
+        with torch.autocast(ids.device.type, enabled=False):
+            found = self._states(ids, positions, layout, longest, lower)
+            if not self.shape.taps:
+                return layout.pool(found[self.shape.layers], self.shape.pooling)
+            return torch.cat([layout.pool(found[layer], self.shape.pooling) for layer in self.shape.taps], dim=-1)
+
+    def _states(
+        self, ids: Tensor, positions: Tensor, layout: Padded | Packed | Grouped, longest: int, lower: torch.dtype
+    ) -> dict[int, Tensor]:
+        """The states after the layers that are read, by number from 1."""
         if longest > -(-self.shape.places // 8) * 8:
             raise DataError(
                 f"the encoder reads at most {self.shape.places} tokens, got {longest}; set a smaller max_tokens"
             )
-        lower = self._precision(ids.device.type)
-        with torch.autocast(ids.device.type, enabled=False):
-            states = F.embedding(ids, self.words.weight) + F.embedding(positions, self.positions.weight)
-            states = F.dropout(normed(states, self.norm), self.shape.dropout, self.training).to(lower)
-            found: dict[int, Tensor] = {}
-            for number, layer in enumerate(self.layers, start=1):
-                states = layer(states, layout)
-                if number in self.shape.taps:
-                    found[number] = layout.pool(states, self.shape.pooling)
-            if found:
-                return torch.cat([found[number] for number in self.shape.taps], dim=-1)
-            return layout.pool(states, self.shape.pooling)
+        kept, found = self.shape.taps or (self.shape.layers,), {}
+        states = F.embedding(ids, self.words.weight) + F.embedding(positions, self.positions.weight)
+        states = F.dropout(normed(states, self.norm), self.shape.dropout, self.training).to(lower)
+        for number, layer in enumerate(self.layers, start=1):
+            states = layer(states, layout)
+            if number in kept:
+                found[number] = states
+        return found
 
     def _precision(self, device: str) -> torch.dtype:
         stored = next(self.layers.parameters()).dtype

@@ -44,6 +44,11 @@ class LabelLevels:
         begins = [2 ** (below - depth) * np.arange(2**depth + 1, dtype=np.int64) for depth, below in pairwise(depths)]
         return cls(order, (*begins, halves[depths[-1]].astype(np.int64)))
 
+    @classmethod
+    def flat(cls, labels: int) -> LabelLevels:
+        """The tree without clusters: all labels are scored."""
+        return cls(np.arange(labels, dtype=np.int32), ())
+
     @property
     def count(self) -> int:
         """Levels, the labels' own included."""
@@ -107,7 +112,7 @@ def tree_declared(clusters: int) -> Declaration:
                 for level in range(clusters)
             },
         },
-        {"clusters": Whole(1, MAX_LEVELS)},
+        {"clusters": Whole(0, MAX_LEVELS)},
         checks=(_every_label_once,),
     )
 

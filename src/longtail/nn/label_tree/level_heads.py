@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ class LevelFeature(NamedTuple):
 
 class LevelHeads(nn.Module):
     """One vector, and perhaps a bias, for each node of each level; the last level's nodes are the labels."""
+
+    whole_path = False  # a node's probability is multiplied by those of all nodes above it, not of its parent alone
 
     def __init__(
         self, levels: LabelLevels, features: Sequence[LevelFeature], biased: Sequence[bool], beam: int, by_parent: bool
@@ -78,11 +80,11 @@ class LevelHeads(nn.Module):
                 share = min(max(positives / candidates, 1e-6), 0.5)
                 nn.init.constant_(self.bias[str(level)], math.log(share / (1 - share)))
 
-    def loss(self, vectors: Tensor, entries: Sequence[Entries]) -> Tensor:
+    def loss(self, vectors: Any, entries: Sequence[Entries]) -> Tensor:
         """The sum over the levels of the mean binary cross-entropy of the candidates.
 
         Args:
-            vectors: (examples, dimension) of the encoder.
+            vectors: (examples, dimension) of the encoder; a subclass may take something else.
             entries: the targets of each level's nodes.
 
         Returns:
@@ -107,7 +109,7 @@ class LevelHeads(nn.Module):
         return total
 
     @torch.inference_mode()
-    def search(self, vectors: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def search(self, vectors: Any, k: int) -> tuple[Tensor, Tensor]:
         """Find the best labels by beam search.
 
         Args:
@@ -123,18 +125,19 @@ class LevelHeads(nn.Module):
             parents, logs = self._best(probability, nodes, self.beams[level - 1])
             nodes, real = blocks_of(self._buffer("begins", level - 1), parents, self.levels.widest(level - 1))
             probability = F.logsigmoid(self._score(vectors, level, parents)).masked_fill(~real, -math.inf)
-        if self.by_parent:
+            if self.whole_path and level < self.levels.count - 1:
+                probability = probability + logs.unsqueeze(-1)
+        if self.by_parent and nodes is not None:
             probability = probability + logs.unsqueeze(-1)
-        assert nodes is not None
         held = probability.flatten(1)
         best, places = torch.topk(held, min(k, held.shape[1]), dim=1)
-        labels = self.order[nodes.flatten(1).gather(1, places)]
+        labels = self.order[places if nodes is None else nodes.flatten(1).gather(1, places)]
         labels = torch.where(torch.isfinite(best), labels, -1)
         best = best.clamp(min=math.log(TINY))
         odds = best - torch.log((-torch.expm1(best)).clamp(min=1e-7))
         return F.pad(labels, (0, k - labels.shape[1]), value=-1), F.pad(odds, (0, k - odds.shape[1]), value=-100.0)
 
-    def _score(self, vectors: Tensor, level: int, parents: Tensor | None) -> Tensor:
+    def _score(self, vectors: Any, level: int, parents: Tensor | None) -> Tensor:
         feature = self.features[level]
         seen = F.dropout(vectors[:, feature.first : feature.last], feature.dropout, self.training)
         if str(level) in self.maps:
@@ -165,6 +168,8 @@ def beams_of(levels: LabelLevels, beam: int) -> tuple[int, ...]:
     Returns:
         A number for each level of clusters.
     """
+    if not levels.begins:
+        return ()
     found = [min(beam, levels.nodes(0))]
     for level in range(1, len(levels.begins)):
         found.append(min(beam, found[-1] * levels.narrowest(level - 1)))

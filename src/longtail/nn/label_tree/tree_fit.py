@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from longtail.arrays import AnyArray, Floats, Ints
+from longtail.arrays import AnyArray, Floats, Ints, Longs
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.linear.features.sparse_features import Features
@@ -58,7 +59,7 @@ class TreeFit(EncoderFit):
             DataError: the rows have no texts or no labels, or an encoder cannot have this dimension.
         """
         texts = training_texts(settings.name, train)
-        levels = label_levels(settings, train)
+        levels = cls.make_levels(settings, train)
         with stage("loading the encoder"):
             encoder, tokenizer = load_encoder(
                 settings.encoder,
@@ -90,6 +91,19 @@ class TreeFit(EncoderFit):
         )
 
     @classmethod
+    def make_levels(cls, settings: TreeNetSettings, train: Dataset) -> LabelLevels:
+        """The tree.
+
+        Args:
+            settings: of the learner.
+            train: rows to train on.
+
+        Returns:
+            Its levels.
+        """
+        return label_levels(settings, train)
+
+    @classmethod
     def taps(cls, settings: TreeNetSettings, layers: int, levels: LabelLevels) -> tuple[int, ...]:
         """The layers of the encoder that are read, from 1; none: the last alone.
 
@@ -106,6 +120,17 @@ class TreeFit(EncoderFit):
     @abstractmethod
     def make_heads(self) -> nn.Module:
         """The classifiers before training, on the CPU."""
+
+    def reading(self, texts: DeviceTokens) -> Callable[[Longs], Any]:
+        """How rows become what the classifiers see: vectors with a gradient.
+
+        Args:
+            texts: tokens of the training rows.
+
+        Returns:
+            A function of row numbers.
+        """
+        return TextReading(self.encoder, texts, self.settings.precision)
 
     def token_arrays(self) -> tuple[AnyArray, ...]:
         """See `EncoderFit.token_arrays`."""
@@ -133,12 +158,12 @@ class TreeFit(EncoderFit):
         given: dict[str, Any] = {
             "encoder": self.encoder,
             "heads": self.heads,
-            "read": TextReading(self.encoder, texts, own.precision),
+            "read": self.reading(texts),
             "targets": self.train.targets,
             "node_of_label": self.levels.node_of_label,
             "batch_size": own.batch_size,
             "learning_rate": self.learning_rate,
-            "head_learning_rate": own.head_learning_rate or 10 * self.learning_rate,
+            "head_learning_rate": own.head_learning_rate or own.head_factor * self.learning_rate,
             "device": self.device,
             "weight_decay": own.weight_decay,
             "head_weight_decay": own.head_weight_decay,

@@ -24,7 +24,7 @@ class TreeNetSettings:
     batch_size: int = 64
     epochs: int = 15
     learning_rate: float | None = None  # of the encoder's AdamW; none: 1e-4, and 2e-3 with random initial weights
-    head_learning_rate: float | None = None  # of the classifiers' AdamW; none: 10 times that of the encoder
+    head_learning_rate: float | None = None  # of the classifiers' AdamW; none: by that of the encoder
     dropout: float = 0.5  # on the vectors that the labels' classifiers see
     encoder_dropout: float | None = None  # inside the encoder; none: its own
     warmup: float = 0.1  # share of the steps in which the learning rates rise
@@ -42,6 +42,7 @@ class TreeNetSettings:
     patience: int | None = None  # validations without a better P@1 before training stops
     seed: int = 0
 
+    head_factor: ClassVar[float] = 10.0  # of the classifiers' learning rate, where it is not set
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts"})
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
 

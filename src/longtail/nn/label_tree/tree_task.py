@@ -44,7 +44,7 @@ class TreeTask:
 
     encoder: Encoder
     heads: Any  # a module with `TreeHeads.loss`
-    read: Callable[[Longs], Tensor]
+    read: Callable[[Longs], Any]
     targets: Matrix  # csr (rows, labels)
     node_of_label: tuple[Ints, ...]  # on each level
     batch_size: int
