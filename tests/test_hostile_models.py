@@ -38,6 +38,7 @@ RECIPES = {
     "rerank": "bm25 + rerank",
     "nearness": "bm25 + centroid",
     "calibrate": "bm25 + calibrate",
+    "sparserank": "bm25 + sparserank(candidates=3, ranker_weight=0.5)",
     "ranknet": "knn(neighbours=5) + ranknet(epochs=1)",
     "taug": "knn(neighbours=5) + taug(head_share=0.3, copies=1)",
     "ensemble": f"knn(neighbours=5) + ensemble(tail_model=\"dpr(encoder='bag', {NET})\", tail_max_count=60)",

@@ -38,6 +38,11 @@ class HeldOutPredictions:
         """See `HeldOut.valid`."""
         return self.model.predict(self.rows.rows, CANDIDATES, self.rows.excluded), self.rows
 
+    def fitted(self, k: int) -> Predictions:
+        """See `HeldOut.fitted`."""
+        with stage("predicting the training rows"):
+            return self.model.predict(self.train.rows, k, self.train.excluded)
+
     def folds(self, number: int, max_rows: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
         """See `HeldOut.folds`."""
         given = np.flatnonzero(self.train.origins == 0)

@@ -4,6 +4,7 @@ encoders    texts -> tokens -> vectors: tokenizers, word-vector nets, transforme
 training    the training loop, its checkpoints and history; devices, precision, seeds
 dual        dual encoders: documents and labels as vectors, found by nearest-neighbour search
 onevsall    one classifier for each label over all labels, trained in chunks of labels
+label_tree  nets over a tree of labels, or a learned graph of clusters and labels
 hashed      labels hashed into buckets, with a classifier for each bucket
 pool        losses over a pool of labels shared by a batch
 shallow     word-vector nets with sampled or shortlisted labels

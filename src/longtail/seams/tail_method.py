@@ -174,6 +174,16 @@ class HeldOut(Protocol):
             Up to CANDIDATES labels a row, and the rows; there may be none.
         """
 
+    def fitted(self, k: int) -> Predictions:
+        """Predict the training rows by the model itself, which has learned from them.
+
+        Args:
+            k: labels of a row.
+
+        Returns:
+            Up to k labels of each row of `train`.
+        """
+
     def folds(self, number: int, max_rows: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:
         """Predict training rows out of fold: each by a model that was fitted on the rows of the other folds.
 

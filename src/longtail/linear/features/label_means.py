@@ -74,7 +74,7 @@ class LabelMeans:
         rows = csr_arrays(vectors)
 
         def work(begin: int, end: int) -> None:
-            _distances(begin, end, rows, vectors.shape[1], self._arrays, self._squares, indices, found)
+            _distances(begin, end, rows, vectors.shape[1], self._arrays, self.squares, indices, found)
 
         over_rows(work, len(indices))
         return found
@@ -84,7 +84,7 @@ class LabelMeans:
         return csr_arrays(self.means)
 
     @cached_property
-    def _squares(self) -> Doubles:
+    def squares(self) -> Doubles:
         """|mean|^2 of each label."""
         rows = np.repeat(np.arange(self.means.shape[0]), np.diff(self.means.indptr))
         squares: AnyArray = self.means.data.astype(np.float64) ** 2
