@@ -46,6 +46,7 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "cascadexml": 'cascadexml(encoder="bag", dimension=64, batch_size=32, epochs=5, max_leaf_labels=2, branching=2)',
     "elias": 'elias(encoder="bag", dimension=64, batch_size=32, epochs=5, cluster_epochs=3, max_leaf_labels=2, beam=3)',
     "lightxml": 'lightxml(encoder="bag", dimension=64, batch_size=32, epochs=5, max_leaf_labels=2, hidden=64)',
+    "xrtransformer": 'xrtransformer(encoder="bag", dimension=64, batch_size=64, epochs=2, max_leaf_labels=2)',
     "mach": 'mach(encoder="bag", dimension=64, batch_size=32, epochs=5, dropout=0.3)',
     "ngame": 'ngame(encoder="bag", dimension=64, batch_size=64, epochs=5, classifier_epochs=5)',
     "renee": 'renee(encoder="bag", dimension=64, batch_size=32, epochs=5, dropout=0.3)',

@@ -49,6 +49,7 @@ RECIPES = {
     "treenet": f"cascadexml(encoder='bag', {NET}, max_leaf_labels=2, branching=2)",
     "clustergraph": f"elias(encoder='bag', {NET}, cluster_epochs=1, max_leaf_labels=2)",
     "attention": f"attentionxml(encoder='bag', {NET}, hidden=4, max_flat_labels=1, max_leaf_labels=2)",
+    "resolutions": f"xrtransformer(encoder='bag', {NET}, max_leaf_labels=4, branching=2)",
     "tapped": f"lightxml(encoder='tiny', {NET_OF_LAYERS}, max_leaf_labels=2, hidden=4)",
     "pool": f"unidec(encoder='bag', {NET})",
     "shallow": f"decaf({NET})",

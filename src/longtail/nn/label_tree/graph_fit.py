@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +17,7 @@ from longtail.nn.label_tree.cluster_graph import ClusterGraph, partition, strong
 from longtail.nn.label_tree.graph_heads import GraphHeads
 from longtail.nn.label_tree.graph_scorer import GraphScorer
 from longtail.nn.label_tree.tree_fit import TreeFit
+from longtail.nn.label_tree.tree_task import TreeTask
 
 
 @runtime_checkable
@@ -69,17 +71,17 @@ class GraphFit(TreeFit):
                 heads.clusters.copy_(self.heads.clusters)
         return heads
 
-    def learn(self, epochs: int | None = None, **changes: Any) -> None:
+    def learn(self, epochs: int | None = None, task: Callable[..., TreeTask] = TreeTask, **changes: Any) -> None:
         """See `TreeFit.learn`: both stages."""
         settings = self.settings
         assert isinstance(settings, GraphSettings)
         labels = {"node_of_label": (np.arange(len(self.train.labels), dtype=np.int32),)}
         if settings.cluster_epochs:
-            super().learn(settings.cluster_epochs, name="clusters", average_from=None, **labels, **changes)
+            super().learn(settings.cluster_epochs, task, name="clusters", average_from=None, **labels, **changes)
         # Links from the clusters that random classifiers find would mean nothing.
         self.graph = self.found_graph() if settings.cluster_epochs else partition(self.levels)
         super().learn(
-            epochs, name="cluster graph", before_epoch=lambda: self.heads.renew_parents(), **labels, **changes
+            epochs, task, name="cluster graph", before_epoch=lambda: self.heads.renew_parents(), **labels, **changes
         )
 
     def found_graph(self) -> ClusterGraph:

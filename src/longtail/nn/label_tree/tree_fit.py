@@ -143,11 +143,12 @@ class TreeFit(EncoderFit):
             return self.settings.learning_rate
         return 2e-3 if is_randomly_initialised(self.encoder, self.settings.encoder) else 1e-4
 
-    def learn(self, epochs: int | None = None, **changes: Any) -> None:
+    def learn(self, epochs: int | None = None, task: Callable[..., TreeTask] = TreeTask, **changes: Any) -> None:
         """Train encoder and classifiers.
 
         Args:
             epochs: passes over the rows; None: the setting.
+            task: makes the task.
             **changes: fields of the task that differ from the settings.
         """
         own = self.settings
@@ -172,12 +173,12 @@ class TreeFit(EncoderFit):
             "evaluate": self.evaluation,
             "seed": own.seed,
         }
-        task = TreeTask(**given | changes)
+        made = task(**given | changes)
         config = self.training_config(
-            epochs or own.epochs, max_gradient_norm=own.max_gradient_norm, keep_best=task.average_from is None
+            epochs or own.epochs, max_gradient_norm=own.max_gradient_norm, keep_best=made.average_from is None
         )
-        self.history = train(task, config, self.identity())
-        task.average.apply()
+        self.history = train(made, config, self.identity())
+        made.average.apply()
 
     def validate(self) -> dict[str, float]:
         """P@1 and PSP@1 of the held-out rows."""
