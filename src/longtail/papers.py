@@ -205,6 +205,39 @@ LIGHTGBM = Paper(r"""@inproceedings{ke2017lightgbm,
   booktitle = {NIPS},
   year = {2017}
 }""")
+CASCADEXML = Paper(r"""@inproceedings{kharbanda2022cascadexml,
+  author = {Kharbanda, Siddhant and Banerjee, Atmadeep and Schultheis, Erik and Babbar, Rohit},
+  title = {{CascadeXML}: Rethinking Transformers for End-to-end Multi-resolution Training in Extreme Multi-label
+    Classification},
+  booktitle = {NeurIPS},
+  year = {2022}
+}""")
+LIGHTXML = Paper(r"""@inproceedings{jiang2021lightxml,
+  author = {Jiang, Ting and Wang, Deqing and Sun, Leilei and Yang, Huayi and Zhao, Zhengyang and Zhuang, Fuzhen},
+  title = {{LightXML}: Transformer with Dynamic Negative Sampling for High-Performance Extreme Multi-label Text
+    Classification},
+  booktitle = {AAAI},
+  year = {2021}
+}""")
+ELIAS = Paper(r"""@inproceedings{gupta2022elias,
+  author = {Gupta, Nilesh and Chen, Patrick and Yu, Hsiang-Fu and Hsieh, Cho-Jui and Dhillon, Inderjit},
+  title = {{ELIAS}: End-to-End Learning to Index and Search in Large Output Spaces},
+  booktitle = {NeurIPS},
+  year = {2022}
+}""")
+ATTENTIONXML = Paper(r"""@inproceedings{you2019attentionxml,
+  author = {You, Ronghui and Zhang, Zihan and Wang, Ziye and Dai, Suyang and Mamitsuka, Hiroshi and Zhu, Shanfeng},
+  title = {{AttentionXML}: Label Tree-based Attention-Aware Deep Model for High-Performance Extreme Multi-Label Text
+    Classification},
+  booktitle = {NeurIPS},
+  year = {2019}
+}""")
+XR_TRANSFORMER = Paper(r"""@inproceedings{zhang2021xrtransformer,
+  author = {Zhang, Jiong and Chang, Wei-Cheng and Yu, Hsiang-Fu and Dhillon, Inderjit},
+  title = {Fast Multi-Resolution Transformer Fine-tuning for Extreme Multi-label Text Classification},
+  booktitle = {NeurIPS},
+  year = {2021}
+}""")
 MACH = Paper(r"""@inproceedings{medini2019extreme,
   author = {Medini, Tharun and Huang, Qixuan and Wang, Yiqiu and Mohan, Vijai and Shrivastava, Anshumali},
   title = {Extreme Classification in Log Memory using Count-Min Sketch: A Case Study of {Amazon} Search with 50M

@@ -11,16 +11,8 @@ from longtail.errors import RecipeError
 from longtail.nn.extra import require
 from longtail.nn.label_tree.attention_scorer import AttentionScorer
 from longtail.nn.label_tree.tree_settings import TreeNetSettings
-from longtail.papers import Paper, Preset
+from longtail.papers import ATTENTIONXML, Paper, Preset
 from longtail.seams import Scorer, TailMethod
-
-ATTENTIONXML = Paper(r"""@inproceedings{you2019attentionxml,
-  author = {You, Ronghui and Zhang, Zihan and Wang, Ziye and Dai, Suyang and Mamitsuka, Hiroshi and Zhu, Shanfeng},
-  title = {{AttentionXML}: Label Tree-based Attention-Aware Deep Model for High-Performance Extreme Multi-Label Text
-    Classification},
-  booktitle = {NeurIPS},
-  year = {2019}
-}""")
 
 
 @dataclass(frozen=True)

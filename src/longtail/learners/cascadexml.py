@@ -11,16 +11,8 @@ from longtail.errors import RecipeError
 from longtail.nn.extra import require
 from longtail.nn.label_tree.tree_scorer import TreeNetScorer
 from longtail.nn.label_tree.tree_settings import TreeNetSettings
-from longtail.papers import Paper, Preset
+from longtail.papers import CASCADEXML, Paper, Preset
 from longtail.seams import Scorer, TailMethod
-
-CASCADEXML = Paper(r"""@inproceedings{kharbanda2022cascadexml,
-  author = {Kharbanda, Siddhant and Banerjee, Atmadeep and Schultheis, Erik and Babbar, Rohit},
-  title = {{CascadeXML}: Rethinking Transformers for End-to-end Multi-resolution Training in Extreme Multi-label
-    Classification},
-  booktitle = {NeurIPS},
-  year = {2022}
-}""")
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,8 @@ from longtail.errors import RecipeError
 from longtail.nn.extra import require
 from longtail.nn.label_tree.graph_scorer import GraphScorer
 from longtail.nn.label_tree.tree_settings import TreeNetSettings
-from longtail.papers import Paper, Preset
+from longtail.papers import ELIAS, Paper, Preset
 from longtail.seams import Scorer, TailMethod
-
-ELIAS = Paper(r"""@inproceedings{gupta2022elias,
-  author = {Gupta, Nilesh and Chen, Patrick and Yu, Hsiang-Fu and Hsieh, Cho-Jui and Dhillon, Inderjit},
-  title = {{ELIAS}: End-to-End Learning to Index and Search in Large Output Spaces},
-  booktitle = {NeurIPS},
-  year = {2022}
-}""")
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,8 @@ from longtail.errors import RecipeError
 from longtail.nn.extra import require
 from longtail.nn.label_tree.tree_scorer import TreeNetScorer
 from longtail.nn.label_tree.tree_settings import TreeNetSettings
-from longtail.papers import Paper, Preset
+from longtail.papers import LIGHTXML, Paper, Preset
 from longtail.seams import Scorer, TailMethod
-
-LIGHTXML = Paper(r"""@inproceedings{jiang2021lightxml,
-  author = {Jiang, Ting and Wang, Deqing and Sun, Leilei and Yang, Huayi and Zhao, Zhengyang and Zhuang, Fuzhen},
-  title = {{LightXML}: Transformer with Dynamic Negative Sampling for High-Performance Extreme Multi-label Text
-    Classification},
-  booktitle = {AAAI},
-  year = {2021}
-}""")
 
 
 @dataclass(frozen=True)

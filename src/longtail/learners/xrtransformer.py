@@ -12,16 +12,9 @@ from longtail.linear.trees.tree_plan import kept_weights, plan_trees
 from longtail.nn.extra import require
 from longtail.nn.label_tree.resolution_scorer import ResolutionScorer
 from longtail.nn.label_tree.tree_settings import TreeNetSettings
-from longtail.papers import Paper, Preset
+from longtail.papers import XR_TRANSFORMER, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
-
-XR_TRANSFORMER = Paper(r"""@inproceedings{zhang2021xrtransformer,
-  author = {Zhang, Jiong and Chang, Wei-Cheng and Yu, Hsiang-Fu and Dhillon, Inderjit},
-  title = {Fast Multi-Resolution Transformer Fine-tuning for Extreme Multi-label Text Classification},
-  booktitle = {NeurIPS},
-  year = {2021}
-}""")
 
 
 @dataclass(frozen=True)

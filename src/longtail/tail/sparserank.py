@@ -15,18 +15,12 @@ from longtail.linear.features.label_means import LabelMeans
 from longtail.linear.features.sparse_features import FEATURES, Features, matrix_from, matrix_state
 from longtail.linear.solvers.candidate_svc import fit_candidates
 from longtail.metrics.evaluate import evaluate
-from longtail.papers import Paper, Preset
+from longtail.papers import XR_TRANSFORMER, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
 from longtail.seams import Array, Declaration, HeldOut, Number, Reranker, State, Whole, csr
 
-XR_TRANSFORMER = Paper(r"""@inproceedings{zhang2021xrtransformer,
-  author = {Zhang, Jiong and Chang, Wei-Cheng and Yu, Hsiang-Fu and Dhillon, Inderjit},
-  title = {Fast Multi-Resolution Transformer Fine-tuning for Extreme Multi-label Text Classification},
-  booktitle = {NeurIPS},
-  year = {2021}
-}""")
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the ranker, tried on valid
 SMALLEST = 1e-37
 
