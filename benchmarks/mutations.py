@@ -293,7 +293,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "linear/test_linear_noise.py::test_copies_have_only_words_of_their_row_and_at_least_one",
     ),
     Mutation(
-        "linear/features/mixup.py", "both rows of a mixture have the same weight",
+        "linear/features/mixed_examples.py", "both rows of a mixture have the same weight",
         "_scaled(second, 1 - parts)", "_scaled(second, parts)",
         "linear/test_linear_mixing.py::test_features_are_the_weighted_mean",
     ),
@@ -509,7 +509,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "nn/test_nn_batches.py::test_batches_match_a_plain_loop",
     ),
     Mutation(
-        "nn/dual/hard_negatives.py", "positives are mined as hard negatives",
+        "nn/dual/mined_negatives.py", "positives are mined as hard negatives",
         "found.masked_fill(known[place] == keys, -1)", "found",
         "nn/test_mined.py::test_nearest_wrong_is_a_sort_without_what_is_right",
     ),

@@ -135,7 +135,7 @@ def test_synonyms_without_near_words_add_nothing(tiny: Corpus) -> None:
 
 @pytest.mark.skipif(minilm_folder() is None, reason="the package with all-MiniLM-L6-v2 is not installed")
 def test_synonyms_of_an_encoder() -> None:
-    from longtail.nn.encoders.word_table import word_table
+    from longtail.nn.encoders.pretrained_words import word_table
 
     words = ("king", "queen", "monarch", "bicycle", "qzxv", "Straße")
     known, vectors = word_table("minilm", words)

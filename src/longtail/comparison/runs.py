@@ -14,8 +14,8 @@ from pathlib import Path
 
 from longtail.comparison.entries import Entry, SavedModel, parse_entry, read_seeds, reseeded
 from longtail.comparison.finished import read_result, result_file, write_result
-from longtail.comparison.judge import judged
 from longtail.comparison.stages import DiskStages, folder_name, seconds_in
+from longtail.comparison.uncertainty import judged
 from longtail.data.corpus import Corpus
 from longtail.dial import dial_curve
 from longtail.drawing import words

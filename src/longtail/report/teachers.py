@@ -14,9 +14,9 @@ from longtail.drawing.axes import AxisScale, Box, log_ticks
 from longtail.drawing.markup import Safe, join, tag
 from longtail.metrics.bounds import Gaps, gaps, worst_teacher
 from longtail.metrics.calibration import ErrorBin, Teaching
-from longtail.report.calibration import calibration_svg
+from longtail.report.calibration_chart import calibration_svg
 from longtail.report.download import csv_link
-from longtail.report.facts import table_box
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
 from longtail.report.shapes import both, legend, look, marker, picture, rules, stroke, target

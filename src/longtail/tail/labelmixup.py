@@ -11,7 +11,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.label_rows import as_rows, labels_with_input, own_targets
 from longtail.errors import RecipeError
 from longtail.linear.features.added_rows_plan import more_rows
-from longtail.linear.features.mixup import mixed, mixed_matrix
+from longtail.linear.features.mixed_examples import mixed, mixed_matrix
 from longtail.papers import GANDALF, MIXUP, Paper
 from longtail.plan import DataFacts, Plan
 

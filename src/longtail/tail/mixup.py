@@ -10,7 +10,7 @@ import numpy as np
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.features.added_rows_plan import more_rows
-from longtail.linear.features.mixup import mixed, mixed_matrix
+from longtail.linear.features.mixed_examples import mixed, mixed_matrix
 from longtail.papers import MIXUP, Paper
 from longtail.plan import DataFacts, Plan
 

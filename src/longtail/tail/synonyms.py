@@ -66,7 +66,7 @@ class SynonymRows:
 
     def augment(self, train: Dataset) -> Dataset:
         """See `Augments.augment`."""
-        from longtail.linear.features.synonyms import Synonyms, own_words, word_vectors
+        from longtail.linear.features.word_synonyms import Synonyms, own_words, word_vectors
         from longtail.search.exact import top_k
 
         assert train.texts is not None
@@ -81,7 +81,7 @@ class SynonymRows:
                 from longtail.nn.extra import require
 
                 require(f"word_vectors={self.word_vectors!r} of synonyms")
-                from longtail.nn.encoders.word_table import word_table
+                from longtail.nn.encoders.pretrained_words import word_table
 
                 known, vectors = word_table(self.word_vectors, names)
                 names = tuple(names[row] for row in known.tolist())

@@ -11,7 +11,7 @@ from longtail.drawing.markup import Safe, join, tag
 from longtail.metrics.curves import ScoreBin, calibration_curve
 from longtail.metrics.measures import Measures
 from longtail.report.download import csv_link
-from longtail.report.facts import table_box
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
 from longtail.report.shapes import both, legend, look, marker, picture, rules, stroke, target

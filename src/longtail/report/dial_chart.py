@@ -10,7 +10,7 @@ from longtail.drawing import words
 from longtail.drawing.axes import AxisScale, Box, beside, ticks
 from longtail.drawing.markup import Safe, join, tag
 from longtail.report.download import csv_link
-from longtail.report.facts import table_box
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
 from longtail.report.shapes import both, legend, look, marker, picture, rules, stroke, target
