@@ -320,7 +320,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "tail/taug.py", "excluded pairs are learned from",
         "kept = (places >= 0) & ~banned", "kept = places >= 0",
-        "tail/test_tail_taug.py::test_chances_of_valid_candidates_are_right_as_often_as_they_say",
+        "tail/test_tail_taug.py::test_probabilities_of_valid_candidates_are_right_as_often_as_they_say",
     ),
     Mutation(
         "tail/taug.py", "each side takes its own best score for the rival's",

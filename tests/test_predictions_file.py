@@ -70,7 +70,7 @@ def test_rows_are_matched_by_id(tmp_path: Path, three: Dataset) -> None:
     assert [answers[0].id for answers in predictions] == ["L0", "L1", "L2"]
 
 
-def test_rankings_without_scores_claim_no_chances(tmp_path: Path, three: Dataset) -> None:
+def test_rankings_without_scores_claim_no_probabilities(tmp_path: Path, three: Dataset) -> None:
     """Made-up scores must not be measured as if they were probabilities."""
     entries = [{"id": name, "labels": ["L0"]} for name in three.ids]
     measured = evaluate(read_predictions(write(tmp_path / "p", *entries), three), three)

@@ -104,7 +104,7 @@ def test_higher_values_stand_higher() -> None:
 
 
 def test_eight_recipes_look_different_without_colour() -> None:
-    looks = [shapes.swatch(number).replace(shapes.look(number), "") for number in range(16)]
+    looks = [shapes.swatch(number).replace(shapes.css_class(number), "") for number in range(16)]
     assert len(set(looks[:8])) == 8
     assert looks[8] != looks[0]  # the ninth shares the colour of the first, not its shape
 

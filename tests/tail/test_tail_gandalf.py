@@ -179,7 +179,7 @@ def test_rows_is_the_identity() -> None:
     assert np.array_equal(same.targets.toarray(), new.targets.toarray()) and same.texts == new.texts
 
 
-def test_soft_rows_are_chances() -> None:
+def test_soft_rows_are_probabilities() -> None:
     """Where every target is a half, two of cat's rows are pet's with a probability of a half each."""
     new = added(Gandalf(threshold=0).augment(animals(soft=True)), "gandalf")
     assert np.isclose(new.targets.toarray()[0, 2], (2 * 0.25) / (3 * 0.5))

@@ -140,7 +140,7 @@ def test_without_valid_rows_a_side_is_scaled_by_the_rows_it_saw() -> None:
 
 
 @pytest.mark.parametrize("banned", [False, True])
-def test_chances_of_valid_candidates_are_right_as_often_as_they_say(banned: bool) -> None:
+def test_probabilities_of_valid_candidates_are_right_as_often_as_they_say(banned: bool) -> None:
     train, valid = common_and_rare(1000, 0), common_and_rare(400, 1)
     # Banned: every odd tail label that is wrong for the row, half of what the tail would answer.
     wrong = np.asarray(valid.targets.todense() == 0) & (np.arange(10) % 2 == 1) & (np.arange(10) > 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from longtail.drawing import words
 from longtail.drawing.axes import LETTER, AxisScale, Box, beside, separated, ticks
 from longtail.drawing.markup import Safe, join, tag
-from longtail.report.shapes import both, error_bar, look, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, error_bar, marker, picture, rules, stroke, target
 
 Range = tuple[float, float]
 NAMED_LINES = 5  # with more lines, names at their ends would crowd; the legend names them
@@ -77,7 +77,7 @@ def lines(
         parts = [_shade(slots, across, slot, frame), rules(marks, down, frame)]
         parts += [_slot_texts(texts, across, frame.bottom), _ends_named(frame, height - 4)]
         drawn = [
-            tag("g", *_line(one, number, slots, across, down, write), class_=look(number))
+            tag("g", *_line(one, number, slots, across, down, write), class_=css_class(number))
             for number, one in enumerate(series)
         ]
         parts += reversed(drawn)  # the first recipe on top: the others are compared with it
@@ -142,7 +142,7 @@ def scatter(
                     error_bar(x, up(span[1][0]), x, up(span[1][1])),
                 ]
             dot = (marker(x, y, number, 6.5), target(x, y, figures))
-            parts.append(tag("g", *error_bars, *dot, class_=look(number)))
+            parts.append(tag("g", *error_bars, *dot, class_=css_class(number)))
             if place is not None:
                 parts.append(tag("text", name, x=place.x, y=place.y, text_anchor=place.anchor, class_="dot-name"))
         return picture(width, height, title, parts)
@@ -264,10 +264,10 @@ def _line_ends(
             tag(
                 "path",
                 d=f"M{start:.1f} {y:.1f}L{end - 10:.1f} {placed:.1f}H{end - 4:.1f}",
-                class_=f"tie {look(number)}",
+                class_=f"tie {css_class(number)}",
             )
         )
-        parts.append(tag("text", names[number], x=end, y=placed + 4, class_=f"end-name {look(number)}"))
+        parts.append(tag("text", names[number], x=end, y=placed + 4, class_=f"end-name {css_class(number)}"))
     return join(parts)
 
 

@@ -77,7 +77,7 @@ def _never_cell(never: int, wanted: int, number: int) -> Safe:
         "td",
         tag("span", words.count(never), class_="value"),
         tag("span", words.share(never, wanted), class_="part"),
-        bar(never / wanted if wanted else 0.0, shapes.look(number)),
+        bar(never / wanted if wanted else 0.0, shapes.css_class(number)),
     )
 
 

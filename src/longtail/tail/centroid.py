@@ -19,7 +19,7 @@ SETTINGS = ("centroid_weight", "gamma", "candidates")  # saved with the means
 
 
 @dataclass(frozen=True, eq=False)
-class Nearness:
+class CentroidReranker:
     """The mean row of each label, and the weight of nearness to it."""
 
     features: Features
@@ -47,7 +47,7 @@ class Nearness:
         return State({**words.settings, **settings}, {**words.tensors, **self.means.state()})
 
     @classmethod
-    def restore(cls, state: State) -> Nearness:
+    def restore(cls, state: State) -> CentroidReranker:
         """See `Scorer.restore`."""
         weight, gamma, candidates = (state.settings[name] for name in SETTINGS)
         return cls(Features.restore(state), LabelMeans.restore(state.tensors), weight, gamma, candidates)
@@ -76,7 +76,7 @@ class CentroidTail:
     papers: ClassVar[tuple[Paper, ...]] = (PFASTREXML,)
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset()
-    reranker: ClassVar[type[Reranker]] = Nearness
+    reranker: ClassVar[type[Reranker]] = CentroidReranker
 
     def __post_init__(self) -> None:
         if not 0 <= self.centroid_weight <= 1 or self.gamma < 0 or self.candidates < 1:
@@ -85,12 +85,12 @@ class CentroidTail:
                 f"got centroid_weight={self.centroid_weight:g}, gamma={self.gamma:g}, candidates={self.candidates}"
             )
 
-    def fit_reranker(self, held_out: HeldOut) -> Nearness:
+    def fit_reranker(self, held_out: HeldOut) -> CentroidReranker:
         """See `Reranks.fit_reranker`."""
         with stage("averaging rows"):
             features, vectors = Features.learn(held_out.train)
             means = LabelMeans.learn(vectors, held_out.train.targets)
-        return Nearness(features, means, self.centroid_weight, self.gamma, self.candidates)
+        return CentroidReranker(features, means, self.centroid_weight, self.gamma, self.candidates)
 
     def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
         """See `AddsCost.plan_on`: the words are counted again, and saved again beside the means."""

@@ -107,7 +107,7 @@ class FuseScorer:
         known = np.zeros(len(rows), dtype=np.bool_)
         asked = []
         for member, (labels, _) in zip(self.members, answers, strict=True):
-            if _says_nothing_unasked(member.scorer):
+            if _answers_only_known_words(member.scorer):
                 known |= (labels >= 0).any(axis=1)
             else:
                 asked.append(member.scorer)
@@ -232,7 +232,7 @@ def knows_words(scorer: Any, rows: Rows) -> Bools:
     return known
 
 
-def _says_nothing_unasked(scorer: Any) -> bool:
+def _answers_only_known_words(scorer: Any) -> bool:
     """Whether an answer means that a word was known: products over words, unlike trees, have no bias."""
     return getattr(scorer, "index", None) is not None or isinstance(scorer, FuseScorer)
 

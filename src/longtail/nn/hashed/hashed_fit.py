@@ -48,8 +48,8 @@ class BucketTargets(TrainingTargets):
         """Buckets of all repetitions."""
         return self.buckets * len(self.tables)
 
-    def spread(self, owners: Longs, labels: Longs, shares: Floats) -> tuple[Longs, Longs, Floats]:
-        """See `TrainingTargets.spread`."""
+    def to_classifiers(self, owners: Longs, labels: Longs, shares: Floats) -> tuple[Longs, Longs, Floats]:
+        """See `TrainingTargets.to_classifiers`."""
         repetitions = len(self.tables)
         starts = self.buckets * np.arange(repetitions, dtype=np.int64)
         places = self.tables[:, labels] + starts[:, None]  # (repetitions, entries)
