@@ -249,7 +249,7 @@ class Recipe:
         if len(data.labels) == 0:
             raise DataError("the data has no labels at all; check the labels field or column")
         if data.targets.nnz == 0 and "label_texts" not in self.learner.data_needs:
-            raise DataError(f"no row of train has a label, so {self.parts[0].name} has nothing to learn from")
+            raise DataError(f"no example of train has a label, so {self.parts[0].name} has nothing to learn from")
         if self._reads_rows and data.features is None and not any(map(str.strip, data.texts or ())):
             raise DataError("every text of train is empty, so nothing can be learned; check the text field or column")
         needs = [self.learner.data_needs, *(method.data_needs for method in self.tail)]

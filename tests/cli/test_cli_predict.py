@@ -260,9 +260,7 @@ def test_ids_are_those_of_the_column_of_training() -> None:
     assert [json.loads(line)["id"] for line in Path("p.jsonl").read_text().splitlines()] == ["t1", "t2"]
     assert call("evaluate", "p.jsonl", "data", *named, "--json").json["P@1"] == 100
     error = call("evaluate", "p.jsonl", "data").error
-    assert (
-        "p.jsonl:1: row id 't1' is not a row of this split: its rows have no ids of their own and are called" in error
-    )
+    assert "p.jsonl:1: id 't1' is not an example of this split: its examples have no ids of their own" in error
     Path("own.csv").write_text("id,text\n7,pear\n")  # and where that column is not there, `id` will do
     assert [line["id"] for line in call("predict", "m", "own.csv").lines] == ["7"]
 

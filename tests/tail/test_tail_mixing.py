@@ -162,7 +162,7 @@ def test_settings_that_cannot_be(recipe: str, told: str) -> None:
 
 
 def test_what_they_need_of_the_data(numbers: Corpus, tiny: Corpus) -> None:
-    with pytest.raises(DataError, match="synonyms needs rows with texts"):
+    with pytest.raises(DataError, match="synonyms needs documents with texts"):
         Recipe.parse("knn + synonyms").fit(numbers.train, numbers.valid)
     bare = replace(tiny.labels, texts=("",) * 10)
     for method in ("labelmixup", "bow"):

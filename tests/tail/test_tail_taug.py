@@ -296,7 +296,7 @@ def test_at_once_is_the_same_model_and_its_stages_are_heard(tiny: Corpus) -> Non
     ear = Ear()
     with listening(ear):
         both = Recipe.parse("centroid + taug(parallel=true)").fit(tiny.train, tiny.valid)
-    assert {"learning head labels", "learning tail labels", "averaging rows"} <= set(ear.names)
+    assert {"learning head labels", "learning tail labels", "averaging examples"} <= set(ear.names)
     apart = Recipe.parse("centroid + taug").fit(tiny.train, tiny.valid)
     first, second = both.predict(tiny.test.rows), apart.predict(tiny.test.rows)
     assert np.array_equal(first.indices, second.indices)

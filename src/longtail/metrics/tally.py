@@ -120,11 +120,10 @@ def tally(predictions: Predictions, data: Dataset, ks: Sequence[int], blocks: in
 
 def _check(predictions: Predictions, data: Dataset, ks: Sequence[int]) -> None:
     if len(data) == 0:
-        raise DataError("there is nothing to measure: the data has no rows; choose a split with rows")
+        raise DataError("there is nothing to measure: the data has no examples; choose a split with some")
     if len(predictions) != len(data):
         raise DataError(
-            f"{len(predictions)} rows of predictions for {len(data)} rows of data; "
-            "predict the same rows, in the same order"
+            f"{len(predictions)} predictions for {len(data)} documents; predict the same ones, in the same order"
         )
     if predictions.labels is not data.labels and predictions.labels.ids != data.labels.ids:
         raise DataError(

@@ -261,9 +261,9 @@ def training_texts(name: str, train: Dataset) -> tuple[str, ...]:
         DataError: the rows have no texts, or none of them has a label.
     """
     if train.texts is None:
-        raise DataError(f"{name} reads texts; the training rows have only features")
+        raise DataError(f"{name} reads texts; the training examples have only features")
     if train.targets.nnz == 0:
-        raise DataError(f"no row of train has a label, so {name} has nothing to learn from")
+        raise DataError(f"no example of train has a label, so {name} has nothing to learn from")
     return train.texts
 
 

@@ -131,10 +131,11 @@ def scatter(
         shown = [number for number, point in enumerate(points) if point in known]
         dots = [(right(points[number][0]), up(points[number][1])) for number in shown]
         short = words.short_names([names[number] for number in shown], 30 if roomy else 22)
-        places = beside(dots, short, frame)
-        for number, (x, y), name, place in zip(shown, dots, short, places, strict=True):
+        spans = [ranges[number] if ranges else None for number in shown]
+        bars = [_bar_box(x, y, span, right, up) for (x, y), span in zip(dots, spans, strict=True)]
+        places = beside(dots, short, frame, bars)
+        for number, (x, y), span, name, place in zip(shown, dots, spans, short, places, strict=True):
             figures = f"{names[number]}: {across_name} {points[number][0]:.1f}, {up_name} {points[number][1]:.1f}"
-            span = ranges[number] if ranges else None
             error_bars: list[Safe] = []
             if span is not None:
                 error_bars = [
@@ -148,6 +149,14 @@ def scatter(
         return picture(width, height, title, parts)
 
     return both(draw, wide, (360, 320))
+
+
+def _bar_box(x: float, y: float, span: tuple[Range, Range] | None, right: AxisScale, up: AxisScale) -> Box:
+    """The smallest box around a dot and its error bars."""
+    if span is None:
+        return Box(x, y, x, y)
+    (low, high), (lower, upper) = span
+    return Box(min(x, right(low)), min(y, up(upper)), max(x, right(high)), max(y, up(lower)))
 
 
 def _rules_down(marks: Sequence[float], right: AxisScale, frame: Box) -> Safe:

@@ -14,7 +14,7 @@ from longtail.seams.scorer import Scorer
 # What a part may need of the data, and what to do where the data lacks it.
 DATA_NEEDS = {
     "label_texts": "labels with texts: add them to labels.jsonl",
-    "texts": "rows with texts, not only features",
+    "texts": "documents with texts, not only features",
 }
 # What a learner may offer to tail methods that act inside it.
 OFFERS = {

@@ -108,7 +108,7 @@ def build_prefixes(
         counts = sizes(train[0], test[0], labels, train[1], test[1])
         counts["suffixes kept"] = remembered(work.folder / "kept-suffixes", "facts")["suffixes"]
         if not counts["train"] or not counts["test"]:
-            raise DataError("the log leaves no train or no test rows; check the days of the splits", paths[0])
+            raise DataError("the log leaves no train or no test examples; check the days of the splits", paths[0])
         facts = BuildFacts("aol-prefixes", propensity, AOL, ", ".join(path.name for path in paths), command)
         parts: dict[str, Sequence[Path]] = {
             split: [part / "rows" for part in sorted((work.folder / f"{split}-lines").iterdir())] for split in SPLITS

@@ -91,7 +91,7 @@ class Features:
         if rows.features is None:
             trained_on = "features" if self.vocabulary is None else "texts with vectors beside them"
             raise DataError(
-                f"the model was trained on {trained_on} and cannot read plain texts; give rows with {own} features"
+                f"the model was trained on {trained_on} and cannot read plain texts; give documents with {own} features"
             )
         if rows.features.shape[1] != own:
             raise DataError(f"the examples have {rows.features.shape[1]} features, the model was trained on {own}")

@@ -170,7 +170,7 @@ class FuseScorer:
     def with_rows(self, rows: Rows, targets: Matrix, ids: Sequence[str]) -> FuseScorer:
         """See `TakesRows.with_rows`. Members that remember no rows stay as they are."""
         if not any(map(_takes_rows, self.members)):
-            raise DataError("no member of fuse remembers training rows; add memory or knn, which take new rows")
+            raise DataError("no member of fuse remembers training examples; add memory or knn, which take new ones")
         number = targets.shape[1]
         members = tuple(
             member.with_scorer(one.with_rows(rows, targets, ids), number) if (one := _takes_rows(member)) else member
