@@ -82,7 +82,7 @@ def test_rankings_without_scores_claim_no_probabilities(tmp_path: Path, three: D
 WRONG = {
     '{"id": "test-1", "labels": ["L1"]': "p:2: broken JSON",
     "[]": "p:2: expected a JSON object",
-    '{"labels": ["L1"]}': 'p:2: the line has no "id"; give the id of a row',
+    '{"labels": ["L1"]}': 'p:2: the line has no "id"; give the id of an example',
     '{"id": null, "labels": []}': 'p:2: the line has no "id"',
     '{"id": "test-11", "labels": []}': "p:2: id 'test-11' is not an example of this split; did you mean 'test-1'?",
     '{"id": "test-0", "labels": []}': "p:2: id 'test-0' stands twice; remove one of the lines",

@@ -211,7 +211,7 @@ def test_vectors_of_rows(tmp_path: Path) -> None:
         done = call("predict", trained, stdin=asked + line + "\n")
         assert done.code == 2 and "standard input:3:" in done.err and problem in " ".join(done.err.split())
     done = call("predict", trained, stdin="word\n")
-    assert done.code == 2 and "give rows with 2 features" in " ".join(done.err.split())
+    assert done.code == 2 and "give documents with 2 features" in " ".join(done.err.split())
 
 
 @pytest.fixture(scope="module")

@@ -205,7 +205,7 @@ def test_wrong_input_is_an_error() -> None:
         evaluate(predicting(labels, [[0], [1]]), data)
     with pytest.raises(DataError, match=r"another label set \(3 labels\)"):
         evaluate(predicting(labels_with([5, 5, 5]), [[0]]), data)
-    with pytest.raises(DataError, match="no rows"):
+    with pytest.raises(DataError, match="no examples"):
         evaluate(predicting(labels, []), data.take([]))
     for ks in ((), (0,), (1, -3), (1.5,)):
         with pytest.raises(DataError, match=rf"whole numbers k of 1 or more, got \[{', '.join(map(str, ks))}\]$"):

@@ -74,7 +74,7 @@ def enough(hits: int, asked: Asked) -> None:
     estimator = settled(asked, hits)
     if estimator != "cosine" and hits < MIN_HITS:
         raise DataError(
-            f"calibration='{estimator}' learns from held-out examples, and these have {hits} labels, not {MIN_HITS}: "
+            f"calibration='{estimator}' learns from held-out examples; they have {hits} labels, fewer than {MIN_HITS}: "
             "give more valid examples, or take calibration='cosine', which learns nothing"
         )
 
