@@ -20,7 +20,14 @@ class Relevance(Protocol):
     """A map from cosines to probabilities in [0, 1] that never falls."""
 
     def of(self, scores: Floats) -> Floats:
-        """Probabilities of the same shape as the cosines, float32."""
+        """Turn cosines into probabilities.
+
+        Args:
+            scores: cosines, of any shape.
+
+        Returns:
+            Probabilities of the same shape, float32.
+        """
 
 
 @dataclass(frozen=True)
