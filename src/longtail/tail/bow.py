@@ -1,4 +1,4 @@
-"""Label texts as training rows, with labels whose texts share words as soft targets."""
+"""Label texts as training examples, with labels whose texts share words as soft targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores as probabilities: an isotonic or logistic curve for each group of label frequency, from held-out rows.
+"""Scores as probabilities: an isotonic or logistic curve for each group of label frequency, from held-out examples.
 
 The isotonic curve goes through the middles of its steps. A step function would make candidates equal that the learner
 ranked differently, and ties break by label row. The curve takes the score and the label's frequency, not the rank, so

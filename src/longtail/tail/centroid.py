@@ -1,4 +1,4 @@
-"""Re-ranking by how near a row is to the mean of each label's rows."""
+"""Re-ranking by how near a document is to the mean of each label's examples."""
 
 from __future__ import annotations
 

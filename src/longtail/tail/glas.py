@@ -1,4 +1,4 @@
-"""GLaS: classifier rows as similar as their labels co-occur."""
+"""GLaS: the similarity of classifier rows follows the co-occurrence of their labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixtures of a training row and the text of one of its labels."""
+"""Mixtures of a training example and the text of one of its labels."""
 
 from __future__ import annotations
 

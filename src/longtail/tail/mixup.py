@@ -1,4 +1,4 @@
-"""Mixtures of two training rows."""
+"""Mixtures of two training examples."""
 
 from __future__ import annotations
 

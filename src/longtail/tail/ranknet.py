@@ -26,12 +26,12 @@ FLOOR_QUANTILE = 0.05  # of the out-of-fold scores; a score there is input 0
 STEPS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # tried on the valid split
 STRENGTHS = tuple(tenth / 10 for tenth in range(16))
 KS = (1, 3, 5)  # step and strength are chosen by P@k + PSP@k
-DEFAULT_STEP = 0.3  # without valid rows
+DEFAULT_STEP = 0.3  # without valid examples
 INIT_STD = 0.05  # standard deviation of W1 before training
 
 
 def _check_width(stored: Contents) -> None:
-    """The network looks at its first hidden unit."""
+    """The kernel reads the first hidden unit without a check."""
     if stored.sizes["bottleneck"] == 0:
         raise Misfit("into", "has no hidden units")
 

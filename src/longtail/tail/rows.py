@@ -1,4 +1,4 @@
-"""Label texts as training rows."""
+"""Label texts as training examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of training rows in which words are replaced by similar words."""
+"""Copies of training examples in which words are replaced by similar words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from longtail.papers import GANDALF, Paper
 from longtail.plan import DataFacts, Plan
 from longtail.progress import stage
 
-DIMENSION = 64  # of word vectors that are learned from the rows
+DIMENSION = 64  # of word vectors that are learned from the examples
 
 
 @dataclass(frozen=True)

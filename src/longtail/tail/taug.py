@@ -1,4 +1,4 @@
-"""Head and tail labels learned apart, the tail from more rows."""
+"""Head and tail labels learned apart, the tail from more examples."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ class FuseScorer:
         return [member.top(rows, places, self.labels) for member in self.members]
 
     def _understood(self, rows: Rows, answers: Answers) -> Bools:
-        """(rows,) whether a member knows a word of the text. Trees answer without knowing any, so they are asked for
-        the words; the others answer nothing then, and encoders read any word."""
+        """(rows,) whether a member knows a word of the text. Trees answer even where they know none, so they are asked
+        which words they know. Other members give no answer then, and encoders read any word."""
         known = np.zeros(len(rows), dtype=np.bool_)
         asked = []
         for member, (labels, _) in zip(self.members, answers, strict=True):
