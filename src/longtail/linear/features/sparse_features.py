@@ -268,6 +268,6 @@ def matrix_from(name: str, tensors: dict[str, AnyArray]) -> Matrix:
     rows, columns = (int(size) for size in tensors[f"{name}.shape"])
     data, indices, starts = (tensors[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
     if len(data) < 2**31:
-        # SciPy would widen the indices to the type of the starts. No start overflows: the last is the number of entries.
+        # SciPy would widen the indices to the type of the starts. No start overflows: the last counts the entries.
         starts = starts.astype(np.int32)
     return sparse.csr_array((data, indices, starts), shape=(rows, columns))
