@@ -28,7 +28,7 @@ from longtail.nn.encoders.encode import encode
 from longtail.nn.encoders.text_encoder import normalised
 from longtail.nn.training.checkpoint import checkpointing
 from longtail.progress import listening
-from longtail.seams import HasLabelTower, seams_of
+from longtail.seams import MovesLabels, seams_of
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"encoder": "tiny", "batch_size": 32, "epochs": 3, "dimension": 16, "max_tokens": 8}
@@ -128,7 +128,7 @@ def test_gradients_are_those_of_a_plain_loop(tiny: Corpus, how: dict[str, Any]) 
 
 @pytest.mark.parametrize("by_label", [False, True])
 def test_a_label_tower_stands_for_the_labels(tiny: Corpus, by_label: bool) -> None:
-    assert isinstance(Shifts(), HasLabelTower) and seams_of(Shifts) == ("label tower",)
+    assert isinstance(Shifts(), MovesLabels) and seams_of(Shifts) == ("label tower",)
     towers = DualEncoderFit.begin(
         Dpr(**SMALL, anchors="labels" if by_label else "documents"), tiny.train, tiny.valid, (Shifts(),)
     )  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ To write a tail method, make a frozen dataclass with the three declarations of `
     augment        Augments         augment         the training rows, before the learner sees them
     wrap           Wraps            wrap            the learner: fit it several times, or on parts of the labels
     teacher        HasTeacher       wrap_with       the same, with the help of another model
-    label tower    HasLabelTower    label_tower     the vectors that stand for labels while an encoder is trained
+    label tower    MovesLabels      label_tower     the vectors that stand for labels while an encoder is trained
     head penalty   PenalisesRows    penalty         the classifier rows while they are trained
     rerank         Reranks          fit_reranker    the predictions, after the learner
 
@@ -69,9 +69,9 @@ from longtail.seams.tail_method import (
     AddsCost,
     Augments,
     ChoosesOnValid,
-    HasLabelTower,
     HasTeacher,
     HeldOut,
+    MovesLabels,
     PenalisesRows,
     Reranker,
     Reranks,
@@ -99,7 +99,6 @@ __all__ = [
     "Flag",
     "GivesProbabilities",
     "HasClassifierRows",
-    "HasLabelTower",
     "HasMembers",
     "HasTeacher",
     "HasVectors",
@@ -109,6 +108,7 @@ __all__ = [
     "MemberModel",
     "MemberRecipe",
     "Misfit",
+    "MovesLabels",
     "Nothing",
     "Number",
     "PenalisesRows",

@@ -89,7 +89,7 @@ class HasTeacher(Protocol):
 
 
 @runtime_checkable
-class HasLabelTower(Protocol):
+class MovesLabels(Protocol):
     """Seam "label tower": adds trained parameters to the vectors that stand for labels. Needs "label_tower"."""
 
     def label_tower(self, labels: LabelSet, texts: Floats, means: Callable[[], Floats], seed: int) -> Any:

@@ -61,7 +61,7 @@ class Dexa:
             )
 
     def label_tower(self, labels: LabelSet, texts: Floats, means: Callable[[], Floats], seed: int) -> Any:
-        """See `HasLabelTower.label_tower`: the shared vectors.
+        """See `MovesLabels.label_tower`: the shared vectors.
 
         Raises:
             DataError: there are more clusters than labels to cluster.

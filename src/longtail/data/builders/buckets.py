@@ -130,7 +130,7 @@ def pieces_of(paths: Sequence[Path]) -> Iterator[FilePiece]:
             yield FilePiece(path, line, data)
 
 
-def distribute(
+def spread(
     pieces: Iterable[Item],
     work: Callable[[Item], Found],
     folder: Path,

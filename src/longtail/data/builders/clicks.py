@@ -20,11 +20,11 @@ from longtail.data.builders.buckets import (
     bucket_of,
     buckets_for,
     by_bucket,
-    distribute,
     each_line,
     lines_of,
     pieces_of,
     read_bucket,
+    spread,
     unpacked_size,
 )
 from longtail.data.builders.click_titles import find_titles, url_words
@@ -195,7 +195,7 @@ def licence_of(log: Path, columns: str) -> Licence:
 
 
 def _read_log(log: Path, columns: str, buckets: int, workers: Workers, folder: Path) -> None:
-    found = distribute(pieces_of([log]), partial(_read_piece, columns, buckets), folder, workers)
+    found = spread(pieces_of([log]), partial(_read_piece, columns, buckets), folder, workers)
     remember(folder, "notes", found.check(found.counts["lines"]))
     remember(folder, "counts", found.counts)
 

@@ -40,7 +40,7 @@ from longtail.nn.training.history import History
 from longtail.nn.training.loop import TrainingConfig, train
 from longtail.nn.training.precision import best_device
 from longtail.progress import stage
-from longtail.seams import HasLabelTower, TailMethod
+from longtail.seams import MovesLabels, TailMethod
 from longtail.search.device import normalise_
 from longtail.search.exact import top_k
 
@@ -112,7 +112,7 @@ class DualEncoderFit(EncoderFit):
 
     def add_tower(self) -> None:
         """Make the label tower where a tail method has one. It starts from the label texts' vectors as they are now."""
-        for maker in (part for part in self.parts if isinstance(part, HasLabelTower)):
+        for maker in (part for part in self.parts if isinstance(part, MovesLabels)):
             tower = maker.label_tower(self.train.labels, self.text_vectors(), self.label_means, self.settings.seed)
             self.tower = tower.to(self.device)
 
