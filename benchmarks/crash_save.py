@@ -33,7 +33,7 @@ os.environ |= {"LONGTAIL_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARA
 from longtail.serve.journal import Entry, Journal, journal_of
 from longtail.serve.logs import Log
 from longtail.serve.models import load_models
-from longtail.serve.run import bind, make_server, serve
+from longtail.serve.server import bind, make_server, serve
 from longtail.serve.service import Service
 from longtail.serve.settings import Settings
 from longtail.store import load, save

@@ -163,12 +163,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "test_predictions.py::test_an_empty_place_is_no_hit",
     ),
     Mutation(
-        "recipe.py", "a fold's model has seen its rows",
+        "held_out.py", "a fold's model has seen its rows",
         "np.setdiff1d(np.arange(len(self.train)), shuffled[fold::number])", "np.arange(len(self.train))",
         "test_recipe_folds.py::test_every_row_is_predicted_once_by_a_model_that_has_not_seen_it",
     ),
     Mutation(
-        "recipe.py", "rows that were added are predicted out of fold",
+        "held_out.py", "rows that were added are predicted out of fold",
         "given = np.flatnonzero(self.train.origins == 0)", "given = np.arange(len(self.train))",
         "test_recipe_folds.py::test_rows_that_were_added_before_are_learned_from_and_not_predicted",
     ),
@@ -178,7 +178,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "test_recipe_folds.py::test_earlier_rerankers_are_applied_and_later_ones_are_not",
     ),
     Mutation(
-        "recipe.py", "out-of-fold predictions keep excluded pairs",
+        "held_out.py", "out-of-fold predictions keep excluded pairs",
         "predict(unseen.rows, CANDIDATES, unseen.excluded)", "predict(unseen.rows, CANDIDATES)",
         "test_recipe_folds.py::test_excluded_pairs_are_honoured",
     ),
@@ -293,7 +293,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "linear/test_linear_noise.py::test_copies_have_only_words_of_their_row_and_at_least_one",
     ),
     Mutation(
-        "linear/features/mixup.py", "both rows of a mixture have the same weight",
+        "linear/features/mixed_examples.py", "both rows of a mixture have the same weight",
         "_scaled(second, 1 - parts)", "_scaled(second, parts)",
         "linear/test_linear_mixing.py::test_features_are_the_weighted_mean",
     ),
@@ -320,7 +320,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "tail/taug.py", "excluded pairs are learned from",
         "kept = (places >= 0) & ~banned", "kept = places >= 0",
-        "tail/test_tail_taug.py::test_chances_of_valid_candidates_are_right_as_often_as_they_say",
+        "tail/test_tail_taug.py::test_probabilities_of_valid_candidates_are_right_as_often_as_they_say",
     ),
     Mutation(
         "tail/taug.py", "each side takes its own best score for the rival's",
@@ -509,7 +509,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "nn/test_nn_batches.py::test_batches_match_a_plain_loop",
     ),
     Mutation(
-        "nn/dual/hard_negatives.py", "positives are mined as hard negatives",
+        "nn/dual/mined_negatives.py", "positives are mined as hard negatives",
         "found.masked_fill(known[place] == keys, -1)", "found",
         "nn/test_mined.py::test_nearest_wrong_is_a_sort_without_what_is_right",
     ),
@@ -560,12 +560,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "nn/onevsall/batch_targets.py", "a process of several takes the weights of the first labels",
-        "self.inverse_propensities[labels + self.first]", "self.inverse_propensities[labels]",
+        "self.inverse_propensities[labels]", "self.inverse_propensities[labels - self.first]",
         "nn/test_heads.py::test_a_range_of_labels_has_the_propensities_of_its_own_labels",
     ),
     Mutation(
         "nn/onevsall/batch_targets.py", "duplicate targets add up",
-        "np.maximum.reduceat(values, firsts)", "np.add.reduceat(values, firsts)",
+        "np.maximum.reduceat(shares, firsts)", "np.add.reduceat(shares, firsts)",
         "nn/test_heads.py::test_duplicates_count_once_and_ranges_of_labels_add_up",
     ),
     Mutation(

@@ -95,11 +95,11 @@ def texts_of(pool: list[str]) -> list[str]:
 
 def requests(pool: list[str], seed: int) -> Iterator[Request]:
     """Requests of mixed sizes without end, of a few thousand that are made once."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     sizes, shares = zip(*SIZES, strict=True)
     made = []
-    for size in chance.choices(sizes, shares, k=1000):
-        which = chance.choices(range(len(pool) - 5), k=size) if size else [chance.randrange(len(pool) - 5, len(pool))]
+    for size in rng.choices(sizes, shares, k=1000):
+        which = rng.choices(range(len(pool) - 5), k=size) if size else [rng.randrange(len(pool) - 5, len(pool))]
         made.append(Request(json.dumps({"texts": [pool[one] for one in which], "k": K}).encode(), which))
     while True:
         yield from made
@@ -178,7 +178,7 @@ async def load(port: int, pool: list[str], number: int, seconds: float, rate: fl
 
 
 class Meter:
-    """What the service and other programs did since the last look."""
+    """What the service and other programs did since the last summary."""
 
     def __init__(self, service: Started) -> None:
         self._service = service
@@ -195,7 +195,7 @@ class Meter:
         computing = value("longtail_batch_seconds_sum")
         return np.array([time.perf_counter(), value("longtail_texts_total"), computing, cpu, busy() - own()])
 
-    def look(self, answered: int) -> str:
+    def summary(self, answered: int) -> str:
         """In words, for a window in which so many texts were answered."""
         now = self._now()
         seconds, texts, computing, cpu, others = now - self._before
@@ -278,14 +278,14 @@ def overload(model: Path, pool: list[str], seconds: float, times: float, windows
         watch = Watch(service)
         meter = Meter(service)
         calm, storm = [asyncio.run(load(service.port, pool, CLIENTS, quiet, 0, 1))], []
-        print("capacity:", meter.look(calm[0].texts), flush=True)
+        print("capacity:", meter.summary(calm[0].texts), flush=True)
         for window in range(windows):
             rate = times * len(calm[-1].answered) / calm[-1].seconds
             found = asyncio.run(load(service.port, pool, CONNECTIONS, seconds / windows, rate, 2 + window))
             storm.append(found)
-            print("overload:", meter.look(found.texts))
+            print("overload:", meter.summary(found.texts))
             calm.append(asyncio.run(load(service.port, pool, CLIENTS, quiet, 0, 100 + window)))
-            print("capacity:", meter.look(calm[-1].texts))
+            print("capacity:", meter.summary(calm[-1].texts))
             print(
                 f"{rate:.0f} requests/s asked for, {len(found.all) / found.seconds:.0f} answered; "
                 f"{found.texts / found.seconds:.0f} texts/s in answers; capacity around it "

@@ -83,8 +83,8 @@ def main() -> None:
     hits = rng.random(len(scores)) < 0.1 * scores
     relevance = show("relevances from held-out rows", lambda: estimate("isotonic", scores, hits))
     twins = twin_targets(train.targets, train.excluded)
-    lesson = SoftLabels(near, documents, twins, 0.0, relevance, Teaching("", "isotonic"))
-    show("targets joined, label rows added", lambda: lesson.softened(train, PLACES, 0.0))
+    soft_labels = SoftLabels(near, documents, twins, 0.0, relevance, Teaching("", "isotonic"))
+    show("targets joined, label rows added", lambda: soft_labels.softened(train, PLACES, 0.0))
 
 
 if __name__ == "__main__":

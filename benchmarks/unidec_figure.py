@@ -16,7 +16,7 @@ from pathlib import Path
 
 from longtail.drawing.axes import AxisScale, Box, ticks
 from longtail.drawing.markup import Safe, tag
-from longtail.report.shapes import look, marker, stroke
+from longtail.report.shapes import css_class, marker, stroke
 from shared.command import parser_for
 from shared.figures import entry, svg
 
@@ -105,7 +105,7 @@ def figure(lines: Sequence[Line], across_name: str, down_name: str, joined: int)
         drawn = [marker(x, y, number) for x, y, _ in spots]
         if number < joined:
             drawn.append(stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in spots), number))
-        parts.append(tag("g", *drawn, class_=look(number)))
+        parts.append(tag("g", *drawn, class_=css_class(number)))
         for x, y, text in spots:
             below = number == 1  # lines come close: the text of one is above, of the other below
             place = {"x": x - 6 if below else x + 8, "y": y + (17 if below else -6)}

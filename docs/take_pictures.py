@@ -1,6 +1,7 @@
 """The pictures of the README, of the page on evaluation and of the page on serving, and the figures that they show.
 
-    python docs/take_pictures.py           # a minute on two idle cores
+    python docs/take_pictures.py              # a minute on two idle cores
+    python docs/take_pictures.py tradeoff     # only this section of the report; the figures must be those of before
 
 Runs the comparison of `make demo`, photographs its report, serves two models and photographs their page. What was shown
 goes to docs/pictures/pictures.json, which `tests/test_pictures.py` holds against the documents and a fresh training.
@@ -43,24 +44,38 @@ def demo_recipes() -> list[str]:
 
 
 def main() -> None:
+    """Take the pictures that are named, or all."""
     PICTURES.mkdir(exist_ok=True)
+    names = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         chromium = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
-        shown = compared(Path(folder), page)
-        served(Path(folder), page)
+        shown = compared(Path(folder), page, names)
+        if not names:
+            served(Path(folder), page)
         browser.close()
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(PICTURES.glob("*.png"))}
     (PICTURES / "pictures.json").write_text(json.dumps({"recipes": shown, "files": files}, indent=1) + "\n")
 
 
-def compared(folder: Path, page: Page) -> list[dict[str, object]]:
-    """The demo, and the pictures of its report; returns what its table says."""
+def compared(folder: Path, page: Page, names: list[str]) -> list[dict[str, object]]:
+    """The demo, and the pictures of its report; returns what its table says.
+
+    With names, pictures of these sections alone. They show no times, so the times of the earlier run are kept.
+    """
     report = folder / "report.html"
     command = [*LONGTAIL, "compare", "wordnet", *demo_recipes(), "--report", str(report), "--json"]
     results = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["results"]
     page.goto(report.as_uri())
+    if names:
+        before: list[dict[str, object]] = json.loads((PICTURES / "pictures.json").read_text())["recipes"]
+        figures = [[{one: row[one] for one in ("recipe", *MEASURES)} for row in rows] for rows in (before, results)]
+        if figures[0] != figures[1] or not set(names) <= set(SECTIONS):
+            sys.exit(f"take all pictures: the figures have changed, or {names} are not of {SECTIONS}")
+        for name in names:
+            page.locator(f"#{name}").screenshot(path=PICTURES / f"{name}.png")
+        return before
     page.evaluate(ONE_TABLE)
     top, end = page.locator("#table").bounding_box(), page.locator("#norms").bounding_box()
     assert top and end

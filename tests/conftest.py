@@ -38,9 +38,9 @@ def pytest_collection_finish() -> None:
 
 def rows(labels: LabelSet, name: str, wanted: list[list[int]], seed: int) -> Dataset:
     """Rows whose text holds the words of their labels among words that mean nothing."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     texts = [
-        " ".join(chance.permutation([WORDS[label] for label in row] + [str(chance.choice(["of", "the", "and"]))]))
+        " ".join(rng.permutation([WORDS[label] for label in row] + [str(rng.choice(["of", "the", "and"]))]))
         for row in wanted
     ]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in wanted])])
@@ -55,12 +55,12 @@ def rows(labels: LabelSet, name: str, wanted: list[list[int]], seed: int) -> Dat
 def make_tiny(seed: int = 0) -> Corpus:
     """400 training rows over 10 labels: the first is common, the last ones rare."""
     labels = LabelSet(ids=tuple(f"L{row}" for row in range(10)), texts=tuple(f"a {word}" for word in WORDS))
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     odds = 1 / np.arange(1, 11)
     odds /= odds.sum()
 
     def draw(number: int) -> list[list[int]]:
-        return [sorted(chance.choice(10, size=2, replace=False, p=odds).tolist()) for _ in range(number)]
+        return [sorted(rng.choice(10, size=2, replace=False, p=odds).tolist()) for _ in range(number)]
 
     train = rows(labels, "train", draw(400) + [[label] for label in range(10)], seed)
     return make_corpus(
@@ -86,8 +86,8 @@ def numbers(tiny: Corpus) -> Corpus:
     """The same rows as sparse features without texts: a column for each label's word, and some noise."""
 
     def as_features(data: Dataset, seed: int) -> sparse.csr_array:
-        chance = np.random.default_rng(seed)
-        noise = sparse.csr_array((chance.random((len(data), 5)) < 0.3).astype(np.float32) * np.float32(0.3))
+        rng = np.random.default_rng(seed)
+        noise = sparse.csr_array((rng.random((len(data), 5)) < 0.3).astype(np.float32) * np.float32(0.3))
         return sparse.hstack([data.targets, noise], format="csr")
 
     def bare(data: Dataset, labels: LabelSet, seed: int) -> Dataset:

@@ -202,7 +202,7 @@ def test_a_trained_recipe(
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_works_on_features_without_texts(learner: str, numbers: Corpus, with_files: Callable[[str], str]) -> None:
     if "texts" in learner_class(learner).data_needs:
-        with pytest.raises(DataError, match=f"{learner} needs rows with texts"):
+        with pytest.raises(DataError, match=f"{learner} needs documents with texts"):
             fit(learner, numbers)
         return
     model = fit(with_files(with_settings(learner)), numbers)

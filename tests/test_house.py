@@ -593,6 +593,37 @@ def test_public_functions_document_arguments_results_and_errors() -> None:
     assert lacking == []
 
 
+def test_public_methods_document_arguments_and_results() -> None:
+    """Of protocols, and of the classes that a room's `__init__.py` exports."""
+    exported: set[str] = set()
+    for path in SOURCE.rglob("__init__.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                exported |= set(ast.literal_eval(node.value))
+    lacking, seen = [], 0
+    for path in FILES:
+        for kind in ast.parse(path.read_text()).body:
+            if not isinstance(kind, ast.ClassDef):
+                continue
+            if kind.name not in exported and "Protocol" not in map(ast.unparse, kind.bases):
+                continue
+            for node in kind.body:
+                text = ast.get_docstring(node) or "" if isinstance(node, ast.FunctionDef) else "See `"
+                if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or text.startswith("See `"):
+                    continue
+                is_property = any("property" in ast.unparse(one) for one in node.decorator_list)
+                if is_property and ast.unparse(node.body[-1]) == "...":
+                    continue  # a setting: its class documents it
+                seen += 1
+                given = {one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+                wanted = ["Args:"] if given - {"self", "cls"} else []
+                if node.returns is not None and ast.unparse(node.returns) != "None" and not is_property:
+                    wanted.append("Yields:" if "Yields:" in text else "Returns:")
+                if not text or any(heading not in text for heading in wanted):
+                    lacking.append(f"{path.relative_to(SOURCE)}:{node.lineno} {kind.name}.{node.name}")
+    assert lacking == [] and seen > 100
+
+
 def own_statements(node: ast.AST) -> Iterator[ast.AST]:
     """What a function does itself, not what functions inside it do."""
     for child in ast.iter_child_nodes(node):

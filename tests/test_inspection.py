@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from longtail.comparison.judge import clean_rows
+from longtail.comparison.uncertainty import clean_rows
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.data.read import load
 from longtail.inspection import Inspection, concerns, inspect

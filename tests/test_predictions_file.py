@@ -70,7 +70,7 @@ def test_rows_are_matched_by_id(tmp_path: Path, three: Dataset) -> None:
     assert [answers[0].id for answers in predictions] == ["L0", "L1", "L2"]
 
 
-def test_rankings_without_scores_claim_no_chances(tmp_path: Path, three: Dataset) -> None:
+def test_rankings_without_scores_claim_no_probabilities(tmp_path: Path, three: Dataset) -> None:
     """Made-up scores must not be measured as if they were probabilities."""
     entries = [{"id": name, "labels": ["L0"]} for name in three.ids]
     measured = evaluate(read_predictions(write(tmp_path / "p", *entries), three), three)
@@ -82,10 +82,10 @@ def test_rankings_without_scores_claim_no_chances(tmp_path: Path, three: Dataset
 WRONG = {
     '{"id": "test-1", "labels": ["L1"]': "p:2: broken JSON",
     "[]": "p:2: expected a JSON object",
-    '{"labels": ["L1"]}': 'p:2: the line has no "id"; give the id of a row',
+    '{"labels": ["L1"]}': 'p:2: the line has no "id"; give the id of an example',
     '{"id": null, "labels": []}': 'p:2: the line has no "id"',
-    '{"id": "test-11", "labels": []}': "p:2: row id 'test-11' is not a row of this split; did you mean 'test-1'?",
-    '{"id": "test-0", "labels": []}': "p:2: row id 'test-0' stands twice; remove one of the lines",
+    '{"id": "test-11", "labels": []}': "p:2: id 'test-11' is not an example of this split; did you mean 'test-1'?",
+    '{"id": "test-0", "labels": []}': "p:2: id 'test-0' stands twice; remove one of the lines",
     '{"id": "test-1"}': 'p:2: "labels" must be a list of label ids or of {"id", "score"}',
     '{"id": "test-1", "labels": {"L1": 0.5}}': 'p:2: "labels" must be a list',
     '{"id": "test-1", "labels": ["L1", "L11"]}': "p:2: unknown label id 'L11'; did you mean 'L1'? give ids of",
@@ -112,5 +112,5 @@ def test_wrong_lines(line: str, tmp_path: Path, three: Dataset) -> None:
 
 def test_every_row_needs_a_line(tmp_path: Path, three: Dataset) -> None:
     path = write(tmp_path / "p", {"id": "test-1", "labels": ["L1"]})
-    with pytest.raises(DataError, match=r"p: 2 of 3 rows of the split have no predictions, the first is 'test-0'"):
+    with pytest.raises(DataError, match=r"p: 2 of 3 examples of the split have no predictions, the first is 'test-0'"):
         read_predictions(path, three)

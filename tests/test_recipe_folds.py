@@ -182,7 +182,7 @@ def test_a_cap_predicts_fewer_rows_and_still_learns_from_the_others(tiny: Corpus
 
 
 def test_more_folds_than_rows_are_refused_with_the_remedy(tiny: Corpus) -> None:
-    with pytest.raises(DataError, match="40 training rows cannot be cut into 41 folds; give 2 to 40"):
+    with pytest.raises(DataError, match="40 training examples cannot be cut into 41 folds; give 2 to 40"):
         fit(unique(tiny), Asks(41))
 
 
@@ -205,5 +205,5 @@ def test_nothing_is_trained_until_the_folds_are_asked_for_and_the_stages_say_so(
 
 
 def test_one_row_cannot_be_held_out_from_others(tiny: Corpus) -> None:
-    with pytest.raises(DataError, match=r"need at least 2 training rows, and train has 1"):
+    with pytest.raises(DataError, match=r"need at least 2 training examples, and train has 1"):
         Recipe.parse("knn + ranknet").fit(tiny.train.take([0]), tiny.valid)

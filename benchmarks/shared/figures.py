@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from longtail.drawing.markup import Safe, tag
-from longtail.report.shapes import look, marker, stroke
+from longtail.report.shapes import css_class, marker, stroke
 
 COLOURS = ("#1f6fb2", "#c4521b", "#2b8a5a", "#7a4fa3", "#777")
 STYLE = (
@@ -28,7 +28,7 @@ def svg(parts: Sequence[Safe], width: float, height: float, label: str) -> str:
 
 def entry(name: str, x: float, y: float, number: int) -> list[Safe]:
     """A name in the legend beside the marker of its line."""
-    return [tag("g", marker(x, y - 4, number), class_=look(number)), tag("text", name, x=x + 12, y=y)]
+    return [tag("g", marker(x, y - 4, number), class_=css_class(number)), tag("text", name, x=x + 12, y=y)]
 
 
 def line(spots: Iterable[tuple[float, float]], number: int, radius: float = 4.5) -> Safe:
@@ -36,4 +36,4 @@ def line(spots: Iterable[tuple[float, float]], number: int, radius: float = 4.5)
     spots = list(spots)
     path = stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots), number)
     marks = [marker(x, y, number, radius) for x, y in spots]
-    return tag("g", path, *marks, class_=look(number))
+    return tag("g", path, *marks, class_=css_class(number))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from longtail.data import LabelSet as LabelSet
     from longtail.data import Propensity as Propensity
     from longtail.data import Rows as Rows
-    from longtail.data.memory import corpus as corpus
+    from longtail.data.in_memory import corpus as corpus
     from longtail.data.read import Columns as Columns
     from longtail.data.read import load as load
     from longtail.frame_predictor import predictor as predictor
@@ -47,7 +47,7 @@ _HOMES = {
     "Rows": "longtail.data:Rows",
     "auto": "longtail.automatic:auto",
     "compare": "longtail.comparison:compare",
-    "corpus": "longtail.data.memory:corpus",
+    "corpus": "longtail.data.in_memory:corpus",
     "evaluate": "longtail.metrics:evaluate",
     "load": "longtail.data.read:load",
     "load_model": "longtail.store:load",

@@ -47,9 +47,9 @@ class HeldOutPredictions:
         """See `HeldOut.folds`."""
         given = np.flatnonzero(self.train.origins == 0)
         if len(given) < 2:
-            raise DataError(f"out-of-fold predictions need at least 2 training rows, and train has {len(given)}")
+            raise DataError(f"out-of-fold predictions need at least 2 training examples, and train has {len(given)}")
         if not 2 <= number <= len(given):
-            raise DataError(f"{len(given)} training rows cannot be cut into {number} folds; give 2 to {len(given)}")
+            raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
         hashes = hashed([self.train.ids[row] for row in given], seed)
         shuffled = given[np.argsort(hashes, kind="stable")]  # every number-th row from the first is a fold: equal sizes
         wanted = shuffled[:max_rows]

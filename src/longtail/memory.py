@@ -97,7 +97,7 @@ class Peak:
     def __init__(self) -> None:
         self.bytes = resident_bytes()
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Measure once more."""
         self.bytes = max(self.bytes, resident_bytes())
 
@@ -116,7 +116,7 @@ def measure_peak(every_seconds: float = 0.02) -> Iterator[Peak]:
 
     def watch() -> None:
         while not done.wait(every_seconds):
-            peak.look()
+            peak.update()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -125,7 +125,7 @@ def measure_peak(every_seconds: float = 0.02) -> Iterator[Peak]:
     finally:
         done.set()
         watcher.join()
-        peak.look()
+        peak.update()
 
 
 def release() -> None:

@@ -226,7 +226,7 @@ class Model:
         if not isinstance(rows, Rows):
             rows = Rows(texts=tuple(rows))
         if len(rows) != len(predictions):
-            raise DataError(f"{len(rows)} rows and predictions of {len(predictions)} do not match")
+            raise DataError(f"{len(rows)} documents and predictions of {len(predictions)} do not match")
         if isinstance(self.scorer, Explains) and len(rows):
             return self.scorer.explain(rows, predictions.indices)
         counts = self.labels.counts
@@ -263,7 +263,7 @@ class Model:
                 raise DataError("predict takes a list of texts; put the one text in brackets: predict([text])")
             rows = Rows(texts=tuple(rows))
         if k < 1:
-            raise DataError(f"k counts labels a row and is at least 1, got {k}")
+            raise DataError(f"k counts labels of a document and is at least 1, got {k}")
         if excluded is not None:
             excluded = sparse.csr_array(excluded, dtype=np.bool_)
             if excluded.shape != (len(rows), len(self.labels)):

@@ -127,7 +127,7 @@ def _facts(path: Path, name: str, facts: Any) -> tuple[np.dtype[Any], list[int],
         fits = isinstance(shape, list) and len(shape) <= MAX_AXES and isinstance(span, list) and len(span) == 2
         if not fits or not all(type(number) is int and 0 <= number <= MAX_AXIS for number in numbers):
             raise ValueError
-        if math.prod(size for size in shape if size) > MAX_AXIS:  # NumPy counts all axes, though one of them be 0
+        if math.prod(size for size in shape if size) > MAX_AXIS:  # NumPy's limit holds even if one axis is 0
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise ModelError(f"{path}: the header says of array {name!r} what no array can be") from None

@@ -55,25 +55,32 @@ class FittedModel(Protocol):
     """What is saved of a model. `longtail.Model` has these and more."""
 
     @property
-    def recipe(self) -> str: ...
+    def recipe(self) -> str:
+        """The recipe, as it prints."""
 
     @property
-    def labels(self) -> LabelSet: ...
+    def labels(self) -> LabelSet:
+        """The label set."""
 
     @property
-    def scorer(self) -> Scorer: ...
+    def scorer(self) -> Scorer:
+        """What the learner left."""
 
     @property
-    def rerankers(self) -> tuple[Reranker, ...]: ...
+    def rerankers(self) -> tuple[Reranker, ...]:
+        """In the order in which they act."""
 
     @property
-    def text_field(self) -> str: ...
+    def text_field(self) -> str:
+        """Fields that made the texts, such as title+text."""
 
     @property
-    def id_field(self) -> str: ...
+    def id_field(self) -> str:
+        """The field or column of ids."""
 
     @property
-    def doubts(self) -> Doubts | None: ...
+    def doubts(self) -> Doubts | None:
+        """What the model says of unknown texts; None: nothing."""
 
 
 def write_model(model: FittedModel, path: str | Path, card: Mapping[str, str], *, overwrite: bool = False) -> Path:

@@ -59,16 +59,37 @@ class Predictions:
         return int(self.indices.shape[1])
 
     def top(self, k: int) -> Predictions:
-        """Return only the first k places."""
+        """Return only the first places.
+
+        Args:
+            k: how many.
+
+        Returns:
+            Predictions with at most k labels a row.
+        """
         return Predictions(self.labels, self.indices[:, :k], self.scores[:, :k])
 
     def above(self, threshold: float) -> Predictions:
-        """Return only the labels with at least this score; the places of others are empty."""
+        """Return only the labels with at least this score.
+
+        Args:
+            threshold: the smallest score that stays.
+
+        Returns:
+            Predictions of the same shape; the places of other labels are empty.
+        """
         kept = self.scores >= np.float32(threshold)
         return Predictions(self.labels, np.where(kept, self.indices, -1), np.where(kept, self.scores, 0))
 
     def answers(self, row: int) -> list[Answer]:
-        """Return the labels of one row as words, best first, without empty places."""
+        """Return the labels of one document as words.
+
+        Args:
+            row: number of the document.
+
+        Returns:
+            The labels, best first, without empty places.
+        """
         return [
             Answer(self.labels.ids[label], self.labels.word(label), float(score))
             for label, score in zip(self.indices[row].tolist(), self.scores[row].tolist(), strict=True)
@@ -157,7 +178,11 @@ class Predictions:
         return pandas.DataFrame(self.columns(ids))
 
     def sorted(self) -> Predictions:
-        """Return the predictions in order: best first, ties by label row, empty places last."""
+        """Put labels in order.
+
+        Returns:
+            Predictions with the best label first, ties by label row, empty places last.
+        """
         return Predictions(self.labels, *ranked(self.indices, self.scores))
 
     def hits(self, targets: Matrix) -> Bools:

@@ -54,12 +54,12 @@ def _read(path: Path, data: Dataset) -> Predictions:
     for line, entry in objects(path):
         name = as_id(entry.get("id"))
         if name is None:
-            raise DataError('the line has no "id"; give the id of a row', path, line)
+            raise DataError('the line has no "id"; give the id of an example', path, line)
         row, who = row_of.get(name), shown(name)
         if row is None:
             if MADE_UP_ID.fullmatch(data.ids[0]) and not MADE_UP_ID.fullmatch(name):
                 raise DataError(
-                    f"row id {who} is not a row of this split: its rows have no ids of their own and are called "
+                    f"id {who} is not an example of this split: its examples have no ids of their own and are called "
                     f"{data.ids[0]!r} and so on; give the data a column of ids, name it by "
                     "--id-column, and predict again",
                     path,
@@ -67,18 +67,18 @@ def _read(path: Path, data: Dataset) -> Predictions:
                 )
             near = did_you_mean(name, islice(row_of, 50_000))
             raise DataError(
-                f"row id {who} is not a row of this split{near or ';'} check --split, or remove the line",
+                f"id {who} is not an example of this split{near or ';'} check --split, or remove the line",
                 path,
                 line,
             )
         if found[row] is not None:
-            raise DataError(f"row id {who} stands twice; remove one of the lines", path, line)
+            raise DataError(f"id {who} stands twice; remove one of the lines", path, line)
         found[row] = _ranked(entry.get("labels"), data.labels, path, line, by_score=not entry.get("dial"))
     whole = [entry for entry in found if entry is not None]
     if len(whole) < len(found):
         first = data.ids[found.index(None)]
         raise DataError(
-            f"{len(found) - len(whole):,} of {len(found):,} rows of the split have no predictions, the first is "
+            f"{len(found) - len(whole):,} of {len(found):,} examples of the split have no predictions, the first is "
             f"{first!r}; add a line for each",
             path,
         )
@@ -143,7 +143,7 @@ def read_answers(path: Path, labels: LabelSet, skip_unknown: bool = False) -> It
         _objects(path, labels, skip_unknown) if first.lstrip().startswith("{") else _run(path, labels, skip_unknown)
     ):
         if answer.id in seen:
-            raise DataError(f"row id {answer.id!r} stands twice; remove one of the two", path, answer.line)
+            raise DataError(f"id {answer.id!r} stands twice; remove one of the two", path, answer.line)
         seen.add(answer.id)
         yield answer
 
@@ -152,7 +152,7 @@ def _objects(path: Path, labels: LabelSet, skip_unknown: bool) -> Iterator[RowAn
     for line, entry in objects(path):
         name = as_id(entry.get("id"))
         if name is None:
-            raise DataError('the line has no "id"; give the id of a row', path, line)
+            raise DataError('the line has no "id"; give the id of an example', path, line)
         ranked = _ranked(entry.get("labels"), labels, path, line, not entry.get("dial"), skip_unknown)
         yield RowAnswer(name, line, *ranked)
 

@@ -28,16 +28,37 @@ class Listener(Protocol):
     """Draws stages: the command line's progress bars, or a test's list."""
 
     def start(self, name: str, total: int | None) -> int:
-        """Start a stage and return its handle; `total` is None where the amount of work is unknown."""
+        """Start a stage.
+
+        Args:
+            name: what is done.
+            total: amount of work; None: unknown.
+
+        Returns:
+            A handle of the stage.
+        """
 
     def advance(self, handle: int, amount: int) -> None:
-        """Count more of a stage's work as done."""
+        """Count more of a stage's work as done.
+
+        Args:
+            handle: what `start` returned.
+            amount: how much more.
+        """
 
     def finish(self, handle: int) -> None:
-        """End a stage, whether it succeeded or failed."""
+        """End a stage, whether it succeeded or failed.
+
+        Args:
+            handle: what `start` returned.
+        """
 
     def note(self, line: str) -> None:
-        """Print a line that stays when the stage is over."""
+        """Print a line that stays when the stage is over.
+
+        Args:
+            line: the text.
+        """
 
 
 @dataclass(frozen=True)

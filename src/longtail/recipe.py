@@ -77,9 +77,7 @@ class Recipe:
                     "All pairs: longtail methods"
                 )
         if self.depth > MAX_DEPTH:
-            raise RecipeError(
-                f"members inside members: {self.depth} levels of recipes, and at most {MAX_DEPTH} are read"
-            )
+            raise RecipeError(f"members in members: {self.depth} levels of recipes, and at most {MAX_DEPTH} are read")
         self._wrapped  # noqa: B018  raises an error for a teacher that cannot be read
 
     @classmethod
@@ -130,7 +128,11 @@ class Recipe:
         return [cls(parts) for parts in grammar.read_toml(text, path)]
 
     def to_toml(self) -> str:
-        """Write the recipe as TOML, which `from_toml` reads."""
+        """Write the recipe as TOML.
+
+        Returns:
+            A text that `from_toml` reads.
+        """
         return grammar.to_toml(self.parts)
 
     def __str__(self) -> str:
@@ -249,7 +251,7 @@ class Recipe:
         if len(data.labels) == 0:
             raise DataError("the data has no labels at all; check the labels field or column")
         if data.targets.nnz == 0 and "label_texts" not in self.learner.data_needs:
-            raise DataError(f"no row of train has a label, so {self.parts[0].name} has nothing to learn from")
+            raise DataError(f"no example of train has a label, so {self.parts[0].name} has nothing to learn from")
         if self._reads_rows and data.features is None and not any(map(str.strip, data.texts or ())):
             raise DataError("every text of train is empty, so nothing can be learned; check the text field or column")
         needs = [self.learner.data_needs, *(method.data_needs for method in self.tail)]
@@ -275,8 +277,7 @@ class Recipe:
 
     @property
     def _reads_rows(self) -> bool:
-        """Whether it learns from the given rows alone. A learner that needs only label texts does not read them, and
-        tail methods that augment may add the texts of labels as rows."""
+        """Whether it learns from the given rows alone: it reads them, and no tail method may add texts of labels."""
         return self.learner.data_needs != {"label_texts"} and not any(isinstance(one, Augments) for one in self.tail)
 
     def _instead(self, part: grammar.Part, need: str) -> str:
@@ -320,9 +321,8 @@ class Recipe:
     def _fit(self, train: Dataset, valid: Dataset, methods: int) -> Model:
         """The model whose re-rankers are those among the first `methods` tail methods."""
         return_large_blocks()
-        if not self._members and "texts" not in self.learner.data_needs.union(
-            *(method.data_needs for method in self.tail)
-        ):
+        needs = self.learner.data_needs.union(*(method.data_needs for method in self.tail))
+        if not self._members and "texts" not in needs:
             share_one_pool()  # not with tokenizers: their threads allocate without pause and would wait for each other
         self.check(train)
         if valid.labels is not train.labels and valid.labels.ids != train.labels.ids:

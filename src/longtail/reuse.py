@@ -23,10 +23,30 @@ class StageStore(Protocol):
     """Keeps fitted stages. A stage is known by its name and by its training and validation data."""
 
     def model(self, name: str, train: Dataset, valid: Dataset, fit: Callable[[], Model]) -> Model:
-        """Return the model of a stage that was fitted before, or else fit it."""
+        """Return the model of a stage that was fitted before, or else fit it.
+
+        Args:
+            name: of the stage.
+            train: what it trains on.
+            valid: what it is validated on.
+            fit: fits the stage.
+
+        Returns:
+            The fitted model.
+        """
 
     def fold(self, name: str, train: Dataset, valid: Dataset, predict: Callable[[], Predictions]) -> Predictions:
-        """Return the predictions of a fold that were made before, or else make them."""
+        """Return the predictions of a fold that were made before, or else make them.
+
+        Args:
+            name: of the fold.
+            train: all training examples.
+            valid: what models are validated on.
+            predict: fits a model without the fold and predicts it.
+
+        Returns:
+            The predictions.
+        """
 
 
 _store: ContextVar[StageStore | None] = ContextVar("longtail_stages", default=None)

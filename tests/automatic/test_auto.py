@@ -12,10 +12,10 @@ import pytest
 
 import longtail
 from longtail.automatic import AutoResult
-from longtail.automatic import run as running
-from longtail.automatic.members import DataProfile, members_in_order
-from longtail.automatic.result import LEFT_OUT, SKIPPED, STOPPED, TRAINED
-from longtail.automatic.run import OutOfTime
+from longtail.automatic import timed_search as running
+from longtail.automatic.auto_result import LEFT_OUT, SKIPPED, STOPPED, TRAINED
+from longtail.automatic.member_order import DataProfile, members_in_order
+from longtail.automatic.timed_search import OutOfTime
 from longtail.data import Corpus
 from longtail.errors import DataError
 from longtail.progress import checking, stage

@@ -181,12 +181,12 @@ def test_neither_model_nor_predictions(data: Path) -> None:
     Path("words").write_text("apple\n")
     assert call("evaluate", "words", data).error.startswith("words:1: broken JSON")
     Path("empty").touch()
-    problem = "empty: 60 of 60 rows of the split have no predictions, the first is 'test-0'; add a line for each"
+    problem = "empty: 60 of 60 examples of the split have no predictions, the first is 'test-0'; add a line for each"
     assert call("evaluate", "empty", data).error == problem
 
 
 def test_predictions_of_another_split(data: Path, model: Path, rows_file: Path) -> None:
     assert call("predict", model, rows_file, "--out", "p.jsonl").code == 0
     message = call("evaluate", "p.jsonl", data, "--split", "valid").error
-    assert message.startswith("p.jsonl:1: row id 'test-0' is not a row of this split")
+    assert message.startswith("p.jsonl:1: id 'test-0' is not an example of this split")
     assert "check --split" in message

@@ -211,7 +211,7 @@ def test_vectors_of_rows(tmp_path: Path) -> None:
         done = call("predict", trained, stdin=asked + line + "\n")
         assert done.code == 2 and "standard input:3:" in done.err and problem in " ".join(done.err.split())
     done = call("predict", trained, stdin="word\n")
-    assert done.code == 2 and "give rows with 2 features" in " ".join(done.err.split())
+    assert done.code == 2 and "give documents with 2 features" in " ".join(done.err.split())
 
 
 @pytest.fixture(scope="module")
@@ -260,9 +260,7 @@ def test_ids_are_those_of_the_column_of_training() -> None:
     assert [json.loads(line)["id"] for line in Path("p.jsonl").read_text().splitlines()] == ["t1", "t2"]
     assert call("evaluate", "p.jsonl", "data", *named, "--json").json["P@1"] == 100
     error = call("evaluate", "p.jsonl", "data").error
-    assert (
-        "p.jsonl:1: row id 't1' is not a row of this split: its rows have no ids of their own and are called" in error
-    )
+    assert "p.jsonl:1: id 't1' is not an example of this split: its examples have no ids of their own" in error
     Path("own.csv").write_text("id,text\n7,pear\n")  # and where that column is not there, `id` will do
     assert [line["id"] for line in call("predict", "m", "own.csv").lines] == ["7"]
 

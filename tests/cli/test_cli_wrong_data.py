@@ -183,7 +183,7 @@ def test_data_that_nothing_can_be_learned_from() -> None:
     assert call("check", path, "--json").json["bands"]["tail"] == {"labels": 0.0, "positives": 0.0}
 
     (path / "labels.jsonl").write_text(LABELS)
-    assert "no row of train has a label, so knn has nothing to learn from" in call("compare", path, "knn").error
+    assert "no example of train has a label, so knn has nothing to learn from" in call("compare", path, "knn").error
     assert call("train", path, "bm25", "--out", "model").code == 0  # reads label texts only
 
 

@@ -92,11 +92,11 @@ def test_compared_re_ranked_calibrated_and_combined(files: Callable[..., dict[st
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda lines: [*lines, lines[0]], r"valid\.jsonl:61: row id 'valid-0' stands twice"),
+        (lambda lines: [*lines, lines[0]], r"valid\.jsonl:61: id 'valid-0' stands twice"),
         (lambda lines: [*lines[:4], lines[4].replace('"L', '"M'), *lines[5:]], r"valid\.jsonl:5: unknown label id 'M"),
         (
             lambda lines: [lines[0].replace("valid-0", "volid-0"), *lines[1:]],
-            r"valid\.jsonl:1: row id 'volid-0' is not",
+            r"valid\.jsonl:1: id 'volid-0' is not",
         ),
         (lambda lines: lines[1:], r"example 'valid-0' has no predictions in .*valid\.jsonl"),
         (lambda lines: [*lines, '{"labels": []}'], r'valid\.jsonl:61: the line has no "id"'),
@@ -124,7 +124,7 @@ def test_a_wrong_file_names_its_line(
         ("test-0 Q0 L1 1 high tool", "score 'high' is not a number"),
         ("test-0 Q0 M1 1 0.5 tool", "unknown label id 'M1'"),
         ("test-0 Q0 L1 1 0.5 tool\ntest-0 Q0 L1 2 0.4 tool", "label id 'L1' stands twice for row 'test-0'"),
-        ("a Q0 L1 1 0.5 t\nb Q0 L1 1 0.4 t\na Q0 L2 2 0.4 t", "row id 'a' stands twice"),
+        ("a Q0 L1 1 0.5 t\nb Q0 L1 1 0.4 t\na Q0 L2 2 0.4 t", "id 'a' stands twice"),
         ("test-0 Q0 L1 1 nan tool", "is not a finite number"),
     ],
 )
@@ -145,7 +145,7 @@ def test_what_cannot_be_answered_is_told(files: Callable[..., dict[str, Path]], 
         model.predict(["apple"])
     with pytest.raises(DataError, match=r"example 'tset-1' has no predictions in .*; did you mean 'test-1'\?"):
         model.predict(Rows(texts=("apple",), ids=("tset-1",)))
-    with pytest.raises(DataError, match="none of its rows is an example of train"):
+    with pytest.raises(DataError, match="none of its lines is an example of train"):
         Recipe.parse(recipe_of({"train": written["test"]})).fit(tiny.train, tiny.valid)
     with pytest.raises(DataError, match="is in two of the files"):
         Recipe.parse(recipe_of({"valid": written["valid"], "test": written["valid"]})).fit(tiny.train, tiny.valid)

@@ -60,7 +60,7 @@ def test_scores_are_calibrated_products(model: Model, tiny: Corpus) -> None:
     assert np.allclose(scorer.row_norms(), np.linalg.norm(scorer.weights, axis=1), rtol=1e-5)
 
 
-def test_chances_are_learned_on_valid(model: Model, tiny: Corpus) -> None:
+def test_probabilities_are_learned_on_valid(model: Model, tiny: Corpus) -> None:
     scorer = model.scorer
     assert isinstance(scorer, OneVsAllScorer) and scorer.calibration != PlattScaling(1.0, 0.0)
     found = model.predict(tiny.valid.rows, 10)

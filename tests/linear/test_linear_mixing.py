@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from longtail.data.dataset import Rows
-from longtail.linear.features.mixup import mixed, mixed_matrix, mixed_texts, thinned
+from longtail.linear.features.mixed_examples import mixed, mixed_matrix, mixed_texts, thinned
 
 
 def test_word_counts_are_mixed_on_average() -> None:

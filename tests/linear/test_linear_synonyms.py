@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from longtail.data import Dataset, LabelSet
-from longtail.linear.features.synonyms import Synonyms, own_words, word_vectors
+from longtail.linear.features.word_synonyms import Synonyms, own_words, word_vectors
 
 
 def test_word_vectors_are_those_of_the_singular_value_decomposition() -> None:

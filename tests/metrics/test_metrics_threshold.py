@@ -88,5 +88,5 @@ def test_nothing_to_choose_from_is_an_error() -> None:
     predictions, data = case(0)
     with pytest.raises(DataError, match="no prediction"):
         best_threshold(Predictions(LABELS, np.full((12, 1), -1), np.zeros((12, 1))), data)
-    with pytest.raises(DataError, match="3 rows of predictions for 12"):
+    with pytest.raises(DataError, match="3 predictions for 12"):
         at_threshold(Predictions(LABELS, predictions.indices[:3], predictions.scores[:3]), data, 0.5)

@@ -201,11 +201,11 @@ def test_many_rows_on_many_threads_give_the_reference(monkeypatch: pytest.Monkey
 def test_wrong_input_is_an_error() -> None:
     labels = labels_with([5, 5])
     data, ranked = data_with(labels, [[0]]), predicting(labels, [[0]])
-    with pytest.raises(DataError, match="2 rows of predictions for 1 rows of data"):
+    with pytest.raises(DataError, match="2 predictions for 1 documents"):
         evaluate(predicting(labels, [[0], [1]]), data)
     with pytest.raises(DataError, match=r"another label set \(3 labels\)"):
         evaluate(predicting(labels_with([5, 5, 5]), [[0]]), data)
-    with pytest.raises(DataError, match="no rows"):
+    with pytest.raises(DataError, match="no examples"):
         evaluate(predicting(labels, []), data.take([]))
     for ks in ((), (0,), (1, -3), (1.5,)):
         with pytest.raises(DataError, match=rf"whole numbers k of 1 or more, got \[{', '.join(map(str, ks))}\]$"):

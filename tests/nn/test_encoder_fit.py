@@ -61,10 +61,10 @@ def test_the_shared_settings_reach_the_training_loop(kind: str, tiny: Corpus) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts_and_labels_are_needed(kind: str, tiny: Corpus) -> None:
     bare = replace(tiny.train, texts=None, features=sparse.csr_array(np.eye(len(tiny.train), dtype=np.float32)))
-    with pytest.raises(DataError, match="reads texts; the training rows have only features"):
+    with pytest.raises(DataError, match="reads texts; the training examples have only features"):
         start(kind, replace(tiny, train=bare))
     empty = replace(tiny.train, targets=sparse.csr_array(tiny.train.targets.shape, dtype=np.float32))
-    with pytest.raises(DataError, match="no row of train has a label"):
+    with pytest.raises(DataError, match="no example of train has a label"):
         start(kind, replace(tiny, train=empty))
     assert training_texts("dpr", tiny.train) is tiny.train.texts
     assert token_cache() is None  # outside of a checkpoint directory

@@ -18,7 +18,8 @@ from longtail.nn.onevsall.batch_targets import TrainingTargets  # noqa: E402
 from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead  # noqa: E402
 from longtail.nn.onevsall.onevsall_task import OneVsAllTask  # noqa: E402
 from longtail.nn.training.checkpoint import FILE, checkpointing  # noqa: E402
-from longtail.nn.training.loop import StepHooks, TrainingConfig, train  # noqa: E402
+from longtail.nn.training.loop import TrainingConfig, train  # noqa: E402
+from longtail.nn.training.task import StepHooks  # noqa: E402
 
 CPU = torch.device("cpu")
 ROWS, LABELS, WIDTH = 30, 17, 6

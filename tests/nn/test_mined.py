@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from longtail.nn.dual import hard_negatives as mined
-from longtail.nn.dual.hard_negatives import nearest_wrong
+from longtail.nn.dual import mined_negatives as mined
+from longtail.nn.dual.mined_negatives import nearest_wrong
 
 
 @pytest.mark.parametrize("place", ["cpu", "cpu:0"])  # cpu:0 goes the way of other devices

@@ -15,7 +15,7 @@ from longtail.learners.unidec import Unidec
 from longtail.metrics.evaluate import evaluate
 from longtail.model import Model
 from longtail.nn.dual.balanced_clusters import balanced_clusters
-from longtail.nn.dual.hard_negatives import nearest_wrong
+from longtail.nn.dual.mined_negatives import nearest_wrong
 from longtail.nn.pool.classifier_table import ClassifierTable
 from longtail.nn.pool.pool_fit import PoolFit
 from longtail.nn.pool.pool_task import PoolTask

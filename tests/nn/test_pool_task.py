@@ -23,7 +23,7 @@ from longtail.nn.pool.pool_scorer import PoolScorer
 from longtail.nn.pool.pool_settings import TableSettings
 from longtail.nn.pool.pool_task import PoolTask
 from longtail.nn.training.checkpoint import checkpointing
-from longtail.nn.training.loop import StepHooks
+from longtail.nn.training.task import StepHooks
 from longtail.progress import listening
 
 SMALL: dict[str, Any] = {

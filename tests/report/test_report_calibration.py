@@ -13,7 +13,7 @@ from longtail.data import Corpus
 from longtail.metrics import evaluate
 from longtail.predictions import Predictions
 from longtail.recipe import Recipe
-from longtail.report.calibration import calibration_section
+from longtail.report.calibration_chart import calibration_section
 from longtail.report.page import render
 from longtail.report.result import Result
 

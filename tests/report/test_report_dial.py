@@ -11,7 +11,7 @@ from longtail.comparison import compare
 from longtail.data import Corpus
 from longtail.dial import STEPS
 from longtail.model import Model
-from longtail.report.dial import dial_section
+from longtail.report.dial_chart import dial_section
 from longtail.report.page import MAX_BYTES, render
 
 

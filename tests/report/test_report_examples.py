@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from report_sample import sample_corpus, sample_result
 
-from longtail.report.examples import choose, differing, on_the_tail, payload
+from longtail.report.example_documents import choose, differing, on_the_tail, payload
 from longtail.report.findings import find
 
 

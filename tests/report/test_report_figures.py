@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -72,6 +73,32 @@ def test_names_beside_dots_lie_on_nothing(dots: list[tuple[float, float]]) -> No
         boxes.append(box)
 
 
+@given(some.lists(some.tuples(*[some.floats(20, 380), some.floats(20, 280), *[some.floats(0, 60)] * 4]), max_size=6))
+def test_names_cross_no_error_bar(drawn: list[tuple[float, ...]]) -> None:
+    dots = [(x, y) for x, y, *_ in drawn]
+    bars = [Box(x - left, y - up, x + right, y + down) for x, y, left, up, right, down in drawn]
+    names = [f"recipe {number}" for number in range(len(dots))]
+    for label, name in zip(beside(dots, names, Box(0, 0, 400, 300), bars), names, strict=True):
+        if label is not None:
+            left = label.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[label.anchor] * len(name) * 6.6
+            box = Box(left, label.y - 9, left + len(name) * 6.6, label.y + 2)
+            for (x, y), bar in zip(dots, bars, strict=True):
+                assert box.overlap(Box(bar.left, y - 1, bar.right, y + 1)) < 1e-6
+                assert box.overlap(Box(x - 1, bar.top, x + 1, bar.bottom)) < 1e-6
+
+
+def test_names_of_the_demo_stand_behind_the_ends_of_their_error_bars() -> None:
+    points = [(62.2, 23.4), (63.3, 32.7), (65.6, 27.1), (67.8, 36.8)]
+    spans = [((x - 0.7, x + 0.7), (y - 0.6, y + 0.6)) for x, y in points]
+    names = ["parabel", "rerank", "gandalf", "fuse"]
+    chart = figures.scatter(names, points, title="t", across_name="P@1", up_name="PSP@1", ranges=spans)
+    texts, flat = elements(chart, "text", "dot-name"), elements(chart, "path", "error")[::2]
+    assert len(texts) == len(flat) == 2 * len(points)  # wide and narrow
+    for text, bar in zip(texts, flat, strict=True):
+        ends = [float(x) for x in re.findall(r"[ML]([\d.]+) ", bar.attrib["d"])]
+        assert not min(ends) < float(text.attrib["x"]) < max(ends)
+
+
 def test_a_lone_dot_has_its_name_at_the_right() -> None:
     (label,) = beside([(100, 100)], ["bm25"], Box(0, 0, 400, 300))
     assert label is not None and label.anchor == "start" and label.x > 100
@@ -104,7 +131,7 @@ def test_higher_values_stand_higher() -> None:
 
 
 def test_eight_recipes_look_different_without_colour() -> None:
-    looks = [shapes.swatch(number).replace(shapes.look(number), "") for number in range(16)]
+    looks = [shapes.swatch(number).replace(shapes.css_class(number), "") for number in range(16)]
     assert len(set(looks[:8])) == 8
     assert looks[8] != looks[0]  # the ninth shares the colour of the first, not its shape
 

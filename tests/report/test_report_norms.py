@@ -13,7 +13,7 @@ from report_sample import sample_corpus, sample_result
 from longtail.data import Corpus
 from longtail.drawing.axes import log_ticks
 from longtail.recipe import Recipe
-from longtail.report.norms import norm_lines, norms_section
+from longtail.report.norms_chart import norm_lines, norms_section
 from longtail.report.page import render
 from longtail.report.result import Result
 

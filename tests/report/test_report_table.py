@@ -6,8 +6,8 @@ from report_sample import sample_corpus, sample_result
 from rich.console import Console
 
 from longtail.comparison import judged
+from longtail.report.comparison_table import clean_table, columns, comparison_table, difference_table, shared_notes
 from longtail.report.result import Result, SharedStage, joined
-from longtail.report.table import clean_table, columns, comparison_table, difference_table, shared_notes
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longtail.serve.examples import TrainingExamples
 from longtail.serve.logs import Log
 from longtail.serve.models import Served, load_models
-from longtail.serve.run import bind, make_server
+from longtail.serve.server import bind, make_server
 from longtail.serve.service import Service
 from longtail.serve.settings import Settings
+from longtail.serve.similar_examples import TrainingExamples
 
 
 @dataclass

@@ -13,7 +13,7 @@ from serving import Running, serving
 
 import longtail
 from longtail.data import Corpus
-from longtail.serve.examples import TrainingExamples
+from longtail.serve.similar_examples import TrainingExamples
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from serving import Running, serving
 import longtail
 from browsing import CONTRAST
 from longtail.data import Corpus
-from longtail.serve.examples import TrainingExamples
+from longtail.serve.similar_examples import TrainingExamples
 
 TEXT = "a castle in the forest by the harbour"
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from serving import serving
 
 from longtail.data import Corpus
-from longtail.serve.examples import TrainingExamples
+from longtail.serve.similar_examples import TrainingExamples
 
 schemathesis = pytest.importorskip("schemathesis")
 

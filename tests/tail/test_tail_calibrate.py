@@ -105,7 +105,7 @@ def rigged() -> Rigged:
 
 
 @pytest.mark.parametrize("curve", ["isotonic", "platt"])
-def test_chances_are_right_in_each_group(rigged: Rigged, curve: str) -> None:
+def test_probabilities_are_right_in_each_group(rigged: Rigged, curve: str) -> None:
     fitted = Calibrate(curve=curve).fit_reranker(rigged)  # type: ignore[arg-type]
     assert fitted.groups[0] < fitted.groups[3]  # a rare label has a curve of its own
     predictions, data = rigged.made(7)
@@ -157,7 +157,7 @@ def test_without_valid_rows_it_learns_out_of_fold(tiny: Corpus) -> None:
     )
 
 
-def test_scores_that_are_no_chances_become_some(tiny: Corpus) -> None:
+def test_scores_that_are_no_probabilities_become_some(tiny: Corpus) -> None:
     bare = Recipe.parse("bm25").fit(tiny.train, tiny.valid)
     assert bare.predict(tiny.test.rows, k=5).scores.max() > 1
     for recipe in ("bm25 + calibrate", 'bm25 + calibrate(curve="platt")'):

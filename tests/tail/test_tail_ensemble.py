@@ -130,7 +130,7 @@ def test_the_encoder_learns_from_given_rows_and_has_labels_up_to_the_threshold(h
     assert sorted(scorer.top(given.rows, 8)[0][0].tolist())[-4:] == [0, 1, 2, 3]  # each label once
 
 
-def test_scores_become_chances(tiny: Corpus) -> None:
+def test_scores_become_probabilities(tiny: Corpus) -> None:
     model = Recipe.parse(f'knn + ensemble(tail_model="{ENCODER}", tail_max_count=60)').fit(tiny.train, tiny.valid)
     found = model.predict(tiny.test.rows, 5)
     assert evaluate(found, tiny.test)["ECE@5"] < 12

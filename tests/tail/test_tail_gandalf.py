@@ -82,9 +82,9 @@ def test_no_graph_sees_a_long_row(graph: Any) -> None:
 @pytest.mark.parametrize(
     ("method", "rows", "told"),
     [
-        (Gandalf(), 100, "these rows are left out of the counts, max_labels=none"),
-        (Gandalf(), 99, "max_labels=100 leaves these rows out"),  # one in 99 is not few
-        (Gandalf(max_labels=None), 100, "max_labels=100 leaves these rows out"),
+        (Gandalf(), 100, "these documents are left out of the counts, max_labels=none"),
+        (Gandalf(), 99, "max_labels=100 leaves these documents out"),  # one in 99 is not few
+        (Gandalf(max_labels=None), 100, "max_labels=100 leaves these documents out"),
         (Gandalf(max_labels=100), 100, ""),
         (Gandalf(self_only=True), 100, ""),
     ],
@@ -102,7 +102,7 @@ def test_a_few_rows_that_make_most_pairs_are_told_and_left_out(method: Gandalf, 
         method.augment(short)
     assert len(notes.lines) == (1 if told else 0)
     if told:
-        beginning = f"gandalf: 1 of {rows} rows have more than 100 labels and make 94% of all pairs of labels; "
+        beginning = f"gandalf: 1 of {rows} documents have more than 100 labels and make 94% of all pairs of labels; "
         assert notes.lines[0].startswith(beginning + told)
     assert soft[[50]].nnz == (1 if "are left out" in told or not told else 101)
     assert (soft[[0]].nnz == 3) == (not method.self_only)
@@ -179,7 +179,7 @@ def test_rows_is_the_identity() -> None:
     assert np.array_equal(same.targets.toarray(), new.targets.toarray()) and same.texts == new.texts
 
 
-def test_soft_rows_are_chances() -> None:
+def test_soft_rows_are_probabilities() -> None:
     """Where every target is a half, two of cat's rows are pet's with a probability of a half each."""
     new = added(Gandalf(threshold=0).augment(animals(soft=True)), "gandalf")
     assert np.isclose(new.targets.toarray()[0, 2], (2 * 0.25) / (3 * 0.5))

@@ -135,7 +135,7 @@ def test_synonyms_without_near_words_add_nothing(tiny: Corpus) -> None:
 
 @pytest.mark.skipif(minilm_folder() is None, reason="the package with all-MiniLM-L6-v2 is not installed")
 def test_synonyms_of_an_encoder() -> None:
-    from longtail.nn.encoders.word_table import word_table
+    from longtail.nn.encoders.pretrained_words import word_table
 
     words = ("king", "queen", "monarch", "bicycle", "qzxv", "Straße")
     known, vectors = word_table("minilm", words)
@@ -162,7 +162,7 @@ def test_settings_that_cannot_be(recipe: str, told: str) -> None:
 
 
 def test_what_they_need_of_the_data(numbers: Corpus, tiny: Corpus) -> None:
-    with pytest.raises(DataError, match="synonyms needs rows with texts"):
+    with pytest.raises(DataError, match="synonyms needs documents with texts"):
         Recipe.parse("knn + synonyms").fit(numbers.train, numbers.valid)
     bare = replace(tiny.labels, texts=("",) * 10)
     for method in ("labelmixup", "bow"):

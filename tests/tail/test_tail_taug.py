@@ -140,7 +140,7 @@ def test_without_valid_rows_a_side_is_scaled_by_the_rows_it_saw() -> None:
 
 
 @pytest.mark.parametrize("banned", [False, True])
-def test_chances_of_valid_candidates_are_right_as_often_as_they_say(banned: bool) -> None:
+def test_probabilities_of_valid_candidates_are_right_as_often_as_they_say(banned: bool) -> None:
     train, valid = common_and_rare(1000, 0), common_and_rare(400, 1)
     # Banned: every odd tail label that is wrong for the row, half of what the tail would answer.
     wrong = np.asarray(valid.targets.todense() == 0) & (np.arange(10) % 2 == 1) & (np.arange(10) > 1)
@@ -296,7 +296,7 @@ def test_at_once_is_the_same_model_and_its_stages_are_heard(tiny: Corpus) -> Non
     ear = Ear()
     with listening(ear):
         both = Recipe.parse("centroid + taug(parallel=true)").fit(tiny.train, tiny.valid)
-    assert {"learning head labels", "learning tail labels", "averaging rows"} <= set(ear.names)
+    assert {"learning head labels", "learning tail labels", "averaging examples"} <= set(ear.names)
     apart = Recipe.parse("centroid + taug").fit(tiny.train, tiny.valid)
     first, second = both.predict(tiny.test.rows), apart.predict(tiny.test.rows)
     assert np.array_equal(first.indices, second.indices)

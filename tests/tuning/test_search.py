@@ -24,9 +24,9 @@ from longtail.errors import DataError, LongtailError, MissingExtra, RecipeError
 from longtail.progress import Measured, calling, listening
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult, Tuning
 from longtail.tuning.objective import Objective
-from longtail.tuning.page import render
 from longtail.tuning.search_space import SearchSpace
 from longtail.tuning.study import JOURNAL, Study
+from longtail.tuning.tuning_page import render
 
 GRID = "knn(neighbours=1|5|40) + rerank(strength=0|1)"
 RANGE = "knn(neighbours=1..60 log) + rerank(strength=0..1)"

@@ -1,16 +1,16 @@
 """A model within a given time, without a recipe: members in order of expected gain, then their combination.
 
-Start reading at `run.py`: `auto` looks, trains, fuses and stops.
+Start reading at `timed_search.py`: `auto` looks, trains, fuses and stops.
 
-- `members.py`: what is looked at in the data, and which members are tried, in which order
+- `member_order.py`: what is looked at in the data, and which members are tried, in which order
 - `schedule.py`: which member is next; numbers in, numbers out, so that tests need no clock
 - `fusing.py`: models that are kept for the combination, and what the combination reaches on examples it has not seen
-- `result.py`: what was tried, as a table, JSON and a section of the model card
+- `auto_result.py`: what was tried, as a table, JSON and a section of the model card
 
 May import the rooms below it and `reuse`; not comparison, report, serve, export and cli.
 """
 
-from longtail.automatic.result import AutoResult, Tried
-from longtail.automatic.run import auto
+from longtail.automatic.auto_result import AutoResult, Tried
+from longtail.automatic.timed_search import auto
 
 __all__ = ["AutoResult", "Tried", "auto"]

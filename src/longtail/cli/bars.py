@@ -42,7 +42,7 @@ class _PeakMemory(ProgressColumn):
         self.peak = Peak()
 
     def render(self, task: Task) -> Text:
-        self.peak.look()
+        self.peak.update()
         return Text(f"peak {readable(self.peak.bytes)}", style="dim")
 
 

@@ -194,8 +194,8 @@ def _keep(task: _Task, results: list[Result], corpus: Corpus) -> Comparison:
 def _show(task: _Task, results: list[Result], corpus: Corpus) -> None:
     """Prints the table first, because writing the report may fail on a full disk."""
     from longtail.comparison import judged
+    from longtail.report.comparison_table import clean_table, comparison_table, difference_table, shared_notes
     from longtail.report.page import render, write
-    from longtail.report.table import clean_table, comparison_table, difference_table, shared_notes
 
     results = judged(results, corpus, task.ks)
     described = _keep(task, results, corpus)

@@ -141,7 +141,7 @@ def _list(found: tuple[Publication, ...], corpus: Corpus | None, seeds: int) -> 
 
 
 def _source(data: str, text: str | None) -> Source:
-    from longtail.data.facts import check_text_field
+    from longtail.data.corpus_facts import check_text_field
     from longtail.data.read import Columns
 
     if text is not None:

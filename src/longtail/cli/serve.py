@@ -86,10 +86,10 @@ def serve(
     for name, value in LIBRARIES.items():
         os.environ.setdefault(name, value)
     from longtail.data.read import Columns, load
-    from longtail.serve.examples import TrainingExamples
     from longtail.serve.models import load_models
-    from longtail.serve.run import bind, serve
+    from longtail.serve.server import bind, serve
     from longtail.serve.settings import Settings, read_token
+    from longtail.serve.similar_examples import TrainingExamples
 
     settings = Settings(
         host=host,

@@ -128,7 +128,7 @@ def _source(
     min_count: Annotated[int, typer.Option(metavar="NUMBER", help="Training examples that a label needs.")] = 1,
 ) -> Source:
     """Checks the options before anything is read."""
-    from longtail.data.facts import check_text_field
+    from longtail.data.corpus_facts import check_text_field
     from longtail.data.mending import Remedies
     from longtail.data.read import Columns
     from longtail.errors import DataError

@@ -109,7 +109,7 @@ def tune(
 def _show(found: Tuning, report: Path, data: str, json: bool) -> None:
     """The table and the names of files on standard error; on standard output the recipe alone, or JSON."""
     from longtail.report.page import write
-    from longtail.tuning.page import render
+    from longtail.tuning.tuning_page import render
 
     if not json:
         console(errors=True).print(_table(found))

@@ -5,14 +5,13 @@ Start reading at `runs.py`: `compare` trains and measures, `each` yields results
 - `entries.py`: what a line is, a recipe with a seed or a saved model
 - `stages.py`: fitted stages on disk, trained once for all recipes that share them
 - `finished.py`: results on disk, so that a comparison that was stopped goes on
-- `judge.py`: intervals, differences to the first recipe, measures on clean documents
+- `uncertainty.py`: intervals, differences to the first recipe, measures on clean documents
 - `summary.py`: `Comparison`, the self-describing JSON, and `read_comparison`
 
 May import everything but serve, export and cli.
 """
 
 from longtail.comparison.entries import SavedModel, parse_entry, read_seeds
-from longtail.comparison.judge import judged
 from longtail.comparison.runs import (
     checkpoint_dir_of,
     checkpointing_for,
@@ -23,6 +22,7 @@ from longtail.comparison.runs import (
     seeds_of,
 )
 from longtail.comparison.summary import Comparison, read_comparison, summarise
+from longtail.comparison.uncertainty import judged
 
 __all__ = [
     "Comparison",

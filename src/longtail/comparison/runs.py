@@ -14,8 +14,8 @@ from pathlib import Path
 
 from longtail.comparison.entries import Entry, SavedModel, parse_entry, read_seeds, reseeded
 from longtail.comparison.finished import read_result, result_file, write_result
-from longtail.comparison.judge import judged
 from longtail.comparison.stages import DiskStages, folder_name, seconds_in
+from longtail.comparison.uncertainty import judged
 from longtail.data.corpus import Corpus
 from longtail.dial import dial_curve
 from longtail.drawing import words
@@ -92,7 +92,7 @@ def each(
     if not entries:
         raise DataError("compare needs at least one recipe")
     if len(corpus.test) == 0:
-        raise DataError(f"{corpus.name} has no test rows to compare on; add a test split, or hold one out of train")
+        raise DataError(f"{corpus.name} has no test examples to compare on; add a test split, or hold one out of train")
     chosen = read_seeds(seeds if isinstance(seeds, int) else list(seeds))
     wanted = [(entry, seed) for entry in entries for seed in seeds_of(entry, chosen)]
     for entry, seed in wanted:  # all of them before the first is trained

@@ -4,11 +4,11 @@ Start reading at `dataset.py` and `labels.py`, then `read.py`, where `load` find
 
     labels.py, dataset.py, corpus.py    `LabelSet`, `Rows` and `Dataset`, `Corpus` with its three splits
     read.py                             `load`: any layout to a `Corpus`
-    memory.py, frames.py                `corpus`: lists, frames and data sets in memory to a `Corpus`
-    folder.py, table.py                 JSON lines; CSV, TSV and Parquet
+    in_memory.py, frames.py             `corpus`: lists, frames and data sets in memory to a `Corpus`
+    folder_layout.py, table.py          JSON lines; CSV, TSV and Parquet
     columns.py, parquet.py              the records of such tables
     repository*.py                      the layouts of the Extreme Classification Repository
-    vectors.py, facts.py                `train.vectors.npy` and `corpus.json` beside the data
+    vectors.py, corpus_facts.py         `train.vectors.npy` and `corpus.json` beside the data
     files.py, rows.py                   lines of files, plain or compressed; documents collected while a file is read
     limits.py, opening.py, unpack.py    what a file may ask for; the one place that opens files; .gz and .xz
     numpy_files.py, sparse_files.py     arrays and sparse matrices from files that are not trusted

@@ -83,7 +83,7 @@ class Corpus:
             DataError: there is no valid row.
         """
         if len(self.valid) == 0:
-            raise DataError(f"{self.name} has no valid rows to judge on; give a valid split or a --valid-share")
+            raise DataError(f"{self.name} has no valid examples to judge on; give a valid split or a --valid-share")
         out = np.zeros(len(self.train), dtype=np.bool_)
         note = f"judged on the {len(self.valid)} examples of valid; test was not touched"
         if valid_share:

@@ -69,7 +69,7 @@ def excel_records(
             if all(cell is None for cell in row):
                 continue
             read += sum(len(cell) for cell in cells if cell)
-            watch.look(read)
+            watch.check(read)
             yield number, cells
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from longtail.data.limits import LOOK_EVERY, MAX_DEPTH, MAX_LINE, MAX_RATIO, MAX_WHOLE, RATIO_FROM, RESERVE
+from longtail.data.limits import CHECK_EVERY, MAX_DEPTH, MAX_LINE, MAX_RATIO, MAX_WHOLE, RATIO_FROM, RESERVE
 from longtail.data.mending import decoded_lines, pass_over
 from longtail.data.opening import cannot_read, file_size, open_file
 from longtail.data.transcoded import transcoded
@@ -102,7 +102,7 @@ def _chunks(raw: IO[bytes], path: Path) -> Iterator[tuple[int, bytes]]:
                     path,
                     line,
                 )
-            watch.look(unpacked)
+            watch.check(unpacked)
             if unpacked == len(piece):
                 piece = piece.removeprefix(b"\xef\xbb\xbf")  # a byte order mark is not part of the text
             advance(position - reported)
@@ -144,11 +144,11 @@ class MemoryWatch:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._next = LOOK_EVERY
+        self._next = CHECK_EVERY
         self._before = resident_bytes()
 
-    def look(self, done: int) -> None:
-        """Looks at the memory, where enough was read since the last time.
+    def check(self, done: int) -> None:
+        """Checks the free memory, where enough was read since the last time.
 
         Args:
             done: bytes read so far.
@@ -158,7 +158,7 @@ class MemoryWatch:
         """
         if done < self._next:
             return
-        self._next = done + LOOK_EVERY
+        self._next = done + CHECK_EVERY
         taken = resident_bytes() - self._before
         if taken > RESERVE and available_bytes() < max(RESERVE, taken // 8):
             raise WillNotFit(

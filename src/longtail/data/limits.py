@@ -34,4 +34,4 @@ MAX_FOOTER = 1 << 26  # bytes of the description at the end of a Parquet file
 # Memory.
 ASK_FROM = 1 << 26  # bytes; less is taken without asking how much memory is free
 RESERVE = 1 << 28  # bytes that must stay free while a file is read
-LOOK_EVERY = 1 << 25  # bytes read between two looks at the free memory
+CHECK_EVERY = 1 << 25  # bytes read between two checks of the free memory

@@ -72,7 +72,7 @@ def parquet_records(path: Path, wanted: Sequence[str]) -> Generator[tuple[int, t
                         values = [array.to_pylist() for array in arrays]
                         yield from enumerate(zip(*values, strict=True), number)
                         number += batch.num_rows
-                        watch.look(done)
+                        watch.check(done)
                         advance(batch.num_rows)
             except (MemoryError, LongtailError):
                 raise

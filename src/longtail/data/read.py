@@ -11,9 +11,9 @@ from scipy import sparse
 
 from longtail.data.columns import table_kind
 from longtail.data.corpus import Corpus, make_corpus
-from longtail.data.facts import CorpusFacts, check_text_field, read_facts
+from longtail.data.corpus_facts import CorpusFacts, check_text_field, read_facts
 from longtail.data.files import find, listing
-from longtail.data.folder import read_folder, read_rows_file
+from longtail.data.folder_layout import read_folder, read_rows_file
 from longtail.data.labels import Propensity
 from longtail.data.mended_labels import mended
 from longtail.data.mending import Remedies, mending

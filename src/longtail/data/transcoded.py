@@ -63,10 +63,10 @@ def transcoded(stream: Stream, path: Path) -> Stream:
     named = at.remedies.encoding
     if named not in ("auto", "utf-8"):
         return Transcoded(stream, named, path)
-    return _Looked(stream, path, at)
+    return _GuessedEncoding(stream, path, at)
 
 
-class _Looked:
+class _GuessedEncoding:
     """A stream whose first bytes tell whether it is UTF-16; they are looked at when they are read."""
 
     def __init__(self, stream: Stream, path: Path, at: Mender) -> None:

@@ -16,7 +16,14 @@ class Stream(Protocol):
     """What is read piece by piece."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, at most so many; none at the end."""
+        """Read on.
+
+        Args:
+            size: bytes, at most.
+
+        Returns:
+            The next bytes; none at the end.
+        """
 
 
 class Unpacked:

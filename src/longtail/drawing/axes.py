@@ -118,26 +118,34 @@ class AxisLabel:
     anchor: str  # "start", "end" or "middle"
 
 
-def beside(dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box) -> list[AxisLabel | None]:
+def beside(
+    dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box, bars: Sequence[Box] = ()
+) -> list[AxisLabel | None]:
     """Finds a free place next to each dot for its name.
 
     Args:
         dots: (x, y) of each dot, in pixels.
         names: what to write beside each dot.
         frame: the names have to stay inside it.
+        bars: the smallest box around each dot's error bars, which no name crosses; none: no dot has any.
 
     Returns:
         A place for each name; None where every place is taken, so only the legend names that dot.
     """
     taken = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in dots]
+    ends = list(bars or taken)
+    for (x, y), bar in zip(dots, bars, strict=False):
+        taken += [Box(bar.left, y - 4, bar.right, y + 4), Box(x - 4, bar.top, x + 4, bar.bottom)]
     labels: list[AxisLabel | None] = []
-    for (x, y), name in zip(dots, names, strict=True):
+    for (x, y), end, name in zip(dots, ends, names, strict=True):
         wide = len(name) * LETTER
+        right, left = max(end.right, x + 7) + 4, min(end.left, x - 7) - 4
+        above, below = min(end.top, y - 7) - 2, max(end.bottom, y + 7) + 3
         places = [
-            (AxisLabel(x + 11, y + 4, "start"), Box(x + 11, y - 8, x + 11 + wide, y + 7)),
-            (AxisLabel(x - 11, y + 4, "end"), Box(x - 11 - wide, y - 8, x - 11, y + 7)),
-            (AxisLabel(x, y - 12, "middle"), Box(x - wide / 2, y - 24, x + wide / 2, y - 9)),
-            (AxisLabel(x, y + 21, "middle"), Box(x - wide / 2, y + 10, x + wide / 2, y + 25)),
+            (AxisLabel(right, y + 4, "start"), Box(right, y - 8, right + wide, y + 7)),
+            (AxisLabel(left, y + 4, "end"), Box(left - wide, y - 8, left, y + 7)),
+            (AxisLabel(x, above - 3, "middle"), Box(x - wide / 2, above - 15, x + wide / 2, above)),
+            (AxisLabel(x, below + 11, "middle"), Box(x - wide / 2, below, x + wide / 2, below + 15)),
             (AxisLabel(x + 8, y - 11, "start"), Box(x + 8, y - 23, x + 8 + wide, y - 8)),
             (AxisLabel(x + 8, y + 20, "start"), Box(x + 8, y + 9, x + 8 + wide, y + 24)),
             (AxisLabel(x - 8, y - 11, "end"), Box(x - 8 - wide, y - 23, x - 8, y - 8)),

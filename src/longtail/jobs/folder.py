@@ -61,6 +61,16 @@ class JobFolder:
     ) -> JobFolder:
         """Write a folder of jobs, or take up the one that is there, if it is of the same work.
 
+        Args:
+            path: the folder.
+            kind: what the jobs do, a key of KINDS.
+            settings: of all jobs, as JSON values.
+            sources: what each job reads.
+            outputs: the file that each job writes.
+
+        Returns:
+            The jobs.
+
         Raises:
             JobError: the folder holds other work; what it wrote would be taken for this.
         """
@@ -96,6 +106,12 @@ class JobFolder:
     @classmethod
     def read(cls, path: Path) -> JobFolder:
         """Read what `write` wrote.
+
+        Args:
+            path: the folder.
+
+        Returns:
+            The jobs.
 
         Raises:
             JobError: there are no jobs here, or they are not to be understood.
@@ -133,7 +149,11 @@ class JobFolder:
             )
 
     def left(self) -> list[int]:
-        """Jobs whose file is not there."""
+        """Find the jobs whose file is not there.
+
+        Returns:
+            Their numbers.
+        """
         return [number for number, output in enumerate(self.outputs) if not output.exists()]
 
     def run(self, number: int) -> int:

@@ -18,21 +18,23 @@ from longtail.seams import Scorer, TailMethod
 class Astec(ShallowSettings):
     """A tf-idf weighted sum of word vectors, ReLU, a residual block, and one classifier per label.
 
-    Where every row can be compared with every label, words, block and classifiers are trained together. Where there are
-    too many labels, words are first trained on clusters of labels (the surrogate task) and then frozen. Block and
-    classifiers train on pools: the labels of a batch's rows, the labels whose mean rows are nearest to them, labels of
-    similar training rows, and random ones. All rows of a batch share its pool, so no positive counts as a negative.
+    Where every document can be compared with every label, words, block and classifiers are trained together. Where
+    there are too many labels, words are first trained on clusters of labels (the surrogate task) and then frozen. Block
+    and classifiers train on pools: the labels of a batch's documents, the labels whose mean examples are nearest to
+    them, labels of similar training examples, and random ones. All documents of a batch share its pool, so no positive
+    counts as a negative.
 
-    Needs: texts of rows. Soft targets are exact: the gradient of a score is σ(s) - t.
-    Costs: epochs x rows x labels x dimension x 6 operations; three numbers for each of a word's and a label's.
+    Needs: texts of documents. Soft targets are exact: the gradient of a score is σ(s) - t.
+    Costs: epochs x examples x labels x dimension x 6 operations; three numbers in memory for each weight of a word or
+    label.
     Prefer instead: `renee`, where a pretrained encoder fits; `decaf` or `eclare` where labels have texts.
     Example: longtail train wordnet "astec(dimension=64, epochs=5)" --out model
     """
 
     residual: bool = True  # the residual block; false: the classifiers take the sum as it is
-    shortlist: int = 50  # hard negatives of a row in a pool
+    shortlist: int = 50  # hard negatives of a document in a pool
     vote_weight: float = (
-        0.075  # in a shortlist, of labels of similar rows; the rest is the cosine to a label's mean row
+        0.075  # in a shortlist, of labels of similar examples; the rest is the cosine to a label's mean
     )
 
     summary: ClassVar[str] = "bag of word vectors, residual block, classifiers"

@@ -110,7 +110,7 @@ class Centroid(TfidfSettings):
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> CentroidScorer:
         """See `Learner.fit`."""
         features, vectors = self.read(train)
-        with stage("averaging rows"):
+        with stage("averaging examples"):
             means = unit_rows((train.targets.T @ vectors).tocsr())  # (labels, words)
             scorer = CentroidScorer(features, means.T.tocsr())
         return self._with_probabilities(scorer, valid) if self.probabilities and len(valid) else scorer

@@ -17,12 +17,13 @@ from longtail.seams import Scorer, TailMethod
 class Decaf(TextNet, ShallowSettings):
     """A label's classifier is half a free vector and half its text: word vectors through a block of their own.
 
-    Rows and labels train the words together, so a word that only labels use is trained too. Where every row can be
-    compared with every label there are no clusters. Else classifiers of label clusters are trained as well: the labels
-    of each row's best clusters are in the batch's pool, and a label's probability is that of its cluster times its own.
+    Documents and labels train the words together, so a word that only labels use is trained too. Where every document
+    can be compared with every label there are no clusters. Else classifiers of label clusters are trained as well: the
+    labels of each document's best clusters are in the batch's pool, and a label's probability is that of its cluster
+    times its own.
 
     Published form: three trees; this is one.
-    Needs: texts of rows and labels. Soft targets are exact.
+    Needs: texts of documents and labels. Soft targets are exact.
     Costs: as `astec`, and in each step one product with a (dimension, dimension) matrix for every label.
     Prefer instead: `eclare`, which also reads the texts of labels that occur together; `astec + gandalf`, which costs
     less.
@@ -32,7 +33,7 @@ class Decaf(TextNet, ShallowSettings):
     dimension: int = 300
     batch_size: int = 1024
     epochs: int = 30
-    beam: int = 100  # clusters of a row whose labels are in the pool
+    beam: int = 100  # clusters of a document whose labels are in the pool
 
     summary: ClassVar[str] = "astec whose classifiers are partly made of label texts"
     papers: ClassVar[tuple[Paper, ...]] = (DECAF,)

@@ -16,15 +16,15 @@ from longtail.seams import Scorer, TailMethod
 @dataclass(frozen=True)
 class Eclare(GraphNet, TextNet, ShallowSettings):
     """A label's classifier mixes three vectors, with learned shares per label: of its text, of the texts of labels that
-    random walks reach from it, and a free one. At prediction half of a label's probability comes from its neighbours in
-    that graph.
+    random walks reach from it, and a free one. At prediction half of a label's probability comes from its neighbours
+    in that graph.
 
-    Where not every row can be compared with every label, there are clusters as in `decaf`.
+    Where not every document can be compared with every label, there are clusters as in `decaf`.
 
     Published form: three trees; this is one.
-    Needs: texts of rows and labels. Soft targets are exact.
+    Needs: texts of documents and labels. Soft targets are exact.
     Costs: as `astec`, and in each step two products with a (dimension, dimension) matrix for every label.
-    Prefer instead: `astec + gandalf`, which brings the label graph in as training rows and costs less.
+    Prefer instead: `astec + gandalf`, which brings the label graph in as training examples and costs less.
     Example: longtail train wordnet "eclare(dimension=64, epochs=5)" --out model
     """
 
@@ -32,7 +32,7 @@ class Eclare(GraphNet, TextNet, ShallowSettings):
     batch_size: int = 1024
     epochs: int = 15
     dropout: float = 0.2
-    beam: int = 50  # clusters of a row whose labels are in the pool
+    beam: int = 50  # clusters of a document whose labels are in the pool
 
     summary: ClassVar[str] = "decaf with texts and scores from a label graph"
     papers: ClassVar[tuple[Paper, ...]] = (ECLARE,)

@@ -19,10 +19,11 @@ class InceptionXml(Convolutions, ShallowSettings):
     channels. Classifiers of label clusters and of labels train on the same features at the same time.
 
     In the first epochs the encoder learns from the clusters alone. A label's probability is that of its cluster times
-    its own. Where not every row can be compared with every label, the labels of a row's best clusters are in the pool.
+    its own. Where not every document can be compared with every label, the labels of a document's best clusters are in
+    the pool.
 
-    Needs: texts of rows. Soft targets are exact; a cluster's is the largest of its labels'.
-    Costs: as `astec` of dimension 480, and some 8 million products a row for attention and convolutions.
+    Needs: texts of documents. Soft targets are exact; a cluster's is the largest of its labels'.
+    Costs: as `astec` of dimension 480, and some 8 million products a document for attention and convolutions.
     Prefer instead: `astec`, as good where the order of words matters little; `inceptionxml-lf` with label texts.
     Example: longtail train wordnet "inceptionxml(dimension=64, epochs=5)" --out model
     """

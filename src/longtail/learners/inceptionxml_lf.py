@@ -19,10 +19,10 @@ class InceptionXmlLf(GraphNet, TextNet, Convolutions, ShallowSettings):
     its neighbours in the label graph and a free vector, as in `eclare`.
 
     Published form: the extension by label features, as Gandalf's authors use it.
-    Needs: texts of rows and labels. Soft targets are exact.
+    Needs: texts of documents and labels. Soft targets are exact.
     Costs: as `inceptionxml`, and in each step two products with a (features, features) and two with a (dimension,
     features) matrix for every label.
-    Prefer instead: `inceptionxml + gandalf`, which brings texts and graph in as training rows and costs less.
+    Prefer instead: `inceptionxml + gandalf`, which brings texts and graph in as training examples and costs less.
     Example: longtail train wordnet "inceptionxml-lf(dimension=64, epochs=5)" --out model
     """
 

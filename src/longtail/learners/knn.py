@@ -109,7 +109,7 @@ class Knn(TfidfSettings):
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> KnnScorer:
         """See `Learner.fit`."""
         features, vectors = self.read(train)
-        with stage("indexing rows"):
+        with stage("indexing examples"):
             return KnnScorer(features, vectors.T.tocsr(), train.targets.copy(), self.neighbours)
 
     def plan(self, facts: DataFacts) -> Plan:

@@ -20,15 +20,15 @@ from longtail.seams import Scorer, TailMethod
 class Mach(OneVsAllSettings):
     """Labels fall into buckets at random, several times; a classifier a bucket is trained.
 
-    A bucket is right for a row that has one of its labels. A label's score is the mean, over the repetitions, of its
-    buckets' scores before the sigmoid; two labels rarely share a bucket twice, so the mean tells them apart. The
-    repetitions share one encoder, where the paper trains a net for each. Of several processes each holds a range of
-    the buckets. A rare label's buckets mostly answer for the frequent labels in them, so expect less on the tail than
-    from a classifier a label: it shows what memory alone decides.
+    A bucket is right for a document that has one of its labels. A label's score is the mean, over the repetitions, of
+    its buckets' scores before the sigmoid; two labels rarely share a bucket twice, so the mean tells them apart. The
+    repetitions share one encoder, where the paper trains a net for each. Of several processes each holds a range of the
+    buckets. A rare label's buckets mostly answer for the frequent labels in them, so expect less on the tail than from
+    a classifier a label: it shows what memory alone decides.
 
-    Needs: texts of rows. Soft targets are exact: a bucket's target is the largest of its labels'.
+    Needs: texts of documents. Soft targets are exact: a bucket's target is the largest of its labels'.
     Costs: memory of repetitions x buckets vectors, whatever the number of labels; predicting reads repetitions numbers
-    a label and row.
+    for each label and document.
     Prefer instead: `renee` where a vector a label fits in memory, up to millions of labels on one GPU.
     Example: longtail train wordnet "mach(encoder='bag', epochs=5)" --out model
     """

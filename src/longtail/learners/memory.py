@@ -150,7 +150,7 @@ class MemoryScorer:
     def with_rows(self, rows: Rows, targets: Matrix, ids: Sequence[str]) -> MemoryScorer:
         """See `TakesRows.with_rows`: the encoder reads them; nothing is trained."""
         if rows.texts is None:
-            raise DataError("this model remembers texts; give new rows with texts, not only features")
+            raise DataError("this model remembers texts; give new examples with texts, not only features")
         known = self.targets
         wider = sparse.csr_array((known.data, known.indices, known.indptr), shape=(known.shape[0], targets.shape[1]))
         return replace(

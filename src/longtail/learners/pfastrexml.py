@@ -107,7 +107,7 @@ class PfastreXml(TfidfSettings):
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> PfastreXmlScorer:
         """See `Learner.fit`."""
         features, vectors = self.read(train)
-        with stage("averaging rows"):
+        with stage("averaging examples"):
             means = LabelMeans.learn(vectors, train.targets)
         growth = Growth(leaf_rows=self.max_leaf_rows, leaf_labels=self.labels_per_leaf, cost=self.cost)
         with stage("growing trees", total=self.trees) as advance:

@@ -127,18 +127,16 @@ class FilePredictions:
                     if split == "valid" and known and answer.id not in known:
                         near = did_you_mean(answer.id, islice(valid.ids, 50_000))
                         raise DataError(
-                            f"row id {answer.id!r} is not an example of valid{near or ';'} remove the line",
+                            f"id {answer.id!r} is not an example of valid{near or ';'} remove the line",
                             path,
                             answer.line,
                         )
                     if answer.id in found:
-                        raise DataError(
-                            f"row id {answer.id!r} is in two of the files; ids must differ", path, answer.line
-                        )
+                        raise DataError(f"id {answer.id!r} is in two of the files; ids must differ", path, answer.line)
                     found[answer.id] = answer
                     own += answer.id in known
                 if split == "train" and not own:
-                    raise DataError("none of its rows is an example of train; is it the file of another split?", path)
+                    raise DataError("none of its lines is an example of train; is it the file of another split?", path)
         return _scorer(found, ", ".join(path for _, path in self._files))
 
     def plan(self, facts: DataFacts) -> Plan:

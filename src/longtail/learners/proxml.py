@@ -14,7 +14,7 @@ from longtail.linear.features.tfidf_settings import TfidfSettings
 from longtail.linear.solvers.lasso import fit_sparse
 from longtail.linear.trees.beam_search import ForestMaker
 from longtail.linear.trees.label_forest import ForestScorer
-from longtail.linear.trees.train_tree import CHUNK, InTurn, chunk_of
+from longtail.linear.trees.train_tree import CHUNK, InOrder, chunk_of
 from longtail.papers import PROXML, Paper
 from longtail.plan import DataFacts, Plan
 from longtail.progress import stage
@@ -62,7 +62,7 @@ class Proxml(TfidfSettings):
         firsts = list(range(0, labels, self.label_block))
         maker = ForestMaker()
         maker.begin_tree(np.arange(labels, dtype=np.int32), [np.array([0, labels], dtype=np.int64)])
-        in_turn = InTurn(maker.keep)
+        in_order = InOrder(maker.keep)
         by_feature = rows.tocsc()
         arrays = (by_feature.indptr.astype(np.int64), by_feature.indices.astype(np.int32), by_feature.data)
         by_label = train.targets.tocsc()
@@ -73,7 +73,7 @@ class Proxml(TfidfSettings):
                 first = firsts[number]
                 targets = _dense(by_label, first, min(first + self.label_block, labels))
                 weights = fit_sparse(*arrays, targets, np.float32(self.penalty), np.float32(self.tol), self.max_iter)
-                in_turn.put(number, chunk_of(0, 0, first, weights))
+                in_order.put(number, chunk_of(0, 0, first, weights))
                 advance(1)
 
             in_threads(work, range(len(firsts)))

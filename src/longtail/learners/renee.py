@@ -71,14 +71,14 @@ class Renee(OneVsAllSettings):
     No negative is sampled and no label is left out. The labels are processed in chunks: a chunk's scores become
     gradients in place and update its classifiers at once, so memory is the classifiers and one chunk. AdamW trains the
     encoder, SGD on the sum over a batch the classifiers, each with its own learning rate, and with much dropout on the
-    vector. Rows without a label count too: every label is a negative for them.
+    vector. Documents without a label count too: every label is a negative for them.
 
-    `init_from` starts from a trained encoder: that of a recipe, which is trained first on the same rows, or that of a
-    saved model's folder. It helps most where texts are short.
+    `init_from` starts from a trained encoder: that of a recipe, which is trained first on the same examples, or that of
+    a saved model's folder. It helps most where texts are short.
 
-    Needs: texts of rows. Soft targets are exact: half a target gives half the positive gradient.
-    Costs: 6 x rows x labels x dimension operations an epoch; one vector a label (bf16 on a GPU), two with momentum.
-    Prefer instead: `ngame` where labels come and go or most have hardly any rows; `bonsai` without a GPU.
+    Needs: texts of documents. Soft targets are exact: half a target gives half the positive gradient.
+    Costs: 6 x examples x labels x dimension operations an epoch; one vector a label (bf16 on a GPU), two with momentum.
+    Prefer instead: `ngame` where labels come and go or most have hardly any examples; `bonsai` without a GPU.
     Example: longtail train wordnet "renee(encoder='bag', epochs=5)" --out model
     """
 

@@ -38,7 +38,7 @@ class Unidec(DualEncoderSettings):
 
     schedule: Literal["linear", "cosine", "none"] = "cosine"
     loss: str = "decoupled"  # of the dual encoder: supcon, decoupled, infonce, bce, or a sum of them
-    classifier_loss: str = "decoupled"  # of the classifiers, likewise; the paper adds bce
+    classifier_loss: str = "decoupled"  # of the classifiers, by the same names; the paper adds bce
     predict_by: Literal["both", "encoder", "classifiers"] = "both"  # what labels are found by
     norm_power: float = 1.0  # of classifiers' norms in scores: 1 favours the head; 0, as in the paper, the tail
     classifier_share: float = 0.7  # weight of the classifiers in the score, by both; 0.5 in the paper

@@ -30,7 +30,7 @@ def counting_operations() -> Iterator[dict[str, list[int]]]:
 
 
 def is_counting() -> bool:
-    """Whether somebody counts.
+    """Whether operations are counted now.
 
     Returns:
         False outside of `counting_operations`.
@@ -39,7 +39,7 @@ def is_counting() -> bool:
 
 
 def count_touched(kind: str, number: int) -> None:
-    """Add what was touched, where somebody counts.
+    """Add numbers that were touched, inside `counting_operations`.
 
     Args:
         kind: what touched it: `scores`, `once`, `groups` or `nodes`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, njit, types, void
 
@@ -20,9 +22,46 @@ EVENTS = 3
 _TRUE, _EXCLUDED, _TAKEN = 0, 1, 2
 
 
+class RowLabels(NamedTuple):
+    """The true and the excluded labels of all rows; every array is read-only."""
+
+    truth_starts: Longs  # (rows + 1,) where the true labels of each row start
+    truth: Ints  # true labels of all rows
+    excluded_starts: Longs  # (rows + 1,) where the excluded labels of each row start
+    excluded: Ints  # excluded labels of all rows
+
+
+class HitWeights(NamedTuple):
+    """What a hit counts, by its label and its place; every array is read-only."""
+
+    labels: Doubles  # (labels,) inverse propensities
+    discounts: Doubles  # (largest k,) 1 / log2(place + 2)
+    ideal: Doubles  # (largest k + 1,) sums of the first discounts
+    ks: Longs  # rising
+
+
+class Counted(NamedTuple):
+    """Where hits are added up. `cells` and `tallies` hold only the places between one k and the next."""
+
+    sums: Doubles  # (blocks, ks, SUMS)
+    events: Longs  # (blocks, EVENTS)
+    cells: Doubles  # (blocks, ks, SCORE_BINS, 3) predictions, their scores, their hits
+    tallies: Ints  # (labels, ks, 2) predicted, found; each worker has its own
+
+
 def _read(kind: types.Type, dimensions: int = 1) -> types.Type:
-    """The type of an input array. A read-only type accepts writable arrays too, so one compiled form is enough."""
+    """The type of an input array. A read-only type accepts writable arrays too, so one compiled form is enough. In a
+    named tuple it does not: arrays there have to be read-only."""
     return types.Array(kind, dimensions, "C", readonly=True)
+
+
+def _tuple_of(kind: type[tuple[Any, ...]], *fields: types.Type) -> types.Type:
+    return types.NamedTuple(fields, kind)  # type: ignore[no-untyped-call]
+
+
+_ROW_LABELS = _tuple_of(RowLabels, _read(int64), _read(int32), _read(int64), _read(int32))
+_HIT_WEIGHTS = _tuple_of(HitWeights, _read(float64), _read(float64), _read(float64), _read(int64))
+_COUNTED = _tuple_of(Counted, float64[:, :, ::1], int64[:, ::1], float64[:, :, :, ::1], int32[:, :, ::1])
 
 
 @njit(void(_read(float64), _read(int32), int64, int64, float64[::1]), nogil=True, cache=True)
@@ -49,18 +88,9 @@ def _heaviest(weights: Doubles, labels: Ints, start: int, end: int, best: Double
         _read(int32, 2),
         _read(float32, 2),
         boolean,
-        _read(int64),
-        _read(int32),
-        _read(int64),
-        _read(int32),
-        _read(float64),
-        _read(float64),
-        _read(float64),
-        _read(int64),
-        float64[:, :, ::1],
-        int64[:, ::1],
-        float64[:, :, :, ::1],
-        int32[:, :, ::1],
+        _ROW_LABELS,
+        _HIT_WEIGHTS,
+        _COUNTED,
         int64,
         int64,
     ),
@@ -71,45 +101,29 @@ def tally_rows(
     indices: Ints,
     scores: Floats,
     calibrated: bool,
-    truth_starts: Longs,
-    truth: Ints,
-    excluded_starts: Longs,
-    excluded: Ints,
-    weights: Doubles,
-    discounts: Doubles,
-    ideal: Doubles,
-    ks: Longs,
-    sums: Doubles,
-    events: Longs,
-    cells: Doubles,
-    tallies: Ints,
+    row_labels: RowLabels,
+    hit_weights: HitWeights,
+    counted: Counted,
     worker: int,
     workers: int,
 ) -> None:
     """Add up the rows of every `workers`-th block, from block `worker` on.
 
-    The number of blocks does not depend on the workers, so the floating point sums are the same on every
-    machine. `cells` and `tallies` hold only the places between one k and the next.
+    The number of blocks does not depend on the workers, so the floating point sums are the same on every machine.
 
     Args:
         indices: (rows, places) predicted label rows, -1 for an empty place.
         scores: (rows, places).
         calibrated: whether the scores lie in [0, 1], so that `cells` are counted.
-        truth_starts: (rows + 1,) where the true labels of each row start.
-        truth: true labels of all rows.
-        excluded_starts: (rows + 1,) where the excluded labels of each row start.
-        excluded: excluded labels of all rows.
-        weights: (labels,) inverse propensities.
-        discounts: (largest k,) 1 / log2(place + 2).
-        ideal: (largest k + 1,) sums of the first discounts.
-        ks: rising.
-        sums: out, (blocks, ks, SUMS).
-        events: out, (blocks, EVENTS).
-        cells: out, (blocks, ks, SCORE_BINS, 3) predictions, their scores, their hits.
-        tallies: out, (labels, ks, 2) predicted, found; each worker has its own.
+        row_labels: what is right and what is excluded.
+        hit_weights: what a hit counts.
+        counted: out, what was added up.
         worker: number of this worker.
         workers: number of all workers.
     """
+    truth_starts, truth, excluded_starts, excluded = row_labels
+    weights, discounts, ideal, ks = hit_weights
+    sums, events, cells, tallies = counted
     rows, places = indices.shape
     blocks = len(sums)
     marks = np.full(len(weights), -1, dtype=np.int64)  # 3 row + state of the label in that row

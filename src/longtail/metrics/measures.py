@@ -46,5 +46,9 @@ class Measures:
         return len(self.values)
 
     def keys(self) -> KeysView[str]:
-        """Return the names of the measures, for `dict(measures)`."""
+        """List the names of the measures, for `dict(measures)`.
+
+        Returns:
+            The names.
+        """
         return self.values.keys()

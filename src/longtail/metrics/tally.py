@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longtail.arrays import Doubles, Ints, Longs, Matrix
+from longtail.arrays import AnyArray, Doubles, Ints, Longs, Matrix
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.metrics.propensity import inverse_propensity
@@ -73,27 +73,13 @@ def tally(predictions: Predictions, data: Dataset, ks: Sequence[int], blocks: in
     cells = np.zeros((blocks, steps, kernels.SCORE_BINS, 3), dtype=np.float64)
     tallies = np.zeros((workers, labels, steps, 2), dtype=np.int32)
     weights = inverse_propensity(data.labels)
+    row_labels = kernels.RowLabels(*_read_only(truth_starts, truth, excluded_starts, excluded))
+    hit_weights = kernels.HitWeights(*_read_only(weights, discounts, ideal, reach))
 
     def work(worker: int) -> None:
-        kernels.tally_rows(
-            predictions.indices,
-            predictions.scores,
-            calibrated,
-            truth_starts,
-            truth,
-            excluded_starts,
-            excluded,
-            weights,
-            discounts,
-            ideal,
-            reach,
-            sums,
-            events,
-            cells,
-            tallies[worker],
-            worker,
-            workers,
-        )
+        into = kernels.Counted(sums, events, cells, tallies[worker])
+        found = predictions.indices, predictions.scores
+        kernels.tally_rows(*found, calibrated, row_labels, hit_weights, into, worker, workers)
 
     if workers == 1:
         work(0)
@@ -120,11 +106,10 @@ def tally(predictions: Predictions, data: Dataset, ks: Sequence[int], blocks: in
 
 def _check(predictions: Predictions, data: Dataset, ks: Sequence[int]) -> None:
     if len(data) == 0:
-        raise DataError("there is nothing to measure: the data has no rows; choose a split with rows")
+        raise DataError("there is nothing to measure: the data has no examples; choose a split with some")
     if len(predictions) != len(data):
         raise DataError(
-            f"{len(predictions)} rows of predictions for {len(data)} rows of data; "
-            "predict the same rows, in the same order"
+            f"{len(predictions)} predictions for {len(data)} documents; predict the same ones, in the same order"
         )
     if predictions.labels is not data.labels and predictions.labels.ids != data.labels.ids:
         raise DataError(
@@ -154,6 +139,14 @@ def _parts(matrix: Matrix | None, rows: int) -> tuple[Longs, Ints]:
     starts: Longs = np.ascontiguousarray(matrix.indptr, dtype=np.int64)
     columns: Ints = np.ascontiguousarray(matrix.indices, dtype=np.int32)
     return starts, columns
+
+
+def _read_only(*arrays: AnyArray) -> list[AnyArray]:
+    """The same numbers in views that cannot be written to, as arrays in the kernel's named tuples must be."""
+    views = [array.view() for array in arrays]
+    for view in views:
+        view.setflags(write=False)
+    return views
 
 
 def _workers(rows: int, bytes_each: int) -> int:

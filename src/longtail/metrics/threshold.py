@@ -78,7 +78,7 @@ def best_threshold(predictions: Predictions, data: Dataset) -> float:
     filled = predictions.indices >= 0
     scores, hits = predictions.scores[filled], predictions.hits(data.targets)[filled]
     if not hits.any():
-        raise DataError("no prediction for these rows is right, so no threshold is better than another")
+        raise DataError("no prediction for these examples is right, so no threshold is better than another")
     order = np.argsort(-scores, kind="stable")
     scores, found = scores[order], np.cumsum(hits[order])
     f1 = 2 * found / (np.arange(1, len(found) + 1) + data.targets.nnz)
@@ -88,4 +88,4 @@ def best_threshold(predictions: Predictions, data: Dataset) -> float:
 
 def _check(predictions: Predictions, data: Dataset) -> None:
     if len(data) == 0 or len(predictions) != len(data):
-        raise DataError(f"{len(predictions)} rows of predictions for {len(data)} rows of data; predict the same rows")
+        raise DataError(f"{len(predictions)} predictions for {len(data)} documents; predict the same ones")

@@ -42,19 +42,32 @@ class EncoderSettings(Protocol):
     """The settings that all learners with an encoder have."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Of the learner."""
+
     @property
-    def max_tokens(self) -> int: ...
+    def max_tokens(self) -> int:
+        """Tokens of a text; the rest is cut off."""
+
     @property
-    def warmup(self) -> float: ...
+    def warmup(self) -> float:
+        """Share of the steps in which the learning rates rise from 0."""
+
     @property
-    def schedule(self) -> Literal["linear", "cosine", "none"]: ...
+    def schedule(self) -> Literal["linear", "cosine", "none"]:
+        """How the learning rates fall afterwards."""
+
     @property
-    def validate_every(self) -> int: ...
+    def validate_every(self) -> int:
+        """Epochs between two validations."""
+
     @property
-    def patience(self) -> int | None: ...
+    def patience(self) -> int | None:
+        """Validations without a gain before training stops; None: it does not."""
+
     @property
-    def seed(self) -> int: ...
+    def seed(self) -> int:
+        """Of all random numbers."""
 
 
 class CalibratedScorer(Protocol):
@@ -63,10 +76,19 @@ class CalibratedScorer(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
-    def calibration(self) -> PlattScaling: ...
+    def calibration(self) -> PlattScaling:
+        """From products to probabilities."""
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Ints, Floats]:
-        """The k best labels of each vector (rows, dimension), and their scores before calibration."""
+        """Find the labels nearest to vectors.
+
+        Args:
+            vectors: (rows, dimension).
+            k: labels of a vector.
+
+        Returns:
+            Labels (rows, k), best first, and their scores before calibration.
+        """
 
 
 ScorerType = TypeVar("ScorerType", bound=CalibratedScorer)
@@ -261,9 +283,9 @@ def training_texts(name: str, train: Dataset) -> tuple[str, ...]:
         DataError: the rows have no texts, or none of them has a label.
     """
     if train.texts is None:
-        raise DataError(f"{name} reads texts; the training rows have only features")
+        raise DataError(f"{name} reads texts; the training examples have only features")
     if train.targets.nnz == 0:
-        raise DataError(f"no row of train has a label, so {name} has nothing to learn from")
+        raise DataError(f"no example of train has a label, so {name} has nothing to learn from")
     return train.texts
 
 

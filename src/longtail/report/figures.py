@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from longtail.drawing import words
 from longtail.drawing.axes import LETTER, AxisScale, Box, beside, separated, ticks
 from longtail.drawing.markup import Safe, join, tag
-from longtail.report.shapes import both, error_bar, look, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, error_bar, marker, picture, rules, stroke, target
 
 Range = tuple[float, float]
 NAMED_LINES = 5  # with more lines, names at their ends would crowd; the legend names them
@@ -77,7 +77,7 @@ def lines(
         parts = [_shade(slots, across, slot, frame), rules(marks, down, frame)]
         parts += [_slot_texts(texts, across, frame.bottom), _ends_named(frame, height - 4)]
         drawn = [
-            tag("g", *_line(one, number, slots, across, down, write), class_=look(number))
+            tag("g", *_line(one, number, slots, across, down, write), class_=css_class(number))
             for number, one in enumerate(series)
         ]
         parts += reversed(drawn)  # the first recipe on top: the others are compared with it
@@ -131,10 +131,11 @@ def scatter(
         shown = [number for number, point in enumerate(points) if point in known]
         dots = [(right(points[number][0]), up(points[number][1])) for number in shown]
         short = words.short_names([names[number] for number in shown], 30 if roomy else 22)
-        places = beside(dots, short, frame)
-        for number, (x, y), name, place in zip(shown, dots, short, places, strict=True):
+        spans = [ranges[number] if ranges else None for number in shown]
+        bars = [_bar_box(x, y, span, right, up) for (x, y), span in zip(dots, spans, strict=True)]
+        places = beside(dots, short, frame, bars)
+        for number, (x, y), span, name, place in zip(shown, dots, spans, short, places, strict=True):
             figures = f"{names[number]}: {across_name} {points[number][0]:.1f}, {up_name} {points[number][1]:.1f}"
-            span = ranges[number] if ranges else None
             error_bars: list[Safe] = []
             if span is not None:
                 error_bars = [
@@ -142,12 +143,20 @@ def scatter(
                     error_bar(x, up(span[1][0]), x, up(span[1][1])),
                 ]
             dot = (marker(x, y, number, 6.5), target(x, y, figures))
-            parts.append(tag("g", *error_bars, *dot, class_=look(number)))
+            parts.append(tag("g", *error_bars, *dot, class_=css_class(number)))
             if place is not None:
                 parts.append(tag("text", name, x=place.x, y=place.y, text_anchor=place.anchor, class_="dot-name"))
         return picture(width, height, title, parts)
 
     return both(draw, wide, (360, 320))
+
+
+def _bar_box(x: float, y: float, span: tuple[Range, Range] | None, right: AxisScale, up: AxisScale) -> Box:
+    """The smallest box around a dot and its error bars."""
+    if span is None:
+        return Box(x, y, x, y)
+    (low, high), (lower, upper) = span
+    return Box(min(x, right(low)), min(y, up(upper)), max(x, right(high)), max(y, up(lower)))
 
 
 def _rules_down(marks: Sequence[float], right: AxisScale, frame: Box) -> Safe:
@@ -264,10 +273,10 @@ def _line_ends(
             tag(
                 "path",
                 d=f"M{start:.1f} {y:.1f}L{end - 10:.1f} {placed:.1f}H{end - 4:.1f}",
-                class_=f"tie {look(number)}",
+                class_=f"tie {css_class(number)}",
             )
         )
-        parts.append(tag("text", names[number], x=end, y=placed + 4, class_=f"end-name {look(number)}"))
+        parts.append(tag("text", names[number], x=end, y=placed + 4, class_=f"end-name {css_class(number)}"))
     return join(parts)
 
 

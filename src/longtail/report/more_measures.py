@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from longtail.drawing import words
 from longtail.drawing.markup import Safe, tag
-from longtail.report.facts import table_box
+from longtail.report.comparison_table import measured_at
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
-from longtail.report.table import measured_at
 
 
 def more_measures(results: Sequence[Result]) -> Safe:

@@ -11,8 +11,8 @@ from longtail.drawing import words
 from longtail.drawing.markup import Safe, tag
 from longtail.metrics.frequency import BANDS
 from longtail.report import shapes
-from longtail.report.facts import table_box
 from longtail.report.findings import PLACES, Findings
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.result_table import recipe_name
 from longtail.report.sections import nothing, section
@@ -77,7 +77,7 @@ def _never_cell(never: int, wanted: int, number: int) -> Safe:
         "td",
         tag("span", words.count(never), class_="value"),
         tag("span", words.share(never, wanted), class_="part"),
-        bar(never / wanted if wanted else 0.0, shapes.look(number)),
+        bar(never / wanted if wanted else 0.0, shapes.css_class(number)),
     )
 
 

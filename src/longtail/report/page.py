@@ -18,13 +18,13 @@ from longtail.drawing import words
 from longtail.drawing.markup import Safe, tag
 from longtail.errors import DataError
 from longtail.report import never_found, sections
-from longtail.report.calibration import calibration_section
-from longtail.report.dial import dial_section
-from longtail.report.examples import payload
-from longtail.report.facts import data_facts, definitions, repeat
+from longtail.report.calibration_chart import calibration_section
+from longtail.report.dial_chart import dial_section
+from longtail.report.example_documents import payload
 from longtail.report.findings import Findings, find
 from longtail.report.headline import headline
-from longtail.report.norms import norms_section
+from longtail.report.how_to_repeat import data_facts, definitions, repeat
+from longtail.report.norms_chart import norms_section
 from longtail.report.result import Result
 from longtail.report.result_table import table_section
 from longtail.report.teachers import teachers_section

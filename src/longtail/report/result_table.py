@@ -10,13 +10,13 @@ from itertools import groupby
 from longtail.drawing import words
 from longtail.drawing.markup import Safe, tag
 from longtail.metrics.significance import BETTER, WORSE
+from longtail.report.comparison_table import MARKS, Column, columns, shared_notes, signed
 from longtail.report.download import Cell, csv_link
-from longtail.report.facts import MEANING, table_box
+from longtail.report.how_to_repeat import MEANING, table_box
 from longtail.report.more_measures import more_measures
 from longtail.report.result import Result
 from longtail.report.sections import section
 from longtail.report.shapes import swatch
-from longtail.report.table import MARKS, Column, columns, shared_notes, signed
 
 
 def table_section(results: Sequence[Result]) -> Safe:

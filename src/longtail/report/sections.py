@@ -10,8 +10,8 @@ from longtail.drawing.markup import Safe, tag
 from longtail.metrics.measures import Bin
 from longtail.report import figures
 from longtail.report.download import Cell, csv_link
-from longtail.report.facts import table_box
 from longtail.report.figures import Series, Slot
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.shapes import bars, legend
 

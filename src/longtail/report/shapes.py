@@ -22,7 +22,7 @@ _SHAPES = (  # of markers, within -1..1; distinct without colour
 )
 
 
-def look(number: int) -> str:
+def css_class(number: int) -> str:
     """The CSS class that colours a recipe.
 
     Args:
@@ -47,7 +47,7 @@ def swatch(number: int) -> Safe:
         "svg",
         stroke("M0 7H30", number),
         marker(15, 7, number),
-        class_=f"swatch {look(number)}",
+        class_=f"swatch {css_class(number)}",
         viewBox="0 0 30 14",
         width=30,
         height=14,
@@ -89,7 +89,9 @@ def bars(names: Sequence[str], values: Sequence[float], written: Sequence[str], 
         tag(
             "li",
             tag("span", tag("bdi", name, class_="name"), class_="bar-name"),
-            bar(value / highest, look(number), spread[number] / highest) if highest > 0 else bar(0.0, look(number)),
+            bar(value / highest, css_class(number), spread[number] / highest)
+            if highest > 0
+            else bar(0.0, css_class(number)),
             tag("span", text, class_="bar-value"),
         )
         for number, (name, value, text) in enumerate(zip(names, values, written, strict=True))

@@ -14,12 +14,12 @@ from longtail.drawing.axes import AxisScale, Box, log_ticks
 from longtail.drawing.markup import Safe, join, tag
 from longtail.metrics.bounds import Gaps, gaps, worst_teacher
 from longtail.metrics.calibration import ErrorBin, Teaching
-from longtail.report.calibration import calibration_svg
+from longtail.report.calibration_chart import calibration_svg
 from longtail.report.download import csv_link
-from longtail.report.facts import table_box
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
-from longtail.report.shapes import both, legend, look, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, legend, marker, picture, rules, stroke, target
 
 WAYS = ("given labels alone", "teacher alone", "best blend of both")
 
@@ -189,7 +189,7 @@ def variance_svg(bins: Sequence[ErrorBin], curves: Sequence[Doubles]) -> Safe:
             for x, y, one, value in spots:
                 figures = f"{way}, labels with {_range(one)} training examples: {value:.3g}"
                 line += [marker(x, y, number), target(x, y, figures)]
-            parts.append(tag("g", *line, class_=look(number)))
+            parts.append(tag("g", *line, class_=css_class(number)))
         return picture(width, height, title, parts)
 
     return both(draw, (440, 376), (360, 320))  # as narrow as the second chart of a pair

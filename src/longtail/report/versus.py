@@ -14,7 +14,7 @@ from longtail.data.corpus import Corpus
 from longtail.drawing.markup import Safe, tag
 from longtail.drawing.words import clean, cut
 from longtail.metrics.frequency import BANDS
-from longtail.report.examples import as_script
+from longtail.report.example_documents import as_script
 from longtail.report.findings import Findings
 from longtail.report.result import Result
 from longtail.report.sections import section

@@ -14,7 +14,7 @@ from longtail.seams.scorer import Scorer
 # What a part may need of the data, and what to do where the data lacks it.
 DATA_NEEDS = {
     "label_texts": "labels with texts: add them to labels.jsonl",
-    "texts": "rows with texts, not only features",
+    "texts": "documents with texts, not only features",
 }
 # What a learner may offer to tail methods that act inside it.
 OFFERS = {
@@ -61,10 +61,25 @@ class Teacher(Protocol):
         """Whether re-rankers follow the scorer."""
 
     def plan(self, facts: DataFacts) -> Plan:
-        """Return the memory and time that `fit` needs on data of these sizes."""
+        """Estimate the memory and time that `fit` needs.
+
+        Args:
+            facts: sizes of the data.
+
+        Returns:
+            The plan.
+        """
 
     def fit(self, train: Dataset, valid: Dataset) -> TeacherModel:
-        """Train it on these rows; a saved model is returned as it is."""
+        """Train it; a saved model is returned as it is.
+
+        Args:
+            train: examples to learn from.
+            valid: examples to choose and calibrate on; there may be none.
+
+        Returns:
+            The fitted model.
+        """
 
 
 @dataclass(frozen=True)
@@ -82,7 +97,14 @@ class FittedTeacher:
         return type(self.model.scorer)
 
     def check(self, data: Dataset) -> None:
-        """Raise a DataError where the teacher lacks a label of the data. It may know others besides."""
+        """Check that the teacher knows all labels of the data. It may know others besides.
+
+        Args:
+            data: what the student trains on.
+
+        Raises:
+            DataError: it lacks a label.
+        """
         missing = [label for label in data.labels.ids if label not in self.model.labels.row_of]
         if missing:
             raise DataError(
@@ -131,7 +153,14 @@ class Learner(Protocol):
         """
 
     def plan(self, facts: DataFacts) -> Plan:
-        """Return the memory and time that `fit` needs on data of these sizes."""
+        """Estimate the memory and time that `fit` needs.
+
+        Args:
+            facts: sizes of the data.
+
+        Returns:
+            The plan.
+        """
 
 
 @runtime_checkable
@@ -139,7 +168,14 @@ class ChecksData(Protocol):
     """A learner whose settings may need more of the data than its class declares."""
 
     def check(self, data: Dataset) -> None:
-        """Raise a DataError where the data lacks something."""
+        """Check that the data has what these settings need.
+
+        Args:
+            data: the training examples.
+
+        Raises:
+            DataError: the data lacks something.
+        """
 
 
 @runtime_checkable
@@ -151,10 +187,24 @@ class WarmStarts(Protocol):
         """A recipe, or the folder of a saved model; none: the learner starts from its own encoder."""
 
     def initialised_from(self, teacher: Teacher) -> Learner:
-        """Return the same learner, which starts from the encoder of this model."""
+        """Let training start from the encoder of another model.
+
+        Args:
+            teacher: that model.
+
+        Returns:
+            The same learner, which starts from its encoder.
+        """
 
     def same_architecture(self, scorer: Scorer) -> bool:
-        """Return whether the scorer's encoder has the tokenizer and the sizes of the learner's own."""
+        """Compare a scorer's encoder with the learner's own.
+
+        Args:
+            scorer: a fitted scorer.
+
+        Returns:
+            Whether tokenizer and sizes are the same.
+        """
 
 
 @dataclass(frozen=True)

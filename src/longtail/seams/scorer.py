@@ -39,7 +39,11 @@ class Scorer(Protocol):
         """
 
     def state(self) -> State:
-        """Return everything that `restore` needs, as plain data."""
+        """Collect what `restore` needs.
+
+        Returns:
+            Arrays and settings as plain data.
+        """
 
     @classmethod
     def restore(cls, state: State) -> Self:
@@ -86,7 +90,11 @@ class HasClassifierRows(Protocol):
     """A scorer with one weight vector a label."""
 
     def row_norms(self) -> Floats:
-        """Return the norm of each label's weight vector without its bias: (labels,), NaN for a label without one."""
+        """Measure each label's weight vector without its bias.
+
+        Returns:
+            (labels,) norms, NaN for a label without a vector.
+        """
 
 
 @runtime_checkable
@@ -98,7 +106,14 @@ class HasVectors(Protocol):
         """(labels, dimension), unit-norm."""
 
     def row_vectors(self, rows: Rows) -> Floats:
-        """Return the unit-norm vectors (rows, dimension) of these rows."""
+        """Encode documents.
+
+        Args:
+            rows: texts, features or both.
+
+        Returns:
+            (rows, dimension) unit-norm vectors.
+        """
 
 
 @runtime_checkable
@@ -106,7 +121,14 @@ class EncodesToDevice(Protocol):
     """A scorer that can leave the vectors of rows on the device that computed them."""
 
     def encode_to_device(self, rows: Rows) -> Any:
-        """Return a tensor (rows, dimension), unit-norm, on the device."""
+        """Encode documents without copying their vectors to the host.
+
+        Args:
+            rows: texts, features or both.
+
+        Returns:
+            A tensor (rows, dimension) of unit-norm vectors on the device.
+        """
 
 
 @runtime_checkable

@@ -16,14 +16,14 @@ RUN = 32  # consecutive vectors whose maximum is found first
 LOW = 0xFFFFFFFF  # the low half of a 64-bit key
 
 
-class Held(NamedTuple):
+class DeviceVectors(NamedTuple):
     """Vectors on a device."""
 
     single: Any  # (rows, dimension) float32
     half: Any  # the same in bfloat16, or None
 
 
-def hold(vectors: Any, half: bool, device: str) -> Held:
+def vectors_on(vectors: Any, half: bool, device: str) -> DeviceVectors:
     """Copy vectors to the device.
 
     Args:
@@ -52,12 +52,12 @@ def hold(vectors: Any, half: bool, device: str) -> Held:
         bad = torch.nonzero(~torch.isfinite(single.sum(dim=1)))
         if len(bad):
             raise DataError(f"vectors: row {int(bad[0])} holds a number that is not finite; encode it again")
-        return Held(single, single.bfloat16() if half else None)
+        return DeviceVectors(single, single.bfloat16() if half else None)
     single = torch.empty(vectors.shape, dtype=torch.float32, device=device)
     for start in range(0, len(vectors), PIECE):
         piece = np.array(vectors[start : start + PIECE], dtype=np.float32)  # a copy: torch warns of read-only arrays
         single[start : start + len(piece)] = torch.from_numpy(piece)
-    return Held(single, single.bfloat16() if half else None)
+    return DeviceVectors(single, single.bfloat16() if half else None)
 
 
 def refuse_too_many(rows: int, dimension: int, each: int, device: str) -> None:
@@ -103,7 +103,7 @@ def normalise_(vectors: Any) -> Any:
     return vectors
 
 
-def search(held: Held, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats]:
+def search(held: DeviceVectors, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats]:
     """Find the best k rows for each query.
 
     Args:
@@ -121,7 +121,7 @@ def search(held: Held, queries: Floats, k: int, wide: int) -> tuple[Ints, Floats
     return rows.int().cpu().numpy(), scores.cpu().numpy()
 
 
-def search_on_device(held: Held, queries: Any, k: int, wide: int) -> tuple[Any, Any]:
+def search_on_device(held: DeviceVectors, queries: Any, k: int, wide: int) -> tuple[Any, Any]:
     """Like `search`, with queries and results on the device and without synchronising with it.
 
     Args:

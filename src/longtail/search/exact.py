@@ -69,10 +69,11 @@ class Exact:
             raise DataError(f"vectors must be a (rows, dimension) matrix, got shape {self.vectors.shape}")
         if self.precision not in ("fp32", "bf16"):
             raise DataError(f"search precision is 'fp32' or 'bf16', not {self.precision!r}")
-        if isinstance(self.vectors, np.ndarray):  # a tensor is checked on its device, in `hold`
+        if isinstance(self.vectors, np.ndarray):  # a tensor is checked on its device, in `vectors_on`
             _refuse_infinite("vectors", self.vectors)
         if self.device != "cpu":
-            object.__setattr__(self, "held", torch_search.hold(self.vectors, self.precision == "bf16", self.device))
+            on_device = torch_search.vectors_on(self.vectors, self.precision == "bf16", self.device)
+            object.__setattr__(self, "held", on_device)
         elif self.precision == "bf16":
             object.__setattr__(self, "held", _half(self.vectors))
 

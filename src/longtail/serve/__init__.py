@@ -7,13 +7,13 @@ Start reading at `app.py` (the paths), then `service.py` (what they do) and `bat
     app.py, guard.py              the paths; checks of host, origin, token, size and time
     service.py, batcher.py        models, metrics, readiness; the thread that predicts the texts of many requests
     queue.py, pace.py, share.py   who waits, who is refused; how long a model takes; places by client address
-    worker.py                     calls that may raise anything, in threads
+    guarded_calls.py              calls that may raise anything, in threads
     models.py, journal.py         a loaded model and its added labels; those labels on disk
-    finder.py, examples.py        labels by their words; the most similar training texts of a label
+    finder.py, similar_examples.py    labels by their words; the most similar training texts of a label
     counters.py, logs.py          metrics for Prometheus; one JSON object per line, never a text
     protocol.py, connections.py   a connection and its time limits; how many each client address may have
     strict.py, refusal.py         refuses HTTP with two meanings; the error that refuses a request
-    run.py, assets/               from start to stop; the page
+    server.py, assets/            from start to stop; the page
 
 May import data, metrics, linear, seams, model, store and what they import.
 """

@@ -18,8 +18,8 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from longtail.serve.guarded_calls import outcome_of
 from longtail.serve.queue import Asked, ModelFailed, Piece, RequestQueue, Stopped, ThreadLost, TooLate
-from longtail.serve.worker import outcome_of
 
 PROBE = 5.0  # seconds between two tries of a model that fails
 MAX_LOSSES = 5  # threads lost one after another without a new batch

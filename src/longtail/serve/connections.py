@@ -33,7 +33,11 @@ class Timed(Protocol):
         """What it does."""
 
     def time_out(self, phase: Phase) -> None:
-        """Closes it because it took too long."""
+        """Closes it because it took too long.
+
+        Args:
+            phase: what took too long.
+        """
 
     def abort(self) -> None:
         """Closes it without waiting for what is unsent."""

@@ -15,14 +15,14 @@ from longtail.serve import schema
 from longtail.serve.batcher import Batcher
 from longtail.serve.connections import Connections
 from longtail.serve.counters import Counters
-from longtail.serve.examples import TrainingExamples
+from longtail.serve.guarded_calls import WorkFailed, in_thread
 from longtail.serve.journal import Entry
 from longtail.serve.logs import Log
 from longtail.serve.models import IdTaken, Served
 from longtail.serve.queue import Asked, Busy, Gone, ModelFailed, Stopped, TooLate
 from longtail.serve.refusal import Refused
 from longtail.serve.settings import Settings
-from longtail.serve.worker import WorkFailed, in_thread
+from longtail.serve.similar_examples import TrainingExamples
 
 MAX_ADDING = 16  # requests that add labels and wait for one another
 STUCK = 2  # a batch that takes this many times the time limit of a request will hardly end

@@ -1,4 +1,4 @@
-"""Label texts as training rows, with labels whose texts share words as soft targets."""
+"""Label texts as training examples, with labels whose texts share words as soft targets."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from longtail.progress import stage
 
 @dataclass(frozen=True)
 class Bow:
-    """Add every label's text as a training row whose soft targets are the labels with similar texts.
+    """Add every label's text as a training example whose soft targets are the labels with similar texts.
 
     The target of another label is the cosine of the two texts' tf-idf vectors, for the nearest `neighbours` labels
-    above `threshold`; the label itself has 1. The training rows play no part, so rare labels get as many links as
+    above `threshold`; the label itself has 1. The training examples play no part, so rare labels get as many links as
     common ones, but only to labels with the same words.
 
     Published form: the bag-of-words control of LEVER.
-    Needs: label texts, or label features over the columns of the rows; labels without any get no row. Goes on every
-    learner.
-    Costs: training of rows + labels instead of rows; to find the links, a pass over the pairs of labels that share a
+    Needs: label texts, or label features over the columns of the documents' features; a label without either adds no
+    example. Goes on every learner.
+    Costs: one more training example for each label; to find the links, a pass over the pairs of labels that share a
     word. Predicting costs what it did.
     Prefer instead: `lever`, whose links know that different words can mean the same.
     Example: longtail compare wordnet "parabel" "parabel + rows" "parabel + bow(neighbours=5)"

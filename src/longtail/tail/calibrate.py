@@ -1,4 +1,4 @@
-"""Scores as probabilities: an isotonic or logistic curve for each group of label frequency, from held-out rows.
+"""Scores as probabilities: an isotonic or logistic curve for each group of label frequency, from held-out examples.
 
 The isotonic curve goes through the middles of its steps. A step function would make candidates equal that the learner
 ranked differently, and ties break by label row. The curve takes the score and the label's frequency, not the rank, so
@@ -179,17 +179,17 @@ class Calibrate:
     rerank` first computes probabilities and then weighs them.
 
     Published form: isotonic regression, or Platt scaling over ln score with `curve="platt"`.
-    Needs: nothing of the learner; held-out rows, at best a few hundred.
-    Costs: one prediction of the valid rows; next to nothing when predicting. `folds=n` learns from out-of-fold
-    predictions of the training rows instead, for n more trainings; so does a corpus without valid rows, with 3.
+    Needs: nothing of the learner; held-out examples, at best a few hundred.
+    Costs: one prediction of the valid examples; next to nothing when predicting. `folds=n` learns from out-of-fold
+    predictions of the training examples instead, for n more trainings; so does a corpus without valid examples, with 3.
     Prefer instead: nothing, where only the ranking counts and the learner's own is good.
     Example: longtail compare wordnet "parabel" "parabel + calibrate"
     """
 
     curve: Literal["isotonic", "platt"] = "isotonic"  # isotonic regression, or Platt scaling
     bins: int = 5  # groups of label frequency
-    folds: int = 0  # 0: learn from the valid rows
-    candidates: int = CANDIDATES  # labels a row to learn from; fewer fit the first places better
+    folds: int = 0  # 0: learn from the valid examples
+    candidates: int = CANDIDATES  # labels of an example to learn from; fewer fit the first places better
 
     summary: ClassVar[str] = "scores become probabilities, by groups of label frequency"
     papers: ClassVar[tuple[Paper, ...]] = (ISOTONIC, PLATT)
@@ -208,7 +208,7 @@ class Calibrate:
                 f"calibrate takes at least 1 bin and 1 candidate, got bins={self.bins}, candidates={self.candidates}"
             )
         if self.folds != 0 and self.folds < 2:
-            raise RecipeError(f"setting 'folds' of calibrate is 0 (the valid rows) or at least 2, got {self.folds}")
+            raise RecipeError(f"setting 'folds' of calibrate is 0 (the valid examples) or at least 2, got {self.folds}")
 
     def fit_reranker(self, held_out: HeldOut) -> CalibratedScores:
         """See `Reranks.fit_reranker`."""

@@ -1,4 +1,4 @@
-"""Re-ranking by how near a row is to the mean of each label's rows."""
+"""Re-ranking by how near a document is to the mean of each label's examples."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SETTINGS = ("centroid_weight", "gamma", "candidates")  # saved with the means
 
 
 @dataclass(frozen=True, eq=False)
-class Nearness:
-    """The mean row of each label, and the weight of nearness to it."""
+class CentroidReranker:
+    """The mean example of each label, and the weight of nearness to it."""
 
     features: Features
     means: LabelMeans
@@ -47,7 +47,7 @@ class Nearness:
         return State({**words.settings, **settings}, {**words.tensors, **self.means.state()})
 
     @classmethod
-    def restore(cls, state: State) -> Nearness:
+    def restore(cls, state: State) -> CentroidReranker:
         """See `Scorer.restore`."""
         weight, gamma, candidates = (state.settings[name] for name in SETTINGS)
         return cls(Features.restore(state), LabelMeans.restore(state.tensors), weight, gamma, candidates)
@@ -55,16 +55,17 @@ class Nearness:
 
 @dataclass(frozen=True)
 class CentroidTail:
-    """Multiply each candidate's score^(1 - w) by its nearness^w: how near the row is to the mean of the label's rows.
+    """Multiply each candidate's score^(1 - w) by its nearness^w: how near the document is to the label's mean.
 
-    w is `centroid_weight`. Nearness is 1 / (1 + exp(gamma |x - mean|^2)) over unit-norm tf-idf rows. The mean of a few
-    similar rows has a large norm, and a row can come near it; the mean of a common label has a small norm and is far
-    from every row. So rare labels rise where the row is similar to theirs, and only there.
+    w is `centroid_weight`. The label's mean is that of its training examples. Nearness is 1 / (1 + exp(gamma |x -
+    mean|^2)) over unit-norm tf-idf vectors. The mean of a few similar examples has a large norm, and a document can
+    come near it; the mean of a common label has a small norm and is far from every document. So rare labels rise where
+    the document is similar to their examples, and only there.
 
     Published form: the tail scorer of PfastreXML, with alpha = 1 - centroid_weight.
-    Needs: texts or features; goes on every learner. Means come from the training rows as given.
-    Costs: one sparse product to train; the model keeps a mean of each label; milliseconds a row at most.
-    Prefer instead: `rerank`, which knows the label's frequency but not the row, where memory is short.
+    Needs: texts or features; goes on every learner. Means come from the training examples as given.
+    Costs: one sparse product to train; the model keeps a mean of each label; milliseconds a document at most.
+    Prefer instead: `rerank`, which knows the label's frequency but not the document, where memory is short.
     Example: longtail compare wordnet "knn" "knn + centroid(centroid_weight=0.2, gamma=30)"
     """
 
@@ -72,11 +73,11 @@ class CentroidTail:
     gamma: float = 30.0  # how fast nearness falls with the squared distance
     candidates: int = CANDIDATES  # labels of the learner's ranking that may move; more if more are asked for
 
-    summary: ClassVar[str] = "score x nearness of the row to the mean of the label's rows"
+    summary: ClassVar[str] = "score x nearness to the mean of the label's examples"
     papers: ClassVar[tuple[Paper, ...]] = (PFASTREXML,)
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset()
-    reranker: ClassVar[type[Reranker]] = Nearness
+    reranker: ClassVar[type[Reranker]] = CentroidReranker
 
     def __post_init__(self) -> None:
         if not 0 <= self.centroid_weight <= 1 or self.gamma < 0 or self.candidates < 1:
@@ -85,12 +86,12 @@ class CentroidTail:
                 f"got centroid_weight={self.centroid_weight:g}, gamma={self.gamma:g}, candidates={self.candidates}"
             )
 
-    def fit_reranker(self, held_out: HeldOut) -> Nearness:
+    def fit_reranker(self, held_out: HeldOut) -> CentroidReranker:
         """See `Reranks.fit_reranker`."""
-        with stage("averaging rows"):
+        with stage("averaging examples"):
             features, vectors = Features.learn(held_out.train)
             means = LabelMeans.learn(vectors, held_out.train.targets)
-        return Nearness(features, means, self.centroid_weight, self.gamma, self.candidates)
+        return CentroidReranker(features, means, self.centroid_weight, self.gamma, self.candidates)
 
     def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
         """See `AddsCost.plan_on`: the words are counted again, and saved again beside the means."""

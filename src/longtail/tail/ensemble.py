@@ -121,14 +121,15 @@ def joined(common: Ranking, rare: Ranking, tail: Bools, scales: Calibrations | N
 class Ensemble:
     """Let an encoder rank the rare labels and the learner the others; the higher score stands first.
 
-    Labels with more than `tail_max_count` training rows come from the learner, the others from the encoder. "auto"
+    Labels with more than `tail_max_count` training examples come from the learner, the others from the encoder. "auto"
     takes the number with the highest P + PSP at 1, 3 and 5 on valid. Scores of two models cannot be compared, so each
     model's become probabilities of being right, learned on valid; `calibrated=false` compares them as they are, as the
     paper does.
 
     Published form: the baseline of LEVER's appendix C.3. Neither model is sure of labels of middling frequency, and
     they sink.
-    Needs: texts of rows and labels for the encoder, which is a recipe or the folder of a saved model, no re-rankers.
+    Needs: texts of documents and labels for the encoder, which is a recipe or the folder of a saved model, no
+    re-rankers.
     Costs: the training, the memory and the predicting of both.
     Prefer instead: `lever`, which puts what the encoder knows into the learner.
     Example: longtail compare wordnet "parabel" "parabel + ensemble(tail_model='dpr(encoder=\\"bag\\", epochs=3)')"
@@ -136,7 +137,7 @@ class Ensemble:
 
     # Recipe or folder of the model that answers for rare labels.
     tail_model: str = "dpr(anchors='labels', epochs=60)"
-    tail_max_count: int | Literal["auto"] = "auto"  # training rows up to which a label is rare; -1: none is
+    tail_max_count: int | Literal["auto"] = "auto"  # training examples up to which a label is rare; -1: none is
     calibrated: bool = True  # compare probabilities fitted on valid; false: compare scores as they are
 
     summary: ClassVar[str] = "an encoder for rare labels, the learner for frequent ones"
@@ -148,7 +149,7 @@ class Ensemble:
     def __post_init__(self) -> None:
         if self.tail_max_count != "auto" and self.tail_max_count < -1:
             raise RecipeError(
-                "setting 'tail_max_count' of ensemble is a number of training rows, -1 or \"auto\", "
+                "setting 'tail_max_count' of ensemble is a number of training examples, -1 or \"auto\", "
                 f"got {self.tail_max_count}"
             )
 
@@ -217,7 +218,7 @@ class EnsembleLearner(WrappedLearner):
             tried.append((value, threshold, replace(both, tail=tail, scales=scales)))
         _, chosen, best = max(tried, key=lambda one: one[0])  # of equals the lowest
         if own.tail_max_count == "auto":
-            note(f"ensemble: the encoder answers for labels with at most {chosen} training rows")
+            note(f"ensemble: the encoder answers for labels with at most {chosen} training examples")
         emit(TailThreshold(chosen, {threshold: value for value, threshold, _ in tried}))
         return best
 

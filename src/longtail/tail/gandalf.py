@@ -1,7 +1,7 @@
-"""Label texts as training rows, with the labels that co-occur with them as soft targets.
+"""Label texts as training examples, with the labels that co-occur with them as soft targets.
 
-A few rows with very many labels would make most links, so by default they link none. The paper counts them; where they
-occur, they cost every learner that was tried (yso in `docs/results/gandalf.md`).
+A few documents with very many labels would make most links, so by default they link none. The paper counts them;
+where they occur, they cost every learner that was tried (yso in `docs/results/gandalf.md`).
 """
 
 from __future__ import annotations
@@ -25,55 +25,57 @@ from longtail.plan import DataFacts, Plan
 from longtail.progress import note, stage
 from longtail.seams import Learner, Scorer, TailMethod, WrappedLearner
 
-MANY_LABELS = 100  # a row with more labels than this is hardly about each of them
-MIN_ROWS_PER_LONG_ROW = 100  # max_labels="auto" leaves out at most one row in this many
+MANY_LABELS = 100  # a document with more labels than this is hardly about each of them
+MIN_ROWS_PER_LONG_ROW = 100  # max_labels="auto" leaves out at most one document in this many
 SCALES = (0.0, 0.3, 1.0)  # tried by soft_scale="auto"; 0 is `rows`, which the others have to beat
-HELD_OUT = 0.05  # of the training rows, where there is no valid split to choose on
+HELD_OUT = 0.05  # of the training examples, where there is no valid split to choose on
 Graph = Literal["cooccurrence", "walk", "symmetric"]
 
 
 @dataclass(frozen=True)
 class Gandalf:
-    """Add every label's text as a training row whose soft targets are the labels that co-occur with it in rows.
+    """Add every label's text as a training example whose soft targets are the labels that co-occur with it.
 
-    The row of label j has target G_ij / G_jj for label i, the share of j's rows that also have i, where above
-    `threshold`, and 1 for itself. A label that no row has keeps only itself. Counts and propensities stay those of the
-    rows as given.
+    Label j's example has target G_ij / G_jj for label i: the share of j's documents that also have i, where above
+    `threshold`. Its target for j itself is 1, and the only one if no document has j. Counts and propensities stay those
+    of the examples as given.
 
-    `graph="walk"` takes visits of random walks with restart over rows and labels instead, over the visits to j itself;
-    `"symmetric"` the logistic function of the mean of both labels' shares, S, where S is above the threshold (GLaS).
-    `soft_scale` and `prior_count` lower soft targets, because a label's text brings its co-occurring labels less often
-    than the label does, and because a share of few rows is unsure: `soft_scale` x G_ij / (G_jj + `prior_count`).
-    `soft_scale="auto"` chooses 0 (that is `rows`), 0.3 or 1 by P + PSP at 1, 3 and 5 on valid, or on a twentieth of
-    train where there is none: one training of the learner for each, and a logged line. Take it where you do not know
-    whether co-occurring labels are alike; label rows are then added last, after those of other methods.
-    `repeats` gives label rows more weight. `max_labels` leaves rows with more labels out of the counts: a few of them
-    can make most of all links. "auto" does so above 100 labels, where at most one row in a hundred has so many and they
-    make more than half of all pairs. `self_only` is `rows`; `rows_only` trains on label rows alone; `budget` draws as
-    many rows as were given from both kinds together, so that training costs what it did.
+    `graph="walk"` counts the visits of random walks with restart over documents and labels instead, divided by the
+    visits to j itself. `"symmetric"` takes the logistic function of S, the mean of both labels' shares, where S is
+    above the threshold (GLaS). `soft_scale` and `prior_count` lower soft targets, because a label's text brings its
+    co-occurring labels less often than the label does, and because a share of few documents is unsure: `soft_scale` x
+    G_ij / (G_jj + `prior_count`). `soft_scale="auto"` chooses 0 (that is `rows`), 0.3 or 1 by P + PSP at 1, 3 and 5 on
+    valid, or on a twentieth of train where there is none: one training of the learner for each, and a logged line. Take
+    it where you do not know whether co-occurring labels are alike; the labels' examples are then added last, after
+    those of other methods. `repeats` gives them more weight. `max_labels` leaves documents with more labels out of the
+    counts: a few of them can make most of all links. "auto" does so above 100 labels, where at most one document in a
+    hundred has so many and they make more than half of all pairs. `self_only` is `rows`; `rows_only` trains on the
+    labels' examples alone; `budget` draws as many examples as were given from both kinds together, so that training
+    costs what it did.
 
-    Needs: label texts, or label features over the columns of the rows; labels without any get no row. Goes on every
-    learner.
-    Costs: training of rows + labels instead of rows; one pass over the pairs of labels in rows. Predicting costs what
-    it did. On nets `soft_scale=0.3, repeats=2` brought the tail more than the paper's settings, on trees less.
+    Needs: label texts, or label features over the columns of the documents' features; a label without either adds no
+    example. Goes on every learner.
+    Costs: one more training example for each label; one pass over the pairs of labels that documents have. Predicting
+    costs what it did. On nets `soft_scale=0.3, repeats=2` brought the tail more than the paper's settings, on trees
+    less.
     Prefer instead: `rows` where labels co-occur that are not alike, as topics of a long text do, and on nets that read
-    label texts already (`decaf`, `eclare`); `lever` where most labels have too few rows to co-occur.
+    label texts already (`decaf`, `eclare`); `lever` where most labels have too few documents to co-occur.
     Example: longtail compare wordnet "parabel" "parabel + rows" "parabel + gandalf(threshold=0.2, max_soft_targets=5)"
     """
 
     threshold: float = 0.1  # delta: shares up to it are dropped
     max_soft_targets: int | None = None  # soft targets of a label beside itself; none: all above the threshold
-    min_cooccurrence: int = 1  # rows that must have both labels; 1: soft targets may also add up to less
-    max_labels: int | Literal["auto"] | None = "auto"  # rows with more labels link none of them; none: all rows link
+    min_cooccurrence: int = 1  # documents that must have both labels; 1: soft targets may also add up to less
+    max_labels: int | Literal["auto"] | None = "auto"  # documents with more labels link none; none: all link
     # Factor of soft targets; the label itself stays at 1. auto: chosen on valid.
     soft_scale: float | Literal["auto"] = 1.0
-    prior_count: float = 0.0  # rows without co-occurring labels that are added to a label's own
-    repeats: int = 1  # how often the row of each label is added
+    prior_count: float = 0.0  # documents without other labels, added to a label's own
+    repeats: int = 1  # how often the example of each label is added
     graph: Graph = "cooccurrence"  # where soft targets come from
-    self_only: bool = False  # Z^1: every label row has only itself
-    rows_only: bool = False  # Z: without the rows given
-    budget: bool = False  # U(G, N): as many rows as were given, drawn from both kinds
-    label_share: float = 1.0  # of the labels that become rows
+    self_only: bool = False  # Z^1: every label's example has only that label
+    rows_only: bool = False  # Z: without the examples given
+    budget: bool = False  # U(G, N): as many examples as were given, drawn from both kinds
+    label_share: float = 1.0  # of the labels that become examples
     label_selection: Literal["uniform", "tail"] = "uniform"  # tail: from five equi-volume bins, the rarest first
     walk_steps: int = 400  # of each random walk
     restart: float = 0.8  # probability that a walk goes back to its label after a step
@@ -123,7 +125,7 @@ class Gandalf:
             raise RecipeError(f"setting 'max_labels' of gandalf is at least 1, got {self.max_labels}")
         if self.rows_only and self.budget:
             raise RecipeError(
-                "gandalf takes budget or rows_only, not both: budget draws from the rows that rows_only drops"
+                "gandalf takes budget or rows_only, not both: budget draws from the examples that rows_only drops"
             )
 
     @property
@@ -212,11 +214,11 @@ class Gandalf:
         long_rows, share = _long_rows(given)
         if isinstance(self.max_labels, int) or share <= 0.5:
             return
-        advice = f"max_labels={MANY_LABELS} leaves these rows out of the counts"
+        advice = f"max_labels={MANY_LABELS} leaves these documents out of the counts"
         if len(self.linking(given)) < given.shape[0]:
-            advice = "these rows are left out of the counts, max_labels=none would keep them"
+            advice = "these documents are left out of the counts, max_labels=none would keep them"
         note(
-            f"gandalf: {long_rows:,} of {given.shape[0]:,} rows have more than {MANY_LABELS} labels and make "
+            f"gandalf: {long_rows:,} of {given.shape[0]:,} documents have more than {MANY_LABELS} labels and make "
             f"{share:.0%} of all pairs of labels; {advice}"
         )
 
@@ -287,7 +289,7 @@ class TriedLearner(WrappedLearner):
             away = held_out(train.ids, HELD_OUT, "gandalf")
             seen, measured = train.take(np.flatnonzero(~away)), train.take(np.flatnonzero(away))
         if measured.targets.nnz == 0:
-            note("gandalf: too few rows to choose soft_scale on, so label rows have no soft targets")
+            note("gandalf: too few examples to choose soft_scale on, so labels get no soft targets")
             return self.learner.fit(self.method.at(0).augment(train), valid, parts)
         best, most, chosen = None, -1.0, 0.0
         for scale in SCALES:

@@ -1,4 +1,4 @@
-"""GLaS: classifier rows as similar as their labels co-occur."""
+"""GLaS: the similarity of classifier rows follows the co-occurrence of their labels."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Glas:
     """Draws the products of classifier rows towards label co-occurrence: labels that co-occur near, all others apart.
 
     The classifier of a rare label learns from few examples. The labels that co-occur with it have more, and draw it
-    near. The co-occurrence ½ (P(i | j) + P(j | i)) is sparse, over the whole training set, without the rows that tail
-    methods added. Each step samples labels, half of them at random, and a co-occurring label for each. With several
-    processes, each samples among its own labels.
+    near. The co-occurrence ½ (P(i | j) + P(j | i)) is sparse, over the whole training set, without the examples that
+    tail methods added. Each step samples labels, half of them at random, and a co-occurring label for each. With
+    several processes, each samples among its own labels.
 
     Needs: a learner whose classifier rows take penalties, such as `renee`.
     Costs: the pairs of labels that co-occur, 8 bytes each, and a product of `labels_per_step` rows with themselves a

@@ -1,4 +1,4 @@
-"""Mixtures of a training row and the text of one of its labels."""
+"""Mixtures of a training example and the text of one of its labels."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from longtail.data.dataset import Dataset
 from longtail.data.label_rows import as_rows, labels_with_input, own_targets
 from longtail.errors import RecipeError
 from longtail.linear.features.added_rows_plan import more_rows
-from longtail.linear.features.mixup import mixed, mixed_matrix
+from longtail.linear.features.mixed_examples import mixed, mixed_matrix
 from longtail.papers import GANDALF, MIXUP, Paper
 from longtail.plan import DataFacts, Plan
 
 
 @dataclass(frozen=True)
 class LabelMixup:
-    """Add mixtures of training rows and the text of one of their labels: that label has target 1, the others lambda.
+    """Add mixtures of training examples and the text of one of their labels: that label has target 1, the others
+    lambda.
 
-    The label is drawn among those of the row that have a text, lambda from Beta(alpha, alpha); texts are mixed as in
-    `mixup`. Targets are lambda x the row's + (1 - lambda) x the label alone. The rows given stay as they are; mixtures
-    are drawn once, before training.
+    The label is drawn among those of the example that have a text, lambda from Beta(alpha, alpha); texts are mixed as
+    in `mixup`. Targets are lambda x the example's + (1 - lambda) x the label alone. The examples given stay as they
+    are; mixtures are drawn once, before training.
 
     Published form: Label-MixUp of the Gandalf paper.
-    Needs: label texts, or label features over the columns of the rows. Goes on every learner.
-    Costs: training on up to (1 + fraction) x rows. Predicting costs what it did.
-    Prefer instead: `rows` or `gandalf`, which add a label's text once and without words of a row.
+    Needs: label texts, or label features over the columns of the documents' features. Goes on every learner.
+    Costs: training on up to 1 + fraction times the examples. Predicting costs what it did.
+    Prefer instead: `rows` or `gandalf`, which add a label's text once and without words of an example.
     Example: longtail compare wordnet "parabel" "parabel + labelmixup(fraction=0.5)"
     """
 
-    fraction: float = 1.0  # mixtures for each training row that has a label with a text
+    fraction: float = 1.0  # mixtures for each training example that has a label with a text
     alpha: float = 1.0  # of the Beta distribution: 1 is uniform, below 1 draws lambda near 0 and 1
     seed: int = 0
 

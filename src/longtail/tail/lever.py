@@ -84,42 +84,42 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Lever:
-    """Add label texts as training rows, and soft labels from a teacher that is good at rare labels.
+    """Add label texts as training examples, and soft labels from a teacher that is good at rare labels.
 
-    The teacher is an encoder trained label by label, so that rare labels count as much as common ones. The row of a
+    The teacher is an encoder trained label by label, so that rare labels count as much as common ones. The example of a
     label's text gets the label itself and its nearest labels, `tau` in all. A label with fewer than `min_documents`
-    rows is added to the documents nearest to it until it has so many. Given label y and the teacher's relevance p, the
-    target is blend x y + (1 - blend) x p; where y is 1, p is 1 too. How relevant a cosine is, is learned from valid
-    rows; with `calibration="cosine"`, or where there are none, the relevance is (1 + cosine) / 2 itself, from
-    `min_relevance` on. Where pairs are excluded because a row is the label itself, the row of the label's text also
-    gets the labels of that row, which it would contradict otherwise; `excluded_is_self=false` leaves that out.
-    A student whose encoder has the architecture of the teacher's starts from the teacher's encoder, unless
-    `init_from` (in `renee`) names another model or `init_student=false`.
+    documents is added to those nearest to it until it has so many. Given label y and the teacher's relevance p, the
+    target is blend x y + (1 - blend) x p; where y is 1, p is 1 too. How relevant a cosine is, is learned from valid;
+    with `calibration="cosine"`, or where there is none, the relevance is (1 + cosine) / 2 itself, from `min_relevance`
+    on. Where pairs are excluded because a document is the label itself, the example of the label's text also gets that
+    document's labels, which it would contradict otherwise; `excluded_is_self=false` leaves that out. A student whose
+    encoder has the architecture of the teacher's starts from the teacher's encoder, unless `init_from` (in `renee`)
+    names another model or `init_student=false`.
 
-    `tau=1, min_documents=0, excluded_is_self=false` is plain label rows. With "auto", tau and then blend are chosen by
-    P + PSP at 1, 3 and 5 on valid (or on a twentieth of train where there is none): one training of the learner for
-    each value tried, and a logged line with its measures. The paper's settings are `min_documents=0, blend=0.5,
+    `tau=1, min_documents=0, excluded_is_self=false` is `rows`. With "auto", tau and then blend are chosen by P + PSP at
+    1, 3 and 5 on valid (or on a twentieth of train where there is none): one training of the learner for each value
+    tried, and a logged line with its measures. The paper's settings are `min_documents=0, blend=0.5,
     calibration="cosine", excluded_is_self=false`. For more of the tail from a label tree, at some cost to common
     labels, take `propensity_power=0.3`; `renee` weighs rare labels itself: there take `blend=0.33`, and a little
     re-ranking behind it, `+ rerank(strength=0.2)`.
 
-    Needs: texts of rows and labels, torch for the teacher. The teacher is a recipe whose model puts rows and labels
-    into one space (dpr, ngame, ...), or the folder of a saved one, which then serves many students.
-    Costs: the teacher's training, its pass over the documents, a search over labels, and label rows to train on.
-    Predicting costs what it did.
+    Needs: texts of documents and labels, torch for the teacher. The teacher is a recipe whose model puts documents and
+    labels into one space (dpr, ngame, ...), or the folder of a saved one, which then serves many students.
+    Costs: the teacher's training, its pass over the documents, a search over labels, and one more training example for
+    each label. Predicting costs what it did.
     Prefer instead: `rows` where the teacher finds little; `ensemble` or the teacher alone if mostly the tail counts.
     Example: longtail compare wordnet "parabel" "parabel + lever(teacher='dpr(encoder=\\"bag\\", epochs=3)')"
     """
 
     # Recipe or folder of the model whose neighbours become soft labels.
     teacher: str = "dpr(anchors='labels', epochs=60)"
-    tau: int | Literal["auto"] = 15  # tau_l: labels of a label's row, itself counted
-    min_documents: int = 15  # tau_d: rows that a label has at least, its own text counted
+    tau: int | Literal["auto"] = 15  # tau_l: labels of a label's text, itself counted
+    min_documents: int = 15  # tau_d: documents that a label has at least, its own text counted
     min_relevance: float | Literal["auto"] = "auto"  # (1 + cosine) / 2; auto: 0.8 with calibration="cosine", else 0
     blend: float | Literal["auto"] = 0.0  # lambda: weight of the given label in a target
     calibration: Asked = "auto"  # isotonic, logistic: learned on valid; cosine; auto: isotonic where valid has enough
     propensity_power: float = 0.0  # relevances are multiplied by this power of the inverse propensity, up to 1
-    excluded_is_self: bool = True  # what is excluded for a row is the row itself, as a label
+    excluded_is_self: bool = True  # what is excluded for a document is the document itself, as a label
     init_student: bool = True  # start from the teacher's encoder, where architectures match and init_from is none
     search: Search = "auto"  # of neighbours: exact, approximate, or auto
 
@@ -158,7 +158,7 @@ class Lever:
         """See `HasTeacher.wrap_with`."""
         if not hasattr(teacher.scorer_class, "label_vectors"):
             raise RecipeError(
-                f"the teacher of lever must put rows and labels into one space, and {self.teacher!r} does not; "
+                f"the teacher of lever must put documents and labels into one space, and {self.teacher!r} does not; "
                 "take one with an encoder for both, such as dpr or ngame"
             )
         return DistilledLearner(learner, self, teacher)
@@ -179,7 +179,7 @@ class Try:
 
 @dataclass(frozen=True)
 class DistilledLearner(WrappedLearner):
-    """A learner that learns from its rows and from the soft labels that a teacher adds to them."""
+    """A learner that learns from its examples and from the soft labels that a teacher adds to them."""
 
     method: Lever
     teacher: Teacher

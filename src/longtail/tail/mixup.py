@@ -1,4 +1,4 @@
-"""Mixtures of two training rows."""
+"""Mixtures of two training examples."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.features.added_rows_plan import more_rows
-from longtail.linear.features.mixup import mixed, mixed_matrix
+from longtail.linear.features.mixed_examples import mixed, mixed_matrix
 from longtail.papers import MIXUP, Paper
 from longtail.plan import DataFacts, Plan
 
 
 @dataclass(frozen=True)
 class Mixup:
-    """Add mixtures of two training rows: lambda x one + (1 - lambda) x the other, in inputs and in targets.
+    """Add mixtures of two training examples: lambda x one + (1 - lambda) x the other, in inputs and in targets.
 
     lambda is drawn from Beta(alpha, alpha) for each mixture. Texts cannot be averaged: a mixed text keeps each word of
     the one text with probability lambda and each word of the other with probability 1 - lambda, which averages their
-    word counts in expectation. Features are added up. The rows given stay as they are; mixtures are drawn once, before
-    training.
+    word counts in expectation. Features are added up. The examples given stay as they are; mixtures are drawn once,
+    before training.
 
-    Needs: texts or features; soft targets, so `bm25` reads only its rows. Goes on every learner.
-    Costs: training on (1 + fraction) x rows. Predicting costs what it did.
+    Needs: texts or features. Goes on every learner; `bm25`, which does not learn, does not change.
+    Costs: training on 1 + fraction times the examples. Predicting costs what it did.
     Prefer instead: `gandalf` or `lever`; mixtures know nothing of the labels' texts and hardly help the tail.
     Example: longtail compare wordnet "parabel" "parabel + mixup(fraction=0.5)"
     """
 
-    fraction: float = 1.0  # mixtures for each training row
+    fraction: float = 1.0  # mixtures for each training example
     alpha: float = 1.0  # of the Beta distribution: 1 is uniform, below 1 draws lambda near 0 and 1
     seed: int = 0
 

@@ -26,12 +26,12 @@ FLOOR_QUANTILE = 0.05  # of the out-of-fold scores; a score there is input 0
 STEPS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # tried on the valid split
 STRENGTHS = tuple(tenth / 10 for tenth in range(16))
 KS = (1, 3, 5)  # step and strength are chosen by P@k + PSP@k
-DEFAULT_STEP = 0.3  # without valid rows
+DEFAULT_STEP = 0.3  # without valid examples
 INIT_STD = 0.05  # standard deviation of W1 before training
 
 
 def _check_width(stored: Contents) -> None:
-    """The network looks at its first hidden unit."""
+    """The kernel reads the first hidden unit without a check."""
     if stored.sizes["bottleneck"] == 0:
         raise Misfit("into", "has no hidden units")
 
@@ -131,20 +131,20 @@ class RankNet:
     at 0, so training starts from the learner's own ranking. Each row of W2 is its own weights plus the label's log
     inverse propensity times one row that all labels share: a label with two examples learns from the others how far to
     rise. At last the factor of the network and the exponent of an added inverse propensity are chosen on the valid
-    split, by P + PSP at 1, 3 and 5: a network with so many weights moves candidates further than new rows justify, and
-    a learner whose scores are good probabilities needs less of it. `shared=false` leaves out both, as in the paper.
+    split, by P + PSP at 1, 3 and 5: a network with so many weights moves candidates further than unseen documents
+    justify, and a learner whose scores are good probabilities needs less of it. `shared=false` leaves out both, as in
+    the paper.
 
-    It learns from training rows that the learner did not see: the training set is cut into folds and each is predicted
-    by a model of the others. A label with one training row can never be right there, so it is not used as a wrong
-    candidate either; it would only learn to sink.
+    It learns from training examples that the learner did not see: the training set is cut into folds and each is
+    predicted by a model of the others. A label with one training example can never be right there, so it is not used as
+    a wrong candidate either; it would only learn to sink.
 
     y is the logarithm of the score, so what the network adds acts as a factor, as inverse propensity does in `rerank`:
-    raw scores gave less of the tail for the same precision. Rows are re-ordered among the candidates; other labels are
-    dropped.
+    raw scores gave less of the tail for the same precision. Only candidates are re-ordered; other labels are dropped.
 
     Needs: nothing of the learner but that it can be trained again.
     Costs: `folds` more trainings of the learner, then seconds; 8 x blocks x bottleneck bytes a label in the model.
-    Prefer instead: `rerank` when the learner is slow to train, or there are few rows.
+    Prefer instead: `rerank` when the learner is slow to train, or there are few examples.
     Example: longtail compare wordnet "centroid" "centroid + rerank" "centroid + ranknet"
     """
 
@@ -152,13 +152,13 @@ class RankNet:
     blocks: int = 1
     margin_weight: float = 10.0  # lambda: the smaller, the more the tail rises and precision falls
     margin: float = 1.5  # c, in logarithms of the score
-    negatives: int = 3  # wrong candidates a row, those with the highest scores
+    negatives: int = 3  # wrong candidates of an example, those with the highest scores
     # One weight by label frequency for all labels, too, and how far to go chosen on valid; false: as published.
     shared: bool = True
     epochs: int = 5
     learning_rate: float = 0.02
     folds: int = 3  # models that predict out of fold
-    max_examples: int = 500_000  # training rows it learns from, at most
+    max_examples: int = 500_000  # training examples it learns from, at most
     candidates: int = CANDIDATES  # labels of the learner's ranking that may move
     seed: int = 0
 

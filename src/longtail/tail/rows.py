@@ -1,4 +1,4 @@
-"""Label texts as training rows."""
+"""Label texts as training examples."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from longtail.plan import DataFacts, Plan
 
 @dataclass(frozen=True)
 class LabelRows:
-    """Add every label's text as a training row whose only label is itself.
+    """Add every label's text as a training example whose only label is itself.
 
-    A rare label gets a row that says what it is about, and a label that no row has gets its only row.
+    A rare label gets an example that says what it is about; for a label that no document has, it is the only one.
 
     Published form: the self-annotation of SiameseXML; Z^1 of Gandalf.
-    Needs: label texts, or label features over the columns of the rows; labels without any get no row. Goes on every
-    learner.
-    Costs: training of rows + labels instead of rows. Predicting costs what it did.
+    Needs: label texts, or label features over the columns of the documents' features; a label without either adds no
+    example. Goes on every learner.
+    Costs: one more training example for each label. Predicting costs what it did.
     Prefer instead: `gandalf`, where labels that co-occur are alike; this is the control that it has to beat.
     Example: longtail compare wordnet "parabel" "parabel + rows"
     """

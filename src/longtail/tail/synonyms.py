@@ -1,4 +1,4 @@
-"""Copies of training rows in which words are replaced by similar words."""
+"""Copies of training examples in which words are replaced by similar words."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from longtail.papers import GANDALF, Paper
 from longtail.plan import DataFacts, Plan
 from longtail.progress import stage
 
-DIMENSION = 64  # of word vectors that are learned from the rows
+DIMENSION = 64  # of word vectors that are learned from the examples
 
 
 @dataclass(frozen=True)
 class SynonymRows:
-    """Add copies of training rows in which some words are replaced by one of their nearest neighbours.
+    """Add copies of training examples in which some words are replaced by one of their nearest neighbours.
 
-    Words are compared by the cosine of word vectors: by default vectors learned from the training rows, where words of
-    similar rows are near; with `word_vectors="minilm"`, or the folder or hub name of an encoder, those of its embedding
-    table. Only words of the training rows are used. A row without a word that has neighbours gets no copy.
+    Words are compared by the cosine of word vectors: by default vectors learned from the training examples, where words
+    of similar examples are near; with `word_vectors="minilm"`, or the folder or hub name of an encoder, those of its
+    embedding table. Only words of the training examples are used. An example without a word that has neighbours gets no
+    copy.
 
     Published form: synonym replacement as Gandalf compares with it.
     Needs: texts. With an encoder's name, the extra nn. Goes on every learner.
-    Costs: training on up to (1 + fraction) x rows; comparing every word with every other. Predicting costs what it did.
+    Costs: training on up to 1 + fraction times the examples; comparing every word with every other. Predicting costs
+    what it did.
     Prefer instead: `gandalf` or `lever`; in the paper this lowered every measure.
     Example: longtail compare wordnet "parabel" "parabel + synonyms(replace_probability=0.1)"
     """
 
-    fraction: float = 1.0  # of the rows that get a copy
-    replace_probability: float = 0.2  # of each word that has neighbours; at least one word a row is replaced
+    fraction: float = 1.0  # of the examples that get a copy
+    replace_probability: float = 0.2  # of each word that has neighbours; at least one word of an example is replaced
     neighbours: int = 5  # words to draw from
     min_similarity: float = 0.5  # cosine
     word_vectors: str = "data"  # where word vectors come from: data, minilm, a folder or owner/name
-    vocabulary_size: int = 20_000  # words that may be replaced: those in the most rows
+    vocabulary_size: int = 20_000  # words that may be replaced: those in the most examples
     seed: int = 0
 
     summary: ClassVar[str] = "copies of training examples with similar words"
@@ -66,7 +68,7 @@ class SynonymRows:
 
     def augment(self, train: Dataset) -> Dataset:
         """See `Augments.augment`."""
-        from longtail.linear.features.synonyms import Synonyms, own_words, word_vectors
+        from longtail.linear.features.word_synonyms import Synonyms, own_words, word_vectors
         from longtail.search.exact import top_k
 
         assert train.texts is not None
@@ -81,7 +83,7 @@ class SynonymRows:
                 from longtail.nn.extra import require
 
                 require(f"word_vectors={self.word_vectors!r} of synonyms")
-                from longtail.nn.encoders.word_table import word_table
+                from longtail.nn.encoders.pretrained_words import word_table
 
                 known, vectors = word_table(self.word_vectors, names)
                 names = tuple(names[row] for row in known.tolist())

@@ -1,4 +1,4 @@
-"""Head and tail labels learned apart, the tail from more rows."""
+"""Head and tail labels learned apart, the tail from more examples."""
 
 from __future__ import annotations
 
@@ -133,33 +133,34 @@ class TaugScorer:
 
 @dataclass(frozen=True)
 class Taug:
-    """Learn the frequent and the rare labels apart, and the rare ones from noisy copies of their rows too.
+    """Learn the frequent and the rare labels apart, and the rare ones from noisy copies of their documents too.
 
-    The head is the share of the labels with most training rows (of equals, the earlier ones). The learner is fitted on
-    the rows with a head label, over head labels only, and again on the rows with a tail label, over tail labels only.
-    Each tail row gets copies: in texts, words are dropped and swapped; in features, values. A learner that counts
-    single words does not see their order: on texts, `swap_fraction` matters to one that reads order.
+    The head is the share of the labels with most training examples (of equals, the earlier ones). The learner is fitted
+    on the examples with a head label, over head labels only, and again on the examples with a tail label, over tail
+    labels only. Each example of the tail gets copies: in texts, words are dropped and swapped; in features, values. A
+    learner that counts single words does not see their order: on texts, `swap_fraction` matters to one that reads
+    order.
 
-    The paper does not say how the two rankings become one. The tail's model has never seen a row without a tail label,
-    so its scores are too high for such rows and cannot be compared with the head's. Here both models predict rows of
-    valid, and each side gets its own logistic curve from the log of its score, and the best score of the other side, to
-    the probability that its label is right; the ranking is by that probability. Without valid rows, the odds are the
-    side's score times the share of training rows that it saw.
+    The paper does not say how the two rankings become one. The tail's model has never seen a document without a tail
+    label, so its scores are too high for such documents and cannot be compared with the head's. Here both models
+    predict documents of valid, and each side gets its own logistic curve from the log of its score, and the best score
+    of the other side, to the probability that its label is right; the ranking is by that probability. Without valid,
+    the odds are the side's score times the share of the training examples that it saw.
 
     Controls: `copies=0` decouples only; `swap_fraction=0` only drops; `keep_probability=1` only swaps; `head_share=0`
     only adds copies, and `head_share=1` leaves the learner as it was.
 
     Published form: section 3.3.
     Needs: nothing; goes on every learner.
-    Costs: 1 + copies times the rows and the training time of the tail, two predictions instead of one. Head and tail
-    are fitted one after the other, or with `parallel` at the same time, in the memory of both; with checkpoints always
-    one after the other.
+    Costs: 1 + copies times the examples and the training time of the tail, two predictions instead of one. Head and
+    tail are fitted one after the other, or with `parallel` at the same time, in the memory of both; with checkpoints
+    always one after the other.
     Prefer instead: `rerank`, where only the ranking has to move to the tail; it costs nothing and often does more.
     Example: longtail compare wordnet "knn" "knn + taug(copies=0)" "knn + taug"
     """
 
     head_share: float = 0.1  # tau: share of the labels that are head
-    copies: int = 4  # n_aug: noisy copies of each tail row
+    copies: int = 4  # n_aug: noisy copies of each example of the tail
     keep_probability: float = 0.8  # rho: that a word or value stays; the paper does not give its own
     swap_fraction: float = 0.2  # share of the words or values that are swapped, one pair at the least where above 0
     seed: int = 0
@@ -273,7 +274,7 @@ class DecoupledLearner(WrappedLearner):
         rows = rows.take(np.flatnonzero(np.diff(rows.targets.indptr)))
         scale = ScoreCalibration.of_share(max(len(rows), 1) / len(train))
         if name == "tail":
-            with stage("copying tail rows"):
+            with stage("copying examples of the tail"):
                 rows = self.method.with_copies(rows)
         return Side(self.learner.fit(rows, restricted(valid, own, labels), parts), own, scale)
 

@@ -8,7 +8,7 @@ Start reading at `search.py`: `tune` asks Optuna for settings, trains, judges an
     workers.py        several recipes at a time, each in a process of its own
     study.py          Optuna: its sampler, its pruner, its storage in a file
     found.py          what came out: the trials, the best recipe, the Pareto front, as JSON
-    page.py           the HTML page: history, importance, every setting against the objective
+    tuning_page.py    the HTML page: history, importance, every setting against the objective
 
 May import everything but serve, export and cli. Optuna is the extra `tune`.
 """

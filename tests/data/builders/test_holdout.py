@@ -17,7 +17,7 @@ from longtail.errors import DataError
 from longtail.metrics import evaluate
 from longtail.metrics.generalised import with_unseen
 from longtail.predictions import Predictions
-from longtail.report.table import caption, columns
+from longtail.report.comparison_table import caption, columns
 
 
 def test_held_out_labels_lose_train_and_keep_test(tiny: Corpus, tmp_path: Path) -> None:

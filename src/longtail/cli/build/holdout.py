@@ -16,7 +16,7 @@ def holdout(
     source: Source,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Data folder to write.")],
     labels: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the labels that lose their train rows.")
+        float, typer.Option(metavar="SHARE", help="Share of the labels that lose their training examples.")
     ] = 0.1,
     overwrite: Overwrite = False,
     json: Json = False,

@@ -21,7 +21,7 @@ def prefixes(
         str,
         typer.Option(metavar="SPLIT", help="Labels: suffixes that occur in 'test', as published, or often in 'train'."),
     ] = "test",
-    least: Annotated[int, typer.Option(metavar="ROWS", min=1, help="Train rows of a label, with --labels train.")] = 2,
+    least: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Examples of a label, with --labels train.")] = 2,
     suffixes: Annotated[
         int, typer.Option(metavar="NUMBER", min=1, help="How many suffixes, the most frequent, may be labels.")
     ] = 10_000_000,

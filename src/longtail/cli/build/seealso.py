@@ -29,7 +29,7 @@ def seealso(
     label_words: Annotated[
         int, typer.Option(metavar="NUMBER", min=0, help="Words of a label's text, behind its title.")
     ] = 0,
-    least: Annotated[int, typer.Option(metavar="ROWS", min=1, help="Train rows of a label.")] = 1,
+    least: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Training examples of a label.")] = 1,
     test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the articles that become test.")] = 0.2,
     seed: Seed = 0,
     propensity: Constants = "0.55,1.5",

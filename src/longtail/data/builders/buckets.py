@@ -1,4 +1,4 @@
-"""Reads files piece by piece on several processes, and spreads what is found over bucket files.
+"""Reads files piece by piece on several processes, and distributes what is found over bucket files.
 
 What belongs together has the same key and so lands in the same bucket; a bucket is small enough to be read whole.
 """

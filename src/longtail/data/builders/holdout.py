@@ -47,7 +47,7 @@ def build_holdout(
         raise DataError(f"--labels must be between 0 and 1, got {share:g}")
     if len(corpus.test) == 0:
         raise DataError(
-            f"{corpus.name} has no test rows, which would measure unseen labels; add some: --test-share 0.2"
+            f"{corpus.name} has no test examples, which would measure unseen labels; add some: --test-share 0.2"
         )
     made = without_labels(corpus, drawn_labels(corpus, share, seed))
     facts = {"source": corpus.name, "command": command, **({"licence": licence} if licence else {})}
@@ -79,7 +79,7 @@ def drawn_labels(corpus: Corpus, share: float, seed: int) -> Bools:
     tested = np.bincount(corpus.test.targets.indices, minlength=len(corpus.labels)) > 0
     able = np.flatnonzero(tested & (corpus.labels.counts > 0))
     if len(able) < 2:
-        raise DataError(f"{corpus.name}: fewer than two labels have a train row and a test positive")
+        raise DataError(f"{corpus.name}: fewer than two labels have a training example and a test positive")
     drawn = np.zeros(len(corpus.labels), dtype=np.bool_)
     drawn[able[held_out([corpus.labels.ids[label] for label in able], share, f"labels:{seed}")]] = True
     return drawn

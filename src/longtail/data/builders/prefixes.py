@@ -111,7 +111,7 @@ def build_prefixes(
         counts["train queries"] = _asked(work.folder / "queries")[TRAIN]
         counts["suffixes kept"] = remembered(work.folder / "kept-suffixes", "facts")["suffixes"]
         if not counts["train"] or not counts["test"]:
-            raise DataError("the log leaves no train or no test rows; it is too small", paths[0])
+            raise DataError("the log leaves no train or no test examples; it is too small", paths[0])
         facts = BuildFacts("aol-prefixes", propensity, AOL, ", ".join(path.name for path in paths), command)
         parts: dict[str, Sequence[Path]] = {
             split: [part / "rows" for part in sorted((work.folder / f"{split}-lines").iterdir())] for split in SPLITS

@@ -107,7 +107,7 @@ def build_seealso(
         facts = remembered(graph, "facts")
         counts = sizes(totals[0], totals[2], facts["labels"], totals[1], totals[3])
         if not counts["train"] or not counts["test"]:
-            raise DataError("leaves no train or no test rows; it is too small", source)
+            raise DataError("leaves no train or no test examples; it is too small", source)
         parts: dict[str, Sequence[Path]] = {
             name: [part / name for part in sorted(made.iterdir())] for name in (*SPLITS, "labels", "exclude")
         }

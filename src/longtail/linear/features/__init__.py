@@ -6,7 +6,8 @@
 - `word_forms`: stems, lemmas, n-grams and parts of compounds instead of words; `languages`: which stemmer a text needs.
 - `sparse_top`: the k largest entries of each row of a sparse product.
 - `label_means`: distance of examples to the mean of a label's examples (PfastreXML's tail scorer).
-- `mixup`, `noise`, `synonyms`: texts and features for augmentation; `added_rows_plan`: what added examples cost.
+- `mixed_examples`, `noise`, `word_synonyms`: texts and features for augmentation; `added_rows_plan`: what added
+  examples cost.
 
 Imports `linear.csr_arrays` and `linear.solvers.numba_compile`. Start reading at `sparse_features`.
 """

@@ -91,7 +91,7 @@ class Features:
         if rows.features is None:
             trained_on = "features" if self.vocabulary is None else "texts with vectors beside them"
             raise DataError(
-                f"the model was trained on {trained_on} and cannot read plain texts; give rows with {own} features"
+                f"the model was trained on {trained_on} and cannot read plain texts; give documents with {own} features"
             )
         if rows.features.shape[1] != own:
             raise DataError(f"the examples have {rows.features.shape[1]} features, the model was trained on {own}")
@@ -156,7 +156,7 @@ def _declared_words(settings: Mapping[str, Any]) -> Declaration:
 
 
 def _columns_fit(stored: Contents) -> None:
-    """Every column of the words has a weight, because counts are multiplied by it without a look."""
+    """Every column of the words has a weight, because the product with counts checks no column."""
     sizes, settings = stored.sizes, stored.settings
     bits = settings.get("words", {}).get("hash_bits", 0)
     words = 1 << bits if bits else sizes["words"] + sizes.get("pairs of words", 0)
@@ -268,6 +268,6 @@ def matrix_from(name: str, tensors: dict[str, AnyArray]) -> Matrix:
     rows, columns = (int(size) for size in tensors[f"{name}.shape"])
     data, indices, starts = (tensors[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
     if len(data) < 2**31:
-        # SciPy would widen the indices to the type of the starts. None wraps: they rise to the number of entries.
+        # SciPy would widen the indices to the type of the starts. No start overflows: the last counts the entries.
         starts = starts.astype(np.int32)
     return sparse.csr_array((data, indices, starts), shape=(rows, columns))

@@ -65,7 +65,7 @@ class CandidateLists:
         return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
 
     def take(self, kept: Bools) -> CandidateLists:
-        """Return only some candidates; what members said of the others is forgotten.
+        """Return only some candidates; what members said of the others is dropped.
 
         Args:
             kept: (candidates,).

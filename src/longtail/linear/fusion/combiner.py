@@ -235,7 +235,7 @@ def learn(
         trees = grow(numbers, truth, None, replace(small, trees=max(len(trees.roots), 1)))
     emit(CombinerFit(int(ends[-1]), len(right), int(right.sum()), share, len(trees.roots), error))
     note(
-        f"fuse: {len(trees.roots)} trees from {len(right):,} candidates of {ends[-1]:,} rows, calibration error "
+        f"fuse: {len(trees.roots)} trees from {len(right):,} candidates of {ends[-1]:,} examples, calibration error "
         f"{error:.2f} points on a held-out fifth"
     )
     return replace(start, trees=trees, log_kept=log_kept)

@@ -102,12 +102,12 @@ class FuseScorer:
         return [member.top(rows, places, self.labels) for member in self.members]
 
     def _understood(self, rows: Rows, answers: Answers) -> Bools:
-        """(rows,) whether a member knows a word of the text. Trees answer without knowing any, so they are asked for
-        the words; the others answer nothing then, and encoders read any word."""
+        """(rows,) whether a member knows a word of the text. Trees answer even where they know none, so they are asked
+        which words they know. Other members give no answer then, and encoders read any word."""
         known = np.zeros(len(rows), dtype=np.bool_)
         asked = []
         for member, (labels, _) in zip(self.members, answers, strict=True):
-            if _says_nothing_unasked(member.scorer):
+            if _answers_only_known_words(member.scorer):
                 known |= (labels >= 0).any(axis=1)
             else:
                 asked.append(member.scorer)
@@ -171,7 +171,7 @@ class FuseScorer:
     def with_rows(self, rows: Rows, targets: Matrix, ids: Sequence[str]) -> FuseScorer:
         """See `TakesRows.with_rows`. Members that remember no rows stay as they are."""
         if not any(map(_takes_rows, self.members)):
-            raise DataError("no member of fuse remembers training rows; add memory or knn, which take new rows")
+            raise DataError("no member of fuse remembers training examples; add memory or knn, which take new ones")
         number = targets.shape[1]
         members = tuple(
             member.with_scorer(one.with_rows(rows, targets, ids), number) if (one := _takes_rows(member)) else member
@@ -233,7 +233,7 @@ def knows_words(scorer: Any, rows: Rows) -> Bools:
     return known
 
 
-def _says_nothing_unasked(scorer: Any) -> bool:
+def _answers_only_known_words(scorer: Any) -> bool:
     """Whether an answer means that a word was known: products over words, unlike trees, have no bias."""
     return getattr(scorer, "index", None) is not None or isinstance(scorer, FuseScorer)
 

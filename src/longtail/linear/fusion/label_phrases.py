@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -81,32 +82,35 @@ class LabelPhrases:
         keys, places = keys[order], known[order]
         heads = np.searchsorted(keys, np.arange(len(texts) + 1, dtype=np.int64) * width)
 
-        def compare(begin: int, end: int) -> None:
-            _compare(
-                begin,
-                end,
-                starts,
-                labels,
-                label_words,
-                bounds,
-                idf,
-                width,
-                keys,
-                places,
-                heads,
-                words,
-                text_bounds,
-                found,
-            )
-
-        over_rows(compare, len(texts), 64)
+        phrases = _Phrases(label_words, bounds, idf)
+        read = _ReadTexts(words, text_bounds, width, keys, places, heads)
+        over_rows(lambda begin, end: _compare(begin, end, starts, labels, phrases, read, found), len(texts), 64)
         return found, sizes
 
 
+class _Phrases(NamedTuple):
+    """The words of labels."""
+
+    words: Ints  # of all labels
+    bounds: Longs  # (labels + 1,)
+    idf: Floats  # (different words,)
+
+
+class _ReadTexts(NamedTuple):
+    """The words of texts, and where each word stands."""
+
+    words: Ints  # of all texts, -1 where no label has the word
+    bounds: Longs  # (texts + 1,)
+    width: np.int64
+    keys: Longs  # text x width + word, in order
+    places: Longs  # of each key in `words`
+    heads: Longs  # (texts + 1,) where the keys of each text begin
+
+
 @njit(**KERNEL)
-def _compare(  # type: ignore[no-untyped-def]
-    begin, end, starts, labels, label_words, bounds, idf, width, keys, places, heads, words, text_bounds, found
-):
+def _compare(begin, end, starts, labels, phrases, read, found):  # type: ignore[no-untyped-def]
+    label_words, bounds, idf = phrases
+    words, text_bounds, width, keys, places, heads = read
     for row in range(begin, end):
         first_word, last_word = text_bounds[row], text_bounds[row + 1]
         for candidate in range(starts[row], starts[row + 1]):

@@ -8,6 +8,7 @@ label.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -59,25 +60,13 @@ def learn_names(
     labels = by_label.shape[0]
     found = np.full((labels, most), -1, dtype=np.int32)
     shares = np.zeros((labels, most), dtype=np.float32)
-    over_rows(
-        lambda begin, end: _collect(
-            begin,
-            end,
-            by_label.indptr,
-            by_label.indices,
-            starts,
-            terms,
-            texts_with,
-            np.zeros(len(texts_with), np.int32),
-            np.empty(len(texts_with), np.int32),
-            least_share,
-            least_texts,
-            found,
-            shares,
-        ),
-        labels,
-        2048,
-    )
+    texts_of, known_terms = _TextsOfLabels(by_label.indptr, by_label.indices), _TermsOfTexts(starts, terms, texts_with)
+
+    def collect(begin: int, end: int) -> None:
+        scratch = np.zeros(len(texts_with), np.int32), np.empty(len(texts_with), np.int32)
+        _collect(begin, end, texts_of, known_terms, scratch, (least_share, least_texts), (found, shares))
+
+    over_rows(collect, labels, 2048)
     label, place = np.nonzero(found >= 0)
     term = found[label, place].astype(np.int64)
     is_pair = term >= vocabulary
@@ -91,12 +80,28 @@ def learn_names(
     return LearnedNames(tokens, name_bounds, label.astype(np.int32), shares[label, place])
 
 
+class _TextsOfLabels(NamedTuple):
+    starts: Ints  # (labels + 1,)
+    texts: Ints  # of each label
+
+
+class _TermsOfTexts(NamedTuple):
+    starts: Longs  # (texts + 1,)
+    terms: Ints  # different ones of each text
+    texts_with: Longs  # (terms,) texts that have each term
+
+
 @njit(**KERNEL)
-def _collect(first, last, firsts, rows, starts, terms, texts_with, counts, touched, least, texts, found, shares):  # type: ignore[no-untyped-def]
+def _collect(begin, end, texts_of, terms_of, scratch, least, out):  # type: ignore[no-untyped-def]
+    firsts, rows = texts_of
+    starts, terms, texts_with = terms_of
+    counts, touched = scratch
+    least_share, least_texts = least
+    found, shares = out
     most = found.shape[1]
-    for label in range(first, last):
+    for label in range(begin, end):
         number = ZERO
-        if firsts[label + 1] - firsts[label] < texts:
+        if firsts[label + 1] - firsts[label] < least_texts:
             continue
         for spot in range(firsts[label], firsts[label + 1]):
             row = rows[spot]
@@ -111,7 +116,7 @@ def _collect(first, last, firsts, rows, starts, terms, texts_with, counts, touch
             both = counts[term]
             counts[term] = 0
             share = np.float32(both / (texts_with[term] + 1.0))
-            if both < texts or share < least:
+            if both < least_texts or share < least_share:
                 continue
             place = most  # the surest names, in order; of equals the first
             while place > 0 and (found[label, place - 1] < 0 or shares[label, place - 1] < share):

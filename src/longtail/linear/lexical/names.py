@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -38,6 +39,24 @@ class Matches:
     places: Ints  # (matches,) terms before it
     longest: Ints  # (matches,) terms of the longest name that begins at this place
     lengths: Ints  # (rows,) terms of each text
+
+
+class Trie(NamedTuple):
+    """Names by their terms: a node for each beginning of a name, node 0 for the empty one."""
+
+    keys: Longs  # node << 32 | term, in order
+    children: Ints  # the node that each key leads to
+    first: Ints  # (terms,) the node after each first term, or -1
+    starts: Longs  # (nodes + 1,) where the names of each node begin in `members`
+    members: Ints  # names
+
+
+class _FoundNames(NamedTuple):
+    """What `_find` fills, an entry a match; fields as in `Matches`."""
+
+    names: Ints
+    places: Ints
+    longest: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,9 +183,7 @@ class Names:
         return CompoundCutter(self.terms, self.base) if self.settings.compounds else None
 
     @cached_property
-    def _trie(self) -> tuple[Longs, Ints, Ints, Longs, Ints]:
-        """Keys (node << 32 | term) in order and the node each leads to; the node after each first term, or -1; where
-        the names of each node begin, and the names."""
+    def _trie(self) -> Trie:
         names, sizes = len(self.labels), np.diff(self.bounds)
         node = np.zeros(names, dtype=np.int64)
         keys, nodes = [np.zeros(0, np.int64)], 1
@@ -183,12 +200,12 @@ class Names:
         first[joined[roots]] = 1 + np.flatnonzero(roots)
         order = np.argsort(node, kind="stable").astype(np.int32)
         starts = np.searchsorted(node[order], np.arange(nodes + 1))
-        return joined, np.arange(1, nodes, dtype=np.int32), first, starts, order
+        return Trie(joined, np.arange(1, nodes, dtype=np.int32), first, starts, order)
 
     @property
     def spelled_alike(self) -> tuple[Longs, Ints]:
         """Names in groups of the same terms: where each group begins (groups + 1,), and the names."""
-        return self._trie[3][1:], self._trie[4]  # node 0 is the beginning, which has no name
+        return self._trie.starts[1:], self._trie.members  # node 0 is the beginning, which has no name
 
     def stream(self, texts: Sequence[str]) -> tuple[Ints, Longs]:
         """Texts as numbers of terms.
@@ -230,13 +247,13 @@ class Names:
         """
         rows = len(bounds) - 1
         counts, trie = np.zeros(rows, dtype=np.int64), self._trie
-        nothing = np.zeros(0, dtype=np.int32)
-        over_rows(lambda a, b: _find(a, b, stream, bounds, *trie, counts, True, nothing, nothing, nothing), rows, 64)
+        none = _FoundNames(*(np.zeros(0, dtype=np.int32) for _ in range(3)))
+        over_rows(lambda a, b: _find(a, b, stream, bounds, trie, counts, True, none), rows, 64)
         starts = np.concatenate([[0], np.cumsum(counts)])
-        names, places, longest = (np.empty(starts[-1], dtype=np.int32) for _ in range(3))
-        over_rows(lambda a, b: _find(a, b, stream, bounds, *trie, starts, False, names, places, longest), rows, 64)
+        found = _FoundNames(*(np.empty(starts[-1], dtype=np.int32) for _ in range(3)))
+        over_rows(lambda a, b: _find(a, b, stream, bounds, trie, starts, False, found), rows, 64)
         row = np.repeat(np.arange(rows, dtype=np.int32), counts)
-        return Matches(row, names, places, longest, np.diff(bounds).astype(np.int32))
+        return Matches(row, found.names, found.places, found.longest, np.diff(bounds).astype(np.int32))
 
 
 def _table_of(terms: Sequence[str]) -> WordTable:
@@ -247,8 +264,10 @@ def _table_of(terms: Sequence[str]) -> WordTable:
 
 
 @njit(**KERNEL)
-def _find(begin, end, stream, bounds, keys, children, first, starts, members, counts, counting, names, places, longest):  # type: ignore[no-untyped-def]
+def _find(begin, end, stream, bounds, trie, counts, counting, found):  # type: ignore[no-untyped-def]
     # Terms of the stream are below len(first) or -1; children and members come from `_trie`, which made them.
+    keys, children, first, starts, members = trie
+    names, places, longest = found
     for row in range(begin, end):
         spot = ZERO if counting else counts[row]
         for place in range(bounds[row], bounds[row + 1]):

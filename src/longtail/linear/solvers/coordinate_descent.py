@@ -88,7 +88,8 @@ class Limits(NamedTuple):
 
 @njit(**KERNEL, fastmath=FAST)
 def _passes(lanes, rows, targets, variables, limits, scratch):  # type: ignore[no-untyped-def]
-    """Pass over the rows until children have converged, half of them early or all later, or `max_iter` is reached.
+    """Pass over the rows until all children have converged or `max_iter` is reached. In the first half of the passes it
+    is enough that half of the children have.
 
     The children are in the first `lanes` of the width. Returns the number of passes.
     """

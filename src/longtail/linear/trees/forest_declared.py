@@ -1,4 +1,4 @@
-"""What a saved forest of label trees must be before it is searched: the kernels look at no index twice."""
+"""What a saved forest of label trees must be before it is searched, because kernels check no index."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ GAIN = 1e-4  # mean cosine below which another round is not worth it
 ROUNDS = 20
 NIL, UNIT, EPSILON = np.float32(0.0), np.float32(1.0), np.float32(1e-12)  # inside a kernel, each would be a call
 LOWEST = np.float32(-np.inf)
-SMALL, LAST = 5, 2  # from this level on, a thread halves a node down to its leaves; the last two levels always so
+SMALL, LAST = 5, 2  # from level SMALL on, and in the LAST levels of any tree, a thread halves a node down to its leaves
 
 Rows: TypeAlias = tuple[AnyArray, AnyArray, AnyArray, int]  # starts, columns, values, number of columns
 

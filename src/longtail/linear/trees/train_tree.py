@@ -196,12 +196,12 @@ def train_node(
 def _work_off(tasks: list[NodeTask], train: Callable[[NodeTask], Chunk], store: Callable[[Chunk], None]) -> None:
     """Train the nodes of all tasks, in threads."""
     bounds = _piece_bounds([task.cost for task in tasks])
-    in_turn = InTurn(store)
+    in_order = InOrder(store)
     with stage("training classifiers", total=len(tasks)) as advance:
 
         def work(piece: int) -> None:
             for number in range(bounds[piece], bounds[piece + 1]):
-                in_turn.put(number, train(tasks[number]))
+                in_order.put(number, train(tasks[number]))
                 advance(1)
 
         in_threads(work, range(len(bounds) - 1))
@@ -215,7 +215,7 @@ def _piece_bounds(costs: list[int]) -> list[int]:
     return [int(cut) for cut in np.unique([0, *np.minimum(full, len(costs)), len(costs)])]
 
 
-class InTurn:
+class InOrder:
     """Passes on what threads finish in the order of its numbers, whichever thread finishes first."""
 
     def __init__(self, store: Callable[[Chunk], None]) -> None:

@@ -20,7 +20,14 @@ class Relevance(Protocol):
     """A map from cosines to probabilities in [0, 1] that never falls."""
 
     def of(self, scores: Floats) -> Floats:
-        """Probabilities of the same shape as the cosines, float32."""
+        """Turn cosines into probabilities.
+
+        Args:
+            scores: cosines, of any shape.
+
+        Returns:
+            Probabilities of the same shape, float32.
+        """
 
 
 @dataclass(frozen=True)
@@ -74,8 +81,8 @@ def enough(hits: int, asked: Asked) -> None:
     estimator = settled(asked, hits)
     if estimator != "cosine" and hits < MIN_HITS:
         raise DataError(
-            f"calibration='{estimator}' learns from held-out rows, and they have {hits} labels, fewer than {MIN_HITS}: "
-            "give more valid rows, or take calibration='cosine', which learns nothing"
+            f"calibration='{estimator}' learns from held-out examples; they have {hits} labels, fewer than {MIN_HITS}: "
+            "give more valid examples, or take calibration='cosine', which learns nothing"
         )
 
 
@@ -104,7 +111,7 @@ def estimate(estimator: Estimator, cosines: Floats, hits: Bools) -> Relevance:
         scale, offset = logistic([cosines], hits).tolist()
         if scale <= 0:
             raise DataError(
-                "nearer labels are not right more often on held-out rows, so the teacher has nothing to teach: "
+                "nearer labels are not right more often on held-out examples, so the teacher has nothing to teach: "
                 "train it for more epochs, or take another"
             )
         return PlattScaling(scale, offset)

@@ -8,7 +8,7 @@
     contrastive_losses  triplet, softmax, logistic and probabilistic losses of a batch's scores
     balanced_clusters   clusters of equal size, for batches of similar rows
     vector_bank         the last vector of each row, which clusters are made from
-    hard_negatives      nearest labels that are wrong
+    mined_negatives     nearest labels that are wrong
     auxiliary_vectors   label tower with vectors that clusters of labels share (DEXA)
     classifier_task     classifiers on frozen vectors, trained after the encoder
     score_fusion        weights of text, classifier and frequency; Platt scaling

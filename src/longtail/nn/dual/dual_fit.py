@@ -20,7 +20,7 @@ from longtail.nn.dual.classifier_task import ClassifierTask
 from longtail.nn.dual.dual_scorer import DualEncoderScorer
 from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.dual.dual_task import DualEncoderTask, LabelTower, Loss
-from longtail.nn.dual.hard_negatives import nearest_wrong
+from longtail.nn.dual.mined_negatives import nearest_wrong
 from longtail.nn.dual.pair_batches import Pairs
 from longtail.nn.dual.score_fusion import ScoreFusion
 from longtail.nn.encoder_fit import (

@@ -198,5 +198,5 @@ class DualEncoderScorer:
 
 def _texts_of(rows: Rows) -> tuple[str, ...]:
     if rows.texts is None:
-        raise DataError("this model reads texts; give rows with texts, not only features")
+        raise DataError("this model reads texts; give documents with texts, not only features")
     return rows.texts

@@ -35,13 +35,33 @@ class LabelTower(Protocol):
     """Makes the vector of a label in training from more than its text. An `nn.Module`."""
 
     def vectors(self, label_rows: Tensor, encoded: Tensor) -> Tensor:
-        """Unit vectors (pool, dimension) of these labels (pool,), given the unit vectors of their texts."""
+        """Compute the vectors that stand for labels.
+
+        Args:
+            label_rows: (pool,) the labels.
+            encoded: (pool, dimension) unit vectors of their texts.
+
+        Returns:
+            (pool, dimension) unit vectors.
+        """
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Parameter groups for AdamW, given the encoder's learning rate."""
+        """Group the parameters for AdamW.
+
+        Args:
+            learning_rate: the encoder's.
+
+        Returns:
+            Groups, each with its own "lr" and "weight_decay".
+        """
 
     def begin_epoch(self, epoch: int, encode: Callable[[], Floats]) -> None:
-        """Called before each epoch; `encode` gives the unit vectors of all label texts as they are now."""
+        """Called before each epoch.
+
+        Args:
+            epoch: from 0.
+            encode: returns the unit vectors (labels, dimension) of all label texts as they are now.
+        """
 
 
 @dataclass(eq=False)

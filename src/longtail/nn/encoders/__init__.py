@@ -8,7 +8,7 @@ pretrained.py                  how folders of pretrained networks are read
 fused_transformer.py, cuda_graphs.py   the transformer in Triton kernels; its kernels recorded and replayed on a GPU
 encode.py          many texts to vectors, for inference
 text_encoder.py    `TextEncoder`: a trained encoder and its tokenizer as plain data, part of saved models
-word_table.py      the word vectors of a pretrained encoder
+pretrained_words.py  the word vectors of a pretrained encoder
 word_vector_encoders.py   bags of word vectors and convolutions, with residual_blocks.py, convolution_products.py,
                           fast_dropout.py; word_runs.py: texts as weighted lists of words
 

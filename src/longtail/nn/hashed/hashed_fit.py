@@ -26,13 +26,20 @@ class HashedSettings(Protocol):
     """The settings of the hashing."""
 
     @property
-    def repetitions(self) -> int: ...
+    def repetitions(self) -> int:
+        """How often labels are hashed."""
+
     @property
-    def buckets(self) -> int | None: ...
+    def buckets(self) -> int | None:
+        """Of each repetition; None: by the number of labels."""
+
     @property
-    def hashing(self) -> Hashing: ...
+    def hashing(self) -> Hashing:
+        """How labels fall into buckets."""
+
     @property
-    def seed(self) -> int: ...
+    def seed(self) -> int:
+        """Of the hashing."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,8 +55,8 @@ class BucketTargets(TrainingTargets):
         """Buckets of all repetitions."""
         return self.buckets * len(self.tables)
 
-    def spread(self, owners: Longs, labels: Longs, shares: Floats) -> tuple[Longs, Longs, Floats]:
-        """See `TrainingTargets.spread`."""
+    def to_classifiers(self, owners: Longs, labels: Longs, shares: Floats) -> tuple[Longs, Longs, Floats]:
+        """See `TrainingTargets.to_classifiers`."""
         repetitions = len(self.tables)
         starts = self.buckets * np.arange(repetitions, dtype=np.int64)
         places = self.tables[:, labels] + starts[:, None]  # (repetitions, entries)

@@ -73,7 +73,7 @@ class TrainingTargets:
         """Classifiers that the targets are for: one a label."""
         return int(self.matrix.shape[1])
 
-    def spread(self, owners: Longs, labels: Longs, shares: Floats) -> tuple[Longs, Longs, Floats]:
+    def to_classifiers(self, owners: Longs, labels: Longs, shares: Floats) -> tuple[Longs, Longs, Floats]:
         """Turn targets of labels into targets of classifiers, where these are not the same.
 
         Args:
@@ -103,7 +103,7 @@ class TrainingTargets:
         labels, values = indices[places].astype(np.int64), data[places]
         owners = np.repeat(np.arange(len(rows)), counts)
         shares = values if self.inverse_propensities is None else values * self.inverse_propensities[labels]
-        owners, labels, shares = self.spread(owners, labels, shares)
+        owners, labels, shares = self.to_classifiers(owners, labels, shares)
         last = self.outputs if self.last is None else self.last
         if self.first > 0 or last < self.outputs:
             inside = (labels >= self.first) & (labels < last)

@@ -25,7 +25,7 @@ class OneVsAllSettings:
     dimension: int | None = None  # of the vectors; none: the encoder's own width
     max_tokens: int = 64  # tokens of a text; the rest is cut off
     batch_size: int = 512
-    epochs: int | None = None  # none: by the number of training rows, 30 up to 50,000, 13 for 285,000, 8 from 700,000
+    epochs: int | None = None  # none: by the number of examples, 30 up to 50,000, 13 for 285,000, 8 from 700,000
     learning_rate: float | None = None  # of the encoder's AdamW; none: 6e-5, and 2e-3 with random initial weights
     # of the classifiers' SGD on the sum over a batch; none: 0.1, or by the norm of the vectors of a random encoder
     head_learning_rate: float | None = None

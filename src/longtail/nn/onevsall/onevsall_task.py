@@ -35,7 +35,13 @@ from longtail.nn.training.thread_invariant import softplus
 class Penalty(Protocol):
     """A term on the classifier rows. It updates them itself, after each step of the head."""
 
-    def step(self, head: OneVsAllHead, learning_rate: float) -> None: ...
+    def step(self, head: OneVsAllHead, learning_rate: float) -> None:
+        """Update the classifier rows.
+
+        Args:
+            head: holds them.
+            learning_rate: of the classifiers in this step.
+        """
 
 
 @dataclass(eq=False)

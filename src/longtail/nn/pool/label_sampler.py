@@ -81,9 +81,9 @@ class LabelSampler:
         Returns:
             The batch, on the device.
         """
-        return self._sent(self._planned(rows, mined, rng))
+        return self._on_device(self._planned(rows, mined, rng))
 
-    def _sent(self, plan: _Plan) -> PoolBatch:
+    def _on_device(self, plan: _Plan) -> PoolBatch:
         rows, pool, columns, places, weights = plan
         there = to_device(pool, self.device), to_device(places, self.device)
         return PoolBatch(rows, pool, columns, *there, to_device(weights, self.device, np.float32))
@@ -126,7 +126,7 @@ class LabelSampler:
 
         numbers = range(begin, -(-len(order) // size))
         if not ahead:
-            yield from (self._sent(plan(number)) for number in numbers)
+            yield from (self._on_device(plan(number)) for number in numbers)
             return
         with ThreadPoolExecutor(1) as worker:
             coming = [worker.submit(plan, number) for number in numbers[:1]]
@@ -135,7 +135,7 @@ class LabelSampler:
                 if number + 1 < numbers.stop:
                     coming.append(worker.submit(plan, number + 1))
                 # Copy to the device in this thread: no other may use it while kernels are recorded.
-                yield self._sent(ready)
+                yield self._on_device(ready)
 
     def _drawn(self, row_of: Longs, weights: Floats, rng: np.random.Generator) -> Longs:
         """Which entries are drawn: up to `positives` of a row, without repeats, more probable with larger targets."""

@@ -15,11 +15,11 @@ LOSSES = ("supcon", "decoupled", "infonce", "bce")
 class PoolSettings:
     """How the pool of a batch is made, and the two directions of its loss."""
 
-    positives: int | None  # of a row that are drawn, at most; None: all
-    negatives: int  # mined labels of a row that are drawn
+    positives: int | None  # of a document that are drawn, at most; None: all
+    negatives: int  # mined labels of a document that are drawn
     refresh_every: int  # epochs between two clusterings and searches; 0: random batches, nothing mined
-    cluster_size: int | None  # rows of a cluster; None: those of a batch
-    rows_weight: float  # of the loss from rows to labels; the loss from labels to rows has the rest of 1
+    cluster_size: int | None  # documents of a cluster; None: those of a batch
+    rows_weight: float  # of the loss from documents to labels; that from labels to documents has the rest of 1
     all_labels: bool = False  # the pool is all labels
 
 

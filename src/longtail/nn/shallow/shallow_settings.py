@@ -215,12 +215,12 @@ class TextNet:
 
 @dataclass(frozen=True)
 class GraphNet:
-    """Mixin of nets with a label graph: the labels that random walks over rows and labels reach from each label."""
+    """Mixin of nets with a label graph: the labels that random walks over documents reach from each label."""
 
     walk_steps: int = 400  # steps from each label
     restart: float = 0.8  # probability to return to the label before the next step
     neighbours: int = 10  # labels that are kept for each label
-    walk_max_count: int = 500  # labels with more rows are left out of the walks
+    walk_max_count: int = 500  # labels with more documents are left out of the walks
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class Convolutions:
     feature_dropout: float = 0.5  # on the features
     meta_labels: bool = True  # train classifiers of label clusters beside those of labels
     meta_only_share: float = 0.2  # share of the epochs in which the encoder learns from clusters alone
-    beam: int = 100  # clusters of a row whose labels are in the pool
+    beam: int = 100  # clusters of a document whose labels are in the pool
 
     @property
     def body(self) -> dict[str, Any]:

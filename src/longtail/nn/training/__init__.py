@@ -1,6 +1,7 @@
 """What every training shares, whatever the network.
 
-loop.py            `train`: steps, learning-rate schedule, validation, early stopping; a task implements `Task`
+loop.py            `train`: steps, learning-rate schedule, validation, early stopping
+task.py            `Task`: what the loop trains; every net implements it
 checkpoint.py      `checkpointing`: exact checkpoints, from which a killed training resumes; imports no torch
 history.py         loss and validation measures of each epoch, as JSON lines and as a picture
 gradient_cache.py  gradients of contrastive batches that do not fit in memory

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,71 +25,8 @@ from longtail.errors import RecipeError
 from longtail.memory import readable, resident_bytes
 from longtail.nn.training.checkpoint import Checkpoint, CheckpointDir, next_checkpoint_dir
 from longtail.nn.training.history import History
+from longtail.nn.training.task import StepHooks, Task
 from longtail.progress import Measured, emit, measured, stage
-
-
-class Batch(Protocol):
-    """The rows of one batch."""
-
-    def __len__(self) -> int:
-        """How many rows it has."""
-
-
-class Task(Protocol):
-    """What the loop trains."""
-
-    name: str  # of its checkpoints and its progress line
-
-    @property
-    def device(self) -> torch.device:
-        """Where the modules compute."""
-
-    @property
-    def modules(self) -> Mapping[str, nn.Module]:
-        """The trained modules by name; a checkpoint holds all of them."""
-
-    @property
-    def rows(self) -> int:
-        """Rows in an epoch."""
-
-    @property
-    def steps(self) -> int:
-        """Batches in an epoch, the same number in every epoch."""
-
-    def groups(self) -> list[dict[str, Any]]:
-        """Parameter groups for AdamW, each with its own "lr" and "weight_decay"."""
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Refresh what batches are made from: clusters, hard negatives. Not called again when an epoch is resumed."""
-
-    def batches(self, epoch: int, begin: int) -> Iterator[Batch]:
-        """Yield the batches of an epoch from number `begin` on; the same ones for the same epoch and state."""
-
-    def backward(self, batch: Any, share: float) -> Tensor:
-        """Add share x the gradient of the batch's loss to the parameters. Returns the loss without waiting for it."""
-
-    def validate(self) -> dict[str, float]:
-        """Measure on the validation split, in percent, by name; empty where there is no such split."""
-
-    def state(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold besides the modules."""
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what `state` returned."""
-
-
-@runtime_checkable
-class StepHooks(Protocol):
-    """A task that updates some weights itself, or whose gradients are partly held by other processes."""
-
-    def begin_step(self, factor: float) -> None:
-        """Called before each step, with the schedule's factor on every learning rate."""
-
-    def end_step(self) -> None:
-        """Called after all batches of a step, before its gradients are clipped and applied."""
-
-    def checkpoint_dir(self, directory: CheckpointDir) -> CheckpointDir:
-        """The directory to use instead of the one that the loop was assigned."""
 
 
 @dataclass(frozen=True)

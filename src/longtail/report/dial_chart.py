@@ -10,10 +10,10 @@ from longtail.drawing import words
 from longtail.drawing.axes import AxisScale, Box, beside, ticks
 from longtail.drawing.markup import Safe, join, tag
 from longtail.report.download import csv_link
-from longtail.report.facts import table_box
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
-from longtail.report.shapes import both, legend, look, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, legend, marker, picture, rules, stroke, target
 
 ACROSS = "P@1"
 UP = (
@@ -117,7 +117,7 @@ def dial_svg(results: Sequence[Result], up: str) -> Safe:
             between = [((x + right_x) / 2, (y + right_y) / 2) for (x, y, _), (right_x, right_y, _) in pairwise(spots)]
             dots += between  # numbers keep off the line, too
             numbers += [""] * len(between)
-            drawn.append(tag("g", *line, class_=look(number)))
+            drawn.append(tag("g", *line, class_=css_class(number)))
         parts += reversed(drawn)  # the first recipe on top
         for name, spot in zip(numbers, beside(dots, numbers, frame), strict=True):
             if name and spot is not None:

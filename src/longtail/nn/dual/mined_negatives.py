@@ -9,7 +9,7 @@ from torch import Tensor
 from longtail.arrays import Longs, Matrix
 from longtail.nn.training.to_device import to_device
 from longtail.progress import stage
-from longtail.search.device import hold, search_on_device
+from longtail.search.device import search_on_device, vectors_on
 from longtail.search.exact import top_k
 
 ROWS = 1024  # rows searched at once on a device
@@ -33,7 +33,7 @@ def nearest_wrong(rows: Tensor, items: Tensor, targets: Matrix, shortlist: int, 
     spare = int(np.quantile(np.diff(targets.indptr), 0.99))
     wide = min(shortlist + spare, len(items))
     mined = np.empty((len(rows), min(shortlist, wide)), dtype=np.int64)
-    held = None if str(device) == "cpu" else hold(items, False, str(device))
+    held = None if str(device) == "cpu" else vectors_on(items, False, str(device))
     with torch.inference_mode(), stage("mining", total=len(rows)) as advance:
         for low in range(0, len(rows), BLOCK):
             high = min(low + BLOCK, len(rows))

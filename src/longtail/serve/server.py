@@ -15,12 +15,12 @@ import uvicorn
 from longtail.errors import DataError
 from longtail.serve.app import create_app
 from longtail.serve.connections import Connections, most_connections
-from longtail.serve.examples import TrainingExamples
 from longtail.serve.logs import Forward, Log
 from longtail.serve.models import Served
 from longtail.serve.protocol import protocol_of
 from longtail.serve.service import Service
 from longtail.serve.settings import Settings
+from longtail.serve.similar_examples import TrainingExamples
 from longtail.serve.strict import MAX_HEAD
 
 # The thread that computes and the one that answers share the interpreter's lock. At the usual switch interval of 5 ms

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from longtail.data.facts import check_text_field
+from longtail.data.corpus_facts import check_text_field
 from longtail.data.files import COMPRESSED, find, objects, shown
 from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over

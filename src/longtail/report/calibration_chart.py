@@ -11,10 +11,10 @@ from longtail.drawing.markup import Safe, join, tag
 from longtail.metrics.curves import ScoreBin, calibration_curve
 from longtail.metrics.measures import Measures
 from longtail.report.download import csv_link
-from longtail.report.facts import table_box
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
-from longtail.report.shapes import both, legend, look, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, legend, marker, picture, rules, stroke, target
 
 PLACES = 5
 MARKS = [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
@@ -110,7 +110,7 @@ def calibration_svg(
                     f"{100 * one.hit_rate:.0f}% of them are right"
                 )
                 line += [marker(x, y, number), target(x, y, figures)]
-            drawn.append(tag("g", *line, class_=look(number)))
+            drawn.append(tag("g", *line, class_=css_class(number)))
         parts += reversed(drawn)  # the first recipe on top
         return picture(width, height, title, parts)
 

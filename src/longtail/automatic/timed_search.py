@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from longtail.arrays import Floats, Ints
+from longtail.automatic.auto_result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried
 from longtail.automatic.fusing import (
     FULL,
     PLACES,
@@ -15,8 +16,7 @@ from longtail.automatic.fusing import (
     cross_fitted,
     tree_rate,
 )
-from longtail.automatic.members import DataProfile, plans_of
-from longtail.automatic.result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried
+from longtail.automatic.member_order import DataProfile, plans_of
 from longtail.automatic.schedule import (
     CLOSING,
     MARGIN,

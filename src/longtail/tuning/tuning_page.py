@@ -11,7 +11,7 @@ from longtail.drawing import words
 from longtail.drawing.axes import AxisScale, Box, log_ticks, ticks
 from longtail.drawing.markup import Safe, join, tag
 from longtail.report.sections import section
-from longtail.report.shapes import bars, both, look, marker, picture, rules, stroke
+from longtail.report.shapes import bars, both, css_class, marker, picture, rules, stroke
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult, Tuning
 from longtail.tuning.search_space import NumberRange, SearchSpace
 
@@ -91,8 +91,8 @@ def _history(found: Tuning, place: int) -> Safe:
     for one in done:
         best = max(best, one.values[place])
         so_far.append((float(one.number + 1), best))
-    points = [(float(one.number + 1), one.values[place], _told(one, found)) for one in done]
-    rejected = [(float(one.number + 1), _told(one, found)) for one in found.trials if one.state != DONE]
+    points = [(float(one.number + 1), one.values[place], _tooltip(one, found)) for one in done]
+    rejected = [(float(one.number + 1), _tooltip(one, found)) for one in found.trials if one.state != DONE]
     last = max((one.number + 1 for one in found.trials), default=1)
     chart = _chart(
         points,
@@ -132,7 +132,7 @@ def _settings(found: Tuning) -> Safe:
         for trial in found.done:
             written = trial.settings[one.name]
             x = float(written) if isinstance(one, NumberRange) else float(one.literals.index(written))
-            points.append((x, trial.values[0], _told(trial, found)))
+            points.append((x, trial.values[0], _tooltip(trial, found)))
         if isinstance(one, NumberRange):
             inside = [
                 mark for mark in (log_ticks if one.log else ticks)(one.low, one.high) if one.low <= mark <= one.high
@@ -158,7 +158,7 @@ def _settings(found: Tuning) -> Safe:
 def _front(found: Tuning) -> Safe:
     """Two objectives against each other, and the trials that no other beats."""
     first, second = found.objectives[:2]
-    points = [(one.values[0], one.values[1], _told(one, found)) for one in found.done]
+    points = [(one.values[0], one.values[1], _tooltip(one, found)) for one in found.done]
     front = sorted((one.values[0], one.values[1]) for one in found.front)
     low, high = min(x for x, _, _ in points), max(x for x, _, _ in points)
     marks = ticks(low, high)
@@ -207,7 +207,7 @@ def _table(found: Tuning) -> Safe:
     return join([tag("div", table, class_="box", tabindex=0, role="region", aria_label="Trials"), more])
 
 
-def _told(trial: TrialResult, found: Tuning) -> str:
+def _tooltip(trial: TrialResult, found: Tuning) -> str:
     values = ", ".join(f"{name} {value:.2f}" for name, value in zip(found.objectives, trial.values, strict=False))
     return f"trial {trial.number + 1}: {trial.recipe}: {values or trial.why}"
 
@@ -254,6 +254,6 @@ def _chart(
         for x, told in rejected:
             ring = tag("circle", tag("title", told), cx=right(place(x)), cy=frame.bottom - 6, r=4, class_="rejected")
             drawn.append(ring)
-        return picture(width, height, title, [*parts, tag("g", *drawn, class_=look(0))])
+        return picture(width, height, title, [*parts, tag("g", *drawn, class_=css_class(0))])
 
     return both(draw, (540, 320), (360, 280))

@@ -31,7 +31,11 @@ class Tried:
         return 0.0 if self.measures is None else sum(self.measures[name] for name in SHOWN)
 
     def as_json(self) -> dict[str, Any]:
-        """The fields as JSON values."""
+        """Write the fields as JSON values.
+
+        Returns:
+            By name; `why` only where there is a reason.
+        """
         return {
             "recipe": self.recipe,
             "state": self.state,
@@ -67,7 +71,11 @@ class AutoResult:
         return self.chosen.measures
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the lines of the table: recipe, seconds, P@1, PSP@5, what became of it."""
+        """Write the lines of the table.
+
+        Returns:
+            For each recipe: recipe, seconds, P@1, PSP@5, what became of it.
+        """
         return [
             (
                 one.recipe,
@@ -79,7 +87,11 @@ class AutoResult:
         ]
 
     def how(self) -> str:
-        """Return the paragraphs of the model card that say how the recipe was found, as Markdown."""
+        """Say how the recipe was found, for the model card.
+
+        Returns:
+            Paragraphs of Markdown.
+        """
         header = ["| recipe | seconds | P@1 | PSP@5 | |", "| --- | ---: | ---: | ---: | --- |"]
         table = ["| `{}` | {} | {} | {} | {} |".format(*map(_cell, row)) for row in self.rows()]
         took = f"Found in {words.seconds(self.seconds)}, with {words.seconds(self.within)} given."
@@ -92,7 +104,11 @@ class AutoResult:
         return "\n\n".join(parts)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the model, as JSON values."""
+        """Write everything but the model.
+
+        Returns:
+            JSON values by name.
+        """
         return {
             "recipe": self.recipe,
             "within_seconds": self.within,

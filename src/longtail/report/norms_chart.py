@@ -19,10 +19,10 @@ from longtail.drawing.axes import AxisScale, Box, log_ticks
 from longtail.drawing.markup import Safe, join, tag
 from longtail.metrics.norms import NormBin
 from longtail.report.download import csv_link
-from longtail.report.facts import table_box
+from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
-from longtail.report.shapes import both, legend, look, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, legend, marker, picture, rules, stroke, target
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def norms_svg(lines: Sequence[Line]) -> Safe:
             ("rarest →", frame.right, "end"),
         )
         parts += [tag("text", name, x=x, y=height - 6, text_anchor=side, class_="axis-name") for name, x, side in names]
-        parts += [tag("path", d=_band(line, across, down), class_=f"middle {look(line.number)}") for line in lines]
+        parts += [tag("path", d=_band(line, across, down), class_=f"middle {css_class(line.number)}") for line in lines]
         parts += reversed([_mean(line, across, down) for line in lines])  # the first recipe on top
         return picture(width, height, title, parts)
 
@@ -170,7 +170,7 @@ def _mean(line: Line, across: AxisScale, down: Callable[[float], float]) -> Safe
     for x, y, one in spots:
         figures = f"{line.name}, labels with {_range(one)} training examples: {_norm(one.mean)}"
         parts += [marker(x, y, line.number), target(x, y, figures)]
-    return tag("g", *parts, class_=look(line.number))
+    return tag("g", *parts, class_=css_class(line.number))
 
 
 def _absent(results: Sequence[Result], lines: Sequence[Line]) -> Safe | None:
