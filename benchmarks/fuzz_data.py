@@ -92,6 +92,8 @@ def _peak() -> int:
 
 def run(seed: int, cases: list[str]) -> list[dict[str, object]]:
     """Reads all cases in child processes, one after the other; a child that dies or hangs costs only its case."""
+    from shared import data_files
+
     results: list[dict[str, object]] = []
     while len(results) < len(cases):
         part = cases[len(results) : len(results) + REPEATS]
@@ -114,7 +116,8 @@ def run(seed: int, cases: list[str]) -> list[dict[str, object]]:
                     raise SystemExit(f"the child did not start: {said}")
                 outcome = "crash" if ready else "timeout"
                 problem = f"exit code {process.wait()} {said}" if ready else f"more than {SECONDS:g} s"
-                results.append({"case": part[done], "outcome": outcome, "problem": problem, "grown": 0, "seconds": 0})
+                told = {"case": part[done], "name": data_files.name_of(part[done]), "outcome": outcome}
+                results.append({**told, "problem": problem, "grown": 0, "seconds": 0})
                 break
         process.stdout.close()
         process.stderr.close()

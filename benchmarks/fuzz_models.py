@@ -162,6 +162,7 @@ class Worker:
 
         from longtail.data import Rows
         from longtail.errors import DataError
+        from longtail.report.card import Card
         from longtail.seams import HasVectors, TakesLabels, TakesRows
         from longtail.store import load
 
@@ -175,6 +176,7 @@ class Worker:
         model.row_norms()
         model.unsure(rows, found)
         model.explain(rows, found)
+        Card.read(path).files(model)
         answers = [first, found]
         if model.probabilities:
             answers.append(model.predict(rows, k=5, dial=0.5))

@@ -18,7 +18,7 @@ from shared.data_bombs import BOMBS, make_bomb
 from shared.data_formats import FORMATS, Reader, Rng, pick
 from shared.data_sources import SOURCES
 
-__all__ = ["BOMBS", "make", "warm_up"]
+__all__ = ["BOMBS", "make", "name_of", "warm_up"]
 
 KINDS = FORMATS | SOURCES
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress}
@@ -67,6 +67,11 @@ def warm_up() -> None:
                 read()
 
 
+def name_of(case: str) -> str:
+    """The format of a case."""
+    return "bomb" if case.startswith("bomb-") else list(KINDS)[int(case) % len(KINDS)]
+
+
 def make(seed: int, case: str, folder: Path) -> tuple[str, Reader]:
     """Writes the files of a case.
 
@@ -76,8 +81,7 @@ def make(seed: int, case: str, folder: Path) -> tuple[str, Reader]:
     if case.startswith("bomb-"):
         return "bomb", make_bomb(case.removeprefix("bomb-"), folder)
     rng = np.random.default_rng([seed, int(case)])
-    names = list(KINDS)
-    name = names[int(case) % len(names)]
+    name = name_of(case)
     read = KINDS[name](folder, rng)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for _ in range(int(rng.integers(1, 4))):

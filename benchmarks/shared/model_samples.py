@@ -73,7 +73,9 @@ def train(folder: Path, only: tuple[str, ...] = ()) -> dict[str, Path]:
         The folders by name.
     """
     import longtail
+    from longtail.metrics import evaluate
     from longtail.recipe import Recipe
+    from longtail.report.card import Card
 
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
@@ -90,7 +92,9 @@ def train(folder: Path, only: tuple[str, ...] = ()) -> dict[str, Path]:
                 recipe = recipe.replace("FOREIGN", repr(str(_foreign(folder / "mpnet"))))
             if "ANSWERS" in recipe:
                 recipe = recipe.replace("ANSWERS", repr(str(_answers(folder))))
-            Recipe.parse(recipe).fit(train_split, valid).save(place)
+            model = Recipe.parse(recipe).fit(train_split, valid)
+            card = Card().with_measures("valid", evaluate(model.predict(valid.rows, 5), valid))
+            model.save(place, card=card)
         found[name] = place
     return found
 
