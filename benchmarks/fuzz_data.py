@@ -29,7 +29,7 @@ SECONDS = 120.0  # for one file; the machine may be busy
 MEMORY = 200_000_000  # bytes that reading may take, and twice the size of the files
 BOMB_MEMORY = 1_500_000_000  # for bombs: a header may declare four million labels, a line may have 64 MiB
 ADDRESS_SPACE = 4 << 30  # what a child may take before the system refuses
-REPEATS = 400  # files a child reads before a new one takes over
+REPEATS = 2000  # files a child reads before a new one takes over
 
 
 def child(seed: int, cases: list[str]) -> None:
