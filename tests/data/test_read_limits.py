@@ -28,15 +28,7 @@ from longtail.data.wikipedia_sql import open_table
 from longtail.errors import DataError, WillNotFit
 
 SOURCE = Path(longtail.__file__).parent
-RAW = (
-    "click_titles",
-    "judgements",
-    "manpages",
-    "wiki_dump",
-    "wikitext",
-    "requirements",
-    "keys",
-)  # read what users give
+RAW = ("click_titles", "judgements", "manpages", "wiki_dump", "wikitext")  # read what users give
 ROW = '{"id": "1", "text": "a", "labels": ["x"]}\n'
 
 
