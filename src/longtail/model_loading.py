@@ -99,7 +99,7 @@ def read_model(path: str | Path) -> ModelParts:
     except ModelError as error:  # names, kinds and versions in it may be as long as a file
         if len(str(error)) <= MAX_ERROR:
             raise
-        raise ModelError(_short(error)) from None
+        raise ModelError(_short(error, MAX_ERROR)) from None
 
 
 def _read_model(path: Path) -> ModelParts:
@@ -135,9 +135,9 @@ def _read_model(path: Path) -> ModelParts:
         ) from None
 
 
-def _short(error: Exception) -> str:
+def _short(error: Exception, most: int = 500) -> str:
     """What was raised, on one line and not as long as what a folder may hold: a recipe, or a setting."""
-    return " ".join(str(error)[:MAX_ERROR].split()) or type(error).__name__
+    return " ".join(str(error)[:most].split()) or type(error).__name__
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
