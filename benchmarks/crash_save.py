@@ -104,7 +104,8 @@ def kill_saves(folder: Path, kills: int, rng: random.Random) -> int:
         left_over += [one.name for one in place.iterdir()] != ["model"]
     print(
         f"save: {kills:,} kills, {within:,} of them with a temporary folder on the disk; {broken} broken models, "
-        f"{left_over} left-overs after the next save"
+        f"{left_over} left-overs after the next save",
+        flush=True,
     )
     return broken + left_over
 
@@ -136,6 +137,8 @@ def kill_services(folder: Path, kills: int, rng: random.Random) -> int:
             print(error, file=sys.stderr)
             journal.unlink()
             acknowledged = set()
+        if (kill + 1) % 50 == 0:
+            print(f"{kill + 1} kills, {total:,} acknowledged labels, {lost} lost, {broken} broken", flush=True)
     others = [one.name for one in folder.iterdir() if ".writing-" in one.name]
     print(
         f"POST /labels: {kills:,} kills, {torn:,} of them in the middle of a line; {total:,} acknowledged labels, "

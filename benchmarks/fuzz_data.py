@@ -29,7 +29,7 @@ SECONDS = 120.0  # for one file; the machine may be busy
 MEMORY = 200_000_000  # bytes that reading may take, and twice the size of the files
 BOMB_MEMORY = 1_500_000_000  # for bombs: a header may declare four million labels, a line may have 64 MiB
 ADDRESS_SPACE = 4 << 30  # what a child may take before the system refuses
-REPEATS = 400  # files a child reads before a new one takes over
+REPEATS = 2000  # files a child reads before a new one takes over
 
 
 def child(seed: int, cases: list[str]) -> None:
@@ -92,6 +92,8 @@ def _peak() -> int:
 
 def run(seed: int, cases: list[str]) -> list[dict[str, object]]:
     """Reads all cases in child processes, one after the other; a child that dies or hangs costs only its case."""
+    from shared import data_files
+
     results: list[dict[str, object]] = []
     while len(results) < len(cases):
         part = cases[len(results) : len(results) + REPEATS]
@@ -114,7 +116,8 @@ def run(seed: int, cases: list[str]) -> list[dict[str, object]]:
                     raise SystemExit(f"the child did not start: {said}")
                 outcome = "crash" if ready else "timeout"
                 problem = f"exit code {process.wait()} {said}" if ready else f"more than {SECONDS:g} s"
-                results.append({"case": part[done], "outcome": outcome, "problem": problem, "grown": 0, "seconds": 0})
+                told = {"case": part[done], "name": data_files.name_of(part[done]), "outcome": outcome}
+                results.append({**told, "problem": problem, "grown": 0, "seconds": 0})
                 break
         process.stdout.close()
         process.stderr.close()

@@ -161,6 +161,9 @@ class Worker:
         from scipy import sparse
 
         from longtail.data import Rows
+        from longtail.errors import DataError
+        from longtail.report.card import Card
+        from longtail.seams import HasVectors, TakesLabels, TakesRows
         from longtail.store import load
 
         model = load(path)
@@ -171,7 +174,23 @@ class Worker:
         found = model.predict(rows, k=5)
         model.predict(rows[:2], k=50)
         model.row_norms()
-        return bool(np.isfinite(found.scores).all() and np.isfinite(first.scores).all())
+        model.unsure(rows, found)
+        model.explain(rows, found)
+        Card.read(path).files(model)
+        answers = [first, found]
+        if model.probabilities:
+            answers.append(model.predict(rows, k=5, dial=0.5))
+        if isinstance(model.scorer, HasVectors):
+            model.scorer.row_vectors(rows[:2]) @ model.scorer.label_vectors.T
+        with contextlib.suppress(DataError):  # some combinations take no labels or no examples, and say so
+            if isinstance(model.scorer, TakesLabels):
+                answers.append(model.with_labels(["a label that joins"]).predict(rows[:2], k=3))
+        with contextlib.suppress(DataError):
+            if isinstance(model.scorer, TakesRows):
+                known = [*model.labels.ids[:1], "joined"]
+                joined = model.with_rows(["an apple that joins"], [known], ids=["joins"])
+                answers.append(joined.predict(rows[:2], k=3))
+        return all(bool(np.isfinite(one.scores).all()) for one in answers)
 
     def done(self, case: int) -> dict[str, Any]:
         """What became of a folder."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import longtail
+from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
+from longtail.cli.build import app
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(str(longtail.__file__)).parent
@@ -64,3 +69,20 @@ def names_of(module: str) -> set[str]:
         else:
             names |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
     return names
+
+
+def test_the_fuzzers_know_every_kind_that_is_saved_and_every_builder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new kind of model, or a new command that reads raw files, needs a sample there."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    data_sources = importlib.import_module("shared.data_sources")
+    model_samples = importlib.import_module("shared.model_samples")
+    named = {word for recipe in model_samples.RECIPES.values() for word in re.findall(r"[a-z0-9-]+", recipe)}
+    parts = [(name, learner_class(name)) for name in LEARNERS] + [(name, tail_class(name)) for name in TAIL_METHODS]
+    kinds: dict[str, set[str]] = {}
+    for name, part in parts:
+        saved = getattr(part, "reranker", None) or getattr(part, "scorer", None)
+        if saved is not None:
+            kinds.setdefault(saved.kind, set()).add(name)
+    assert {kind: names for kind, names in kinds.items() if not names & named} == {}
+    commands = {command.name for command in app.registered_commands} - {"holdout"}  # reads what `load` reads
+    assert {f"build {name}" for name in commands} <= data_sources.SOURCES.keys()

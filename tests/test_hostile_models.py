@@ -201,6 +201,18 @@ CASES: dict[str, tuple[str, Change, str]] = {
 }
 
 
+def test_an_error_does_not_repeat_a_setting_of_any_length(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be read as bm25") as refused:
+        load(bent(saved("bm25"), tmp_path / "model", setting("words.words", "x" * 100_000)))
+    assert len(str(refused.value)) < 1000
+    with pytest.raises(ModelError) as refused:
+        load(bent(saved("bm25"), tmp_path / "other", setting("words.words", "x\n\ny")))
+    assert "\n" not in str(refused.value)
+    with pytest.raises(ModelError) as refused:
+        load(bent(saved("bm25"), tmp_path / "named", setting("x" * 100_000, 1)))
+    assert len(str(refused.value)) <= 1000
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_does_not_fit_is_refused_by_its_name(case: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
     kind, change, problem = CASES[case]

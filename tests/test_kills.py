@@ -35,10 +35,13 @@ def test_a_save_that_is_killed_breaks_nothing_and_the_next_one_leaves_nothing(ti
         save(model, path, overwrite=True)
         wanted.append(contents())
     seconds, rng, within = time.monotonic() - begin, random.Random(1), 0
-    for _ in range(KILLS):
+    for kill in range(KILLS):
         child = multiprocessing.get_context("fork").Process(target=save_again_and_again, daemon=True)
         child.start()
-        time.sleep(rng.uniform(0, seconds))
+        until = time.monotonic() + 10
+        while kill % 2 and len(list(path.parent.iterdir())) < 2 and time.monotonic() < until:
+            pass  # every second kill waits for a save that is under way, however busy the machine is
+        time.sleep(rng.uniform(0, 0.2 * seconds if kill % 2 else seconds))
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
         child.join()

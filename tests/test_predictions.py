@@ -55,7 +55,7 @@ def test_a_file_that_is_no_predictions_is_refused(tmp_path: Path) -> None:
     path = _filled().save(tmp_path / "predictions.npz")
     with pytest.raises(DataError, match="another label set"):
         Predictions.load(path, LABELS)
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="no such file"):
         Predictions.load(tmp_path / "none.npz")
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
@@ -65,6 +65,19 @@ def test_a_file_that_is_no_predictions_is_refused(tmp_path: Path) -> None:
     path.write_bytes(whole[:400] + bytes([whole[400] ^ 255]) + whole[401:])
     with pytest.raises(DataError):
         Predictions.load(path)
+    for name, value in {
+        "id_ends": np.array([6, 0, 6, 6]),  # words that overlap
+        "indices": np.zeros((3, 3), np.int64),  # would wrap
+        "scores": np.full((3, 3), np.nan, np.float32),
+        "format": np.array([1, 1]),
+        "ids": np.array(["a", "b"]),
+    }.items():
+        with np.load(_filled().save(path)) as file:
+            arrays = {key: file[key] for key in file.files}
+        np.savez(path, **{**arrays, name: value})  # type: ignore[arg-type]
+        with pytest.raises(DataError, match="not a whole file") as refused:
+            Predictions.load(path)
+        assert len(str(refused.value)) < 500
     np.savez(path, indices=np.zeros((1, 1), np.int32))
     with pytest.raises(DataError, match="not a whole file"):
         Predictions.load(path)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from shared.raw_bombs import RAW_BOMBS, read_raw
+
 MIB = 1 << 20
 ROW = '{"id": "%d", "text": "a", "labels": ["x"]}\n'
 
@@ -252,6 +254,7 @@ _KINDS: dict[str, Callable[[Path], None]] = {
         rows_of_coo, parquet_rows, parquet_dictionary, parquet_list, hub, places, toml_depth, toml_size,
         recipe_depth, sql_quote,
         sql_head,
+        *RAW_BOMBS,
     )
 }  # fmt: skip
 BOMBS = tuple(_KINDS)
@@ -279,6 +282,8 @@ def make_bomb(name: str, folder: Path) -> Callable[[], object]:
             from longtail.data.wikipedia import read_wikipedia
 
             read_wikipedia(folder)
+        elif read_raw(folder):
+            return
         else:
             load(folder)
 

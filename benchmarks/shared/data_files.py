@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -15,8 +16,17 @@ import numpy as np
 
 from shared.data_bombs import BOMBS, make_bomb
 from shared.data_formats import FORMATS, Reader, Rng, pick
+from shared.data_sources import SOURCES
 
-__all__ = ["BOMBS", "make", "warm_up"]
+__all__ = ["BOMBS", "make", "name_of", "warm_up"]
+
+KINDS = FORMATS | SOURCES
+UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress}
+PACK = {
+    ".gz": lambda raw: gzip.compress(raw, 1),
+    ".xz": lambda raw: lzma.compress(raw, preset=0),
+    ".bz2": lambda raw: bz2.compress(raw, 1),
+}
 
 NUMBERS = [
     "0", "-1", "1", "2", "7", "100", "65536", "2147483647", "2147483648", "4294967296", "9223372036854775807",
@@ -50,11 +60,16 @@ def warm_up() -> None:
 
     from longtail.errors import LongtailError
 
-    for name in FORMATS:
+    for make_files in KINDS.values():
         with tempfile.TemporaryDirectory() as folder:
-            read = FORMATS[name](Path(folder), np.random.default_rng(0))
+            read = make_files(Path(folder), np.random.default_rng(0))
             with contextlib.suppress(LongtailError):
                 read()
+
+
+def name_of(case: str) -> str:
+    """The format of a case."""
+    return "bomb" if case.startswith("bomb-") else list(KINDS)[int(case) % len(KINDS)]
 
 
 def make(seed: int, case: str, folder: Path) -> tuple[str, Reader]:
@@ -66,9 +81,8 @@ def make(seed: int, case: str, folder: Path) -> tuple[str, Reader]:
     if case.startswith("bomb-"):
         return "bomb", make_bomb(case.removeprefix("bomb-"), folder)
     rng = np.random.default_rng([seed, int(case)])
-    names = list(FORMATS)
-    name = names[int(case) % len(names)]
-    read = FORMATS[name](folder, rng)
+    name = name_of(case)
+    read = KINDS[name](folder, rng)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for _ in range(int(rng.integers(1, 4))):
         path = files[int(rng.integers(len(files)))]
@@ -89,19 +103,21 @@ def _damage(path: Path, rng: Rng) -> None:
 
 def _damage_within(path: Path, rng: Rng) -> None:
     raw = path.read_bytes()
-    packed = path.suffix in (".gz", ".xz") and rng.random() < 0.8
+    packed = path.suffix in UNPACK and rng.random() < 0.8
     if packed:
-        raw = gzip.decompress(raw) if path.suffix == ".gz" else lzma.decompress(raw)
+        raw = UNPACK[path.suffix](raw)
     if path.suffix == ".npy":
         raw = _damaged_array(raw, rng)
     elif path.suffix == ".npz" and rng.random() < 0.8:
         raw = _damaged_archive(raw, rng)
+    elif path.suffix == ".xlsx" and rng.random() < 0.8:
+        raw = _damaged_workbook(raw, rng)
     elif rng.random() < 0.6:
         raw = pick(rng, [_number, _line, _json_value])(raw, rng)
     else:
         raw = _bytes(raw, rng)
     if packed:
-        raw = gzip.compress(raw, 1) if path.suffix == ".gz" else lzma.compress(raw, preset=0)
+        raw = PACK[path.suffix](raw)
         if rng.random() < 0.1:
             raw = pick(rng, [raw + raw, raw + b"\0" * 100, raw + b"junk", raw[:-4], raw + raw[:20]])
     path.write_bytes(raw)
@@ -260,3 +276,32 @@ def _damaged_archive(raw: bytes, rng: Rng) -> bytes:
             content = member.getvalue()
             file.writestr(f"{key}.npy", _damaged_array(content, rng) if rng.random() < 0.1 else content)
     return out.getvalue()
+
+
+def _damaged_workbook(raw: bytes, rng: Rng) -> bytes:
+    """A whole archive with a damaged sheet, list of words or description in it."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    inside = [name for name in members if "sheet1" in name or "sharedStrings" in name]
+    name = pick(rng, inside if rng.random() < 0.8 else list(members))
+    content = pick(rng, [_number, _number, _bytes, _place_of_cell])(members[name], rng)
+    if rng.random() < 0.05:
+        del members[name]
+    else:
+        members[name] = content
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def _place_of_cell(raw: bytes, rng: Rng) -> bytes:
+    """Another row or column of a cell, or another size of the sheet."""
+    found = list(re.finditer(rb'(?:ref|r|t|s)="([^"]*)"', raw))
+    if not found:
+        return _bytes(raw, rng)
+    one = pick(rng, found)
+    places = [b"ZZZZZZZZ1", b"A99999999999", b"A0", b"", b"XFD1048576", b"A1:XFD1048576", b"99999999999", b"-1", b"1"]
+    places += [b"AAAAAA1", b"d", b"n", b"s", b"inlineStr", b"e", b"4000000000", b"\xff", b"B2:A1"]
+    return raw[: one.start(1)] + bytes(pick(rng, places)) + raw[one.end(1) :]

@@ -28,6 +28,7 @@ class Folder:
 
         self.manifest: dict[str, Any] = json.loads((path / "manifest.json").read_bytes())
         self.labels: bytes = (path / "labels.jsonl").read_bytes()
+        self.card: dict[str, Any] = json.loads((path / "card.json").read_bytes())
         files = sorted(path.glob("*.safetensors"))
         self.arrays = {file.name: arrays_from(file, np.fromfile(file, np.uint8)) for file in files}
         self.raw: dict[str, Callable[[bytes], bytes]] = {}  # what happens to the bytes of a file
@@ -36,7 +37,7 @@ class Folder:
     def copy(self) -> Folder:
         """The same folder, to be changed."""
         other = object.__new__(Folder)
-        other.manifest, other.labels = deepcopy(self.manifest), self.labels
+        other.manifest, other.labels, other.card = deepcopy(self.manifest), self.labels, deepcopy(self.card)
         other.arrays = {name: dict(arrays) for name, arrays in self.arrays.items()}
         other.raw, other.place = {}, {}
         return other
@@ -60,6 +61,7 @@ class Folder:
             files["manifest.json"] = self.raw.get("manifest.json", bytes)(manifest_to_bytes(self.manifest))
         except (ValueError, RecursionError):  # such as a number that cannot be written
             files["manifest.json"] = b"{}"
+        files["card.json"] = json.dumps(self.card).encode()
         for name, raw in files.items():
             place = path / name
             if self.place.get(name) == "pipe":
@@ -230,6 +232,14 @@ def change_manifest(folder: Folder, rng: random.Random) -> str:
     )
 
 
+def change_card(folder: Folder, rng: random.Random) -> str:
+    """The facts of the card, which no checksum covers."""
+    if rng.random() < 0.2:
+        folder.place["card.json"] = rng.choice(("pipe", "folder", "endless"))
+        return f"card.json is a {folder.place['card.json']}"
+    return "card: " + change_json(folder.card, rng, lambda path: True)
+
+
 def change_labels(folder: Folder, rng: random.Random) -> str:
     """The labels: more, fewer, others, or no labels at all. Sometimes the manifest says the same."""
     lines = folder.labels.splitlines(keepends=True)
@@ -311,6 +321,7 @@ CHANGES: tuple[Change, ...] = (
     *(change_labels,) * 2,
     *(change_tokenizer,) * 2,
     change_files,
+    change_card,
 )
 
 

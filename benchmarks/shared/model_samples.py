@@ -39,6 +39,7 @@ RECIPES = {
     "dual transformer": f"dpr(encoder='tiny', {NET})",
     "siamesexml": f"siamesexml({NET}, classifier_epochs=1)",
     "onevsall": f"renee(encoder='bag', {NET})",
+    "buckets": f"mach(encoder='bag', {NET}, repetitions=3, buckets=4)",
     "astec": f"astec({NET})",
     "pool": f"depsl(encoder='bag', {NET})",
     "unidec": f"unidec(encoder='bag', {NET})",
@@ -57,6 +58,7 @@ RECIPES = {
     "features fastxml": "fastxml(trees=3, max_leaf_rows=4)",
     "features bm25": "bm25",
 }
+VALID = 200  # documents held out
 COLUMNS = 15  # features of a document, where a model reads features
 
 
@@ -71,7 +73,9 @@ def train(folder: Path, only: tuple[str, ...] = ()) -> dict[str, Path]:
         The folders by name.
     """
     import longtail
+    from longtail.metrics import evaluate
     from longtail.recipe import Recipe
+    from longtail.report.card import Card
 
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
@@ -88,19 +92,22 @@ def train(folder: Path, only: tuple[str, ...] = ()) -> dict[str, Path]:
                 recipe = recipe.replace("FOREIGN", repr(str(_foreign(folder / "mpnet"))))
             if "ANSWERS" in recipe:
                 recipe = recipe.replace("ANSWERS", repr(str(_answers(folder))))
-            Recipe.parse(recipe).fit(train_split, valid).save(place)
+            model = Recipe.parse(recipe).fit(train_split, valid)
+            card = Card().with_measures("valid", evaluate(model.predict(valid.rows, 5), valid))
+            model.save(place, card=card)
         found[name] = place
     return found
 
 
 def _data(folder: Path) -> Path:
-    """120 documents over ten labels, which name their labels; the first labels are common, the last ones rare."""
+    """Documents over ten labels, which name their labels; the first labels are common, the last ones rare. Held out are
+    as many as `doubts` needs for its limits."""
     place = folder / "data"
     if not place.exists():
         place.mkdir()
         labels = [{"id": f"L{row}", "text": f"a {word}"} for row, word in enumerate(WORDS)]
         (place / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)) + "\n")
-        for split, rows in (("train", 100), ("valid", 40)):
+        for split, rows in (("train", 100), ("valid", VALID)):
             lines = []
             for row in range(rows):
                 first, second = row % 10 * (row % 3) // 2, row % (2 + row % 9)
@@ -117,7 +124,7 @@ def _answers(folder: Path) -> Path:
             "id": f"valid{row}",
             "labels": [{"id": f"L{row % 10}", "score": 0.9}, {"id": f"L{(row + 1) % 10}", "score": 0.1}],
         }
-        for row in range(40)
+        for row in range(VALID)
     ]
     place = folder / "answers.jsonl"
     place.write_text("\n".join(map(json.dumps, lines)) + "\n")

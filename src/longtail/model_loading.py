@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from longtail.doubts import Doubts
 
 AGAIN = "the model was changed or is damaged: copy it again, or train it again"
+MAX_ERROR = 1000  # characters
 MAX_RERANKERS, MAX_INSIDE = 100, 10  # re-rankers of a model, and parts inside parts
 PART: Mapping[str, Declared] = {"kind": Words(), "settings": AnyFields(), "parts": AnyFields()}
 PART = {**PART, "same_as": Words(optional=True)}  # a part that stands before, and that several others share
@@ -93,7 +94,15 @@ def read_model(path: str | Path) -> ModelParts:
     Raises:
         ModelError: the folder is not exactly what was written, or another release wrote it.
     """
-    path = Path(path)
+    try:
+        return _read_model(Path(path))
+    except ModelError as error:  # names, kinds and versions in it may be as long as a file
+        if len(str(error)) <= MAX_ERROR:
+            raise
+        raise ModelError(_short(error, MAX_ERROR)) from None
+
+
+def _read_model(path: Path) -> ModelParts:
     if not path.is_dir():
         place = "MODEL" if path.exists() else path  # never suggest to write over somebody's file
         raise ModelError(f"{path} is not a model folder; train one with: longtail train DATA RECIPE --out {place}")
@@ -121,8 +130,14 @@ def read_model(path: str | Path) -> ModelParts:
     except Misfit as error:
         raise ModelError(f"{path / MANIFEST}: {error}; {AGAIN}") from None
     except (ValueError, TypeError, LongtailError, RecursionError) as error:
-        problem = str(error)[:500]  # a recipe may be long
-        raise ModelError(f"{path} holds a part this release cannot read ({problem}); train the model again") from None
+        raise ModelError(
+            f"{path} holds a part this release cannot read ({_short(error)}); train the model again"
+        ) from None
+
+
+def _short(error: Exception, most: int = 500) -> str:
+    """What was raised, on one line and not as long as what a folder may hold: a recipe, or a setting."""
+    return " ".join(str(error)[:most].split()) or type(error).__name__
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -243,7 +258,7 @@ def _unpack(
     try:
         built[name] = kind.restore(State(entry["settings"], tensors, inner)), labels
     except Exception as error:  # a part of another package may raise anything
-        raise ModelError(f"{place}: cannot be read as {entry['kind']} ({error}); {AGAIN}") from None
+        raise ModelError(f"{place}: cannot be read as {entry['kind']} ({_short(error)}); {AGAIN}") from None
     return built[name][0]
 
 

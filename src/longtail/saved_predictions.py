@@ -7,8 +7,6 @@ counts, train_rows, propensity, format
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +15,8 @@ import numpy as np
 from longtail.arrays import AnyArray, Floats, Ints, Longs
 from longtail.atomic import new_file
 from longtail.data.labels import LabelSet, Propensity
+from longtail.data.numpy_files import read_arrays
+from longtail.data.opening import reading
 from longtail.errors import DataError
 
 FORMAT = 1
@@ -77,8 +77,8 @@ def load_predictions(path: str | Path, labels: LabelSet | None = None) -> tuple[
     """
     source = Path(path)
     try:
-        with np.load(source, allow_pickle=False) as file:
-            parts: dict[str, AnyArray] = {name: file[name] for name in file.files}
+        with reading(source):
+            parts = read_arrays(source)
         if int(parts["format"]) != FORMAT:
             raise DataError(
                 f"has format {int(parts['format'])}, and this version reads {FORMAT}; save it again", source
@@ -91,27 +91,25 @@ def load_predictions(path: str | Path, labels: LabelSet | None = None) -> tuple[
             train_rows=int(parts["train_rows"]),
             propensity=Propensity(a, b),
         )
-        if labels is not None and labels.ids != found.ids:
-            raise DataError(
-                f"holds predictions over another label set ({len(found)} labels) than the one given ({len(labels)})",
-                source,
-            )
-        return found if labels is None else labels, parts["indices"], parts["scores"]
-    except FileNotFoundError:
-        raise DataError("does not exist; give a file that Predictions.save wrote", source) from None
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        EOFError,
-        zlib.error,
-        zipfile.BadZipFile,
-    ) as error:
+        indices, scores = parts["indices"], parts["scores"]
+        if indices.dtype != np.int32 or scores.dtype != np.float32 or not np.isfinite(scores).all():
+            raise ValueError("its label rows or scores are no such numbers")
+    except DataError as error:
+        if error.path is not None:
+            raise
+        raise _broken(error, source) from None
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise _broken(error, source) from None
+    if labels is not None and labels.ids != found.ids:
         raise DataError(
-            f"is not a whole file of predictions ({error}); give a file that Predictions.save wrote", source
-        ) from None
+            f"holds predictions over another label set ({len(found)} labels) than the one given ({len(labels)})", source
+        )
+    return found if labels is None else labels, indices, scores
+
+
+def _broken(error: Exception, source: Path) -> DataError:
+    reason = " ".join(str(error)[:200].split())
+    return DataError(f"is not a whole file of predictions ({reason}); give a file that Predictions.save wrote", source)
 
 
 def _packed(words: Sequence[str]) -> tuple[AnyArray, Longs]:
@@ -121,6 +119,11 @@ def _packed(words: Sequence[str]) -> tuple[AnyArray, Longs]:
 
 
 def _unpacked(raw: AnyArray, ends: AnyArray) -> tuple[str, ...]:
-    whole, stops = raw.tobytes(), ends.tolist()
-    starts = [0, *stops][: len(stops)]
+    """Raises ValueError where the strings do not follow one another: overlapping ones may take any memory."""
+    stops = ends.tolist()
+    if raw.dtype != np.uint8 or raw.ndim != 1 or ends.dtype != np.int64 or ends.ndim != 1:
+        raise ValueError("its words are no bytes and places")
+    if (np.diff(ends, prepend=0) < 0).any() or (stops[-1] if stops else 0) != len(raw):
+        raise ValueError("its words do not follow one another")
+    whole, starts = raw.tobytes(), [0, *stops][: len(stops)]
     return tuple(whole[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, stops, strict=True))

@@ -28,6 +28,7 @@ from longtail.data.wikipedia_sql import open_table
 from longtail.errors import DataError, WillNotFit
 
 SOURCE = Path(longtail.__file__).parent
+RAW = ("click_titles", "judgements", "manpages", "wiki_dump", "wikitext")  # read what users give
 ROW = '{"id": "1", "text": "a", "labels": ["x"]}\n'
 
 
@@ -43,7 +44,8 @@ def test_data_files_are_opened_in_one_place() -> None:
     readers = [*(SOURCE / "data").glob("*.py"), SOURCE / "predictions_file.py", SOURCE / "inspection.py"]
     readers += [SOURCE / "cli" / name for name in ("check.py", "shared.py", "predict.py", "evaluate.py")]
     readers += (SOURCE / "cli" / "build").glob("*.py")
-    readers += [SOURCE / "nn" / "shallow" / "pretrained_word_vectors.py"]
+    readers += [SOURCE / "nn" / "shallow" / "pretrained_word_vectors.py", SOURCE / "saved_predictions.py"]
+    readers += (SOURCE / "data" / "builders" / f"{name}.py" for name in RAW)
     opens = re.compile(
         r"(?<![\w.])open\(|\.open\((?!\"wb\"|member)|gzip\.(open|decompress)|lzma\.(open|decompress)|np\.load\(|"
         r"\.read_(text|bytes)\(|LZMAFile|fromfile|load_npz|loadtxt|ParquetFile\((?!raw)"

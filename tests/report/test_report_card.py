@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -155,3 +156,46 @@ def test_the_encoders_of_joined_models_are_named(tiny: Corpus) -> None:
     model = Recipe.parse(f"centroid + ensemble(tail_model='{inner}')").fit(tiny.train, tiny.valid)
     assert "Encoder: `bag`; a mean of word vectors, " in Card().files(model)["README.md"]
     assert "Encoder" not in Card().files(Recipe.parse("centroid").fit(tiny.train, tiny.valid))["README.md"]
+
+
+def _edited(path: Path, field: str, value: str) -> None:
+    """Another value of a field, as text: JSON has numbers that Python's writer would not write."""
+    facts = json.loads((path / "card.json").read_text())
+    place: object = facts
+    *steps, last = field.split(".")
+    for step in steps:
+        place = place[int(step) if step.isdigit() else step]  # type: ignore[index]
+    assert last in place  # type: ignore[operator]
+    place[last] = "HERE"  # type: ignore[index]
+    (path / "card.json").write_text(json.dumps(facts).replace('"HERE"', value))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("data", "5"), ("train_seconds", '"long"'), ("train_rows", "1e999"), ("peak_bytes", "-1"), ("command", "[]"),
+        ("measured", "[1]"), ("measured.valid", "null"), ("measured.valid.rows", "1e999"),
+        ("measured.valid.values", '{"P@1": "x"}'), ("measured.valid.values", '{"P@1": NaN}'),
+        ("measured.valid.bins", '[{"name": 1}]'), ("measured.valid.bins.0.high", '"x"'),
+        ("measured.valid.propensity.a", "0"), ("measured.valid.notes", "7"), ("refit", "2"),
+        ("how_found", "[" * 900 + "]" * 900), ("measured", "[" * 100_000),
+    ],
+)  # fmt: skip
+def test_a_card_that_was_edited_wrongly_counts_as_empty(
+    field: str, value: str, model: Model, card: Card, tmp_path: Path
+) -> None:
+    """Whoever made the folder: evaluating a model writes its card anew from what the old one says."""
+    path = model.save(tmp_path / "model", card=card)
+    assert Card.read(path) == card
+    _edited(path, field, value)
+    assert Card.read(path) == Card()
+
+
+def test_a_card_that_is_no_file_counts_as_empty(model: Model, tmp_path: Path) -> None:
+    path = model.save(tmp_path / "model")
+    (path / "card.json").unlink()
+    os.mkfifo(path / "card.json")
+    assert Card.read(path) == Card()
+    (path / "card.json").unlink()
+    (path / "card.json").symlink_to("/dev/zero")
+    assert Card.read(path) == Card()

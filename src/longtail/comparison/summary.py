@@ -11,6 +11,7 @@ from typing import Any
 from longtail.atomic import new_file
 from longtail.data.corpus import Corpus
 from longtail.data.fingerprint import fingerprint
+from longtail.data.opening import file_size
 from longtail.errors import DataError
 from longtail.inspection import concerns
 from longtail.report.result import Result
@@ -147,10 +148,11 @@ def read_comparison(path: str | Path) -> Comparison:
     """
     file = Path(path) / FILE if Path(path).is_dir() else Path(path)
     try:
+        file_size(file)  # a pipe would never end
         read = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"the comparison cannot be read ({error.strerror or error}); check the path", file) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"the comparison is not JSON ({error}); give what compare --json printed", file) from None
     if not isinstance(read, dict) or read.get("format") != FORMAT:
         raise DataError(f"is no comparison of the format {FORMAT}; give what compare --json printed", file)

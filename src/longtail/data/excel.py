@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.data.files import MemoryWatch
-from longtail.data.limits import MAX_COLUMNS, MAX_RATIO, RATIO_FROM
+from longtail.data.limits import EXCEL_COLUMNS, EXCEL_ROWS, MAX_RATIO, RATIO_FROM
 from longtail.data.opening import file_size, open_file
 from longtail.errors import DataError, LongtailError, MissingExtra
 from longtail.progress import stage
@@ -29,14 +29,12 @@ def excel_columns(path: Path) -> list[str]:
         DataError: it is not an Excel file, or its first row is empty.
         MissingExtra: openpyxl is not installed.
     """
-    with _rows(path) as rows:
+    with _rows(path, EXCEL_COLUMNS) as rows:
         names = ["" if cell is None else _word(cell).strip() for cell in next(rows, ())]
     while names and not names[-1]:
         names.pop()
     if not names:
         raise DataError("the first row of the first sheet is empty; it must name the columns", path)
-    if len(names) > MAX_COLUMNS:
-        raise DataError(f"has more than {MAX_COLUMNS:,} columns, the most that a table may have", path, 1)
     return names
 
 
@@ -60,9 +58,11 @@ def excel_records(
     """
     places = [names.index(name) for name in wanted]
     watch, read = MemoryWatch(path), 0
-    with _rows(path) as rows, stage(f"reading {path.name.split('.')[0]}", total=None):
+    with _rows(path, len(names)) as rows, stage(f"reading {path.name.split('.')[0]}", total=None):
         next(rows, None)
         for number, row in enumerate(rows, 2):
+            if number > EXCEL_ROWS:
+                raise DataError(f"has more than {EXCEL_ROWS:,} rows, the most that a sheet may have", path, number)
             cells = tuple(
                 _word(row[place]) if place < len(row) and row[place] is not None else None for place in places
             )
@@ -85,7 +85,8 @@ def _word(cell: Any) -> str:
 
 
 @contextmanager
-def _rows(path: Path) -> Iterator[Iterator[tuple[Any, ...]]]:
+def _rows(path: Path, columns: int) -> Iterator[Iterator[tuple[Any, ...]]]:
+    """A cell names its own row and column, and openpyxl makes room for all before it: both have limits here."""
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -101,7 +102,7 @@ def _rows(path: Path) -> Iterator[Iterator[tuple[Any, ...]]]:
             try:
                 if not book.worksheets:
                     raise DataError("the workbook has no sheet with cells; add one", path)
-                yield book.worksheets[0].iter_rows(values_only=True)
+                yield book.worksheets[0].iter_rows(max_row=EXCEL_ROWS + 1, max_col=columns, values_only=True)
             finally:
                 book.close()
         except (MemoryError, LongtailError, GeneratorExit):

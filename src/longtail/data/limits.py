@@ -14,6 +14,8 @@ MAX_LIST = 1 << 20  # characters of a list of labels as Python prints it; a list
 MAX_DEPTH = 100  # levels of lists and objects inside each other that are always read; far deeper ones never are
 MAX_DIGITS = 1000  # characters of a number in a matrix
 MAX_COLUMNS = 100_000  # columns of a table
+EXCEL_ROWS, EXCEL_COLUMNS = 1 << 20, 1 << 14  # of a sheet, as Excel has it
+MAX_COUNT = 18  # digits of a count or of a place in a file, which are numbers of 64 bits
 
 # Compressed files and archives.
 MAX_RATIO = 200  # bytes unpacked for each byte packed; texts reach 10, columns of equal numbers 100

@@ -21,13 +21,14 @@ from scipy import sparse
 
 from longtail.arrays import Matrix
 from longtail.data.labels import LabelSet, Propensity
-from longtail.data.opening import file_size, open_file
+from longtail.data.opening import check_room, file_size, open_file
 from longtail.errors import DataError
 
 FORMATS = {".ttl": "turtle", ".nt": "nt", ".rdf": "xml", ".xml": "xml", ".skos": "xml", ".owl": "xml"}
 ENCODINGS = ("utf-8", "us-ascii", "ascii", "iso-8859-1", "windows-1252")  # in all of them "<!ENTITY" has the same bytes
 ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?<\?xml[^>]*?encoding\s*=\s*["']([^"']*)["']""")
 LONGEST_ENTITY = 1000
+IN_MEMORY = 50  # bytes that rdflib takes for each byte of a file, about
 ENTITY = re.compile(rb"<!ENTITY\s+((?:%\s+)?\S+)\s+(\"[^\"]*\"|'[^']*'|[^>]*)", re.DOTALL)
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 SKOSXL = "http://www.w3.org/2008/05/skos-xl#"
@@ -166,7 +167,7 @@ def _parsed(path: Path) -> Any:
     form = FORMATS.get(path.suffix.lower())
     if form is None:
         raise DataError(f"is not known as RDF by its name; names end with {', '.join(FORMATS)}", path)
-    file_size(path)  # looks at what it is before it is opened
+    check_room(IN_MEMORY * file_size(path), path, "the vocabulary")  # looks at what it is before it is opened
     if form == "xml":
         _check_entities(path)
     graph = rdflib.Graph()

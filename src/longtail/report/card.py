@@ -13,14 +13,52 @@ from pathlib import Path
 from typing import Any
 
 from longtail.atomic import new_file
+from longtail.data.files import whole_object
 from longtail.data.labels import Propensity
+from longtail.errors import LongtailError
 from longtail.metrics.measures import Bin, Measures
 from longtail.model_files import CARD_FILES, FittedModel
 from longtail.report.card_picture import card_svg
 from longtail.report.card_text import CardFacts, card_text, shown_split
+from longtail.seams.declared import (
+    AnyFields,
+    Declared,
+    Fields,
+    Flag,
+    Many,
+    Nothing,
+    Number,
+    Whole,
+    Words,
+    check_settings,
+)
 
 TEXT, FACTS, PICTURE = CARD_FILES
 MAX_EXAMPLES = 10_000  # of valid that are predicted for the card
+COUNT, SHARE = Whole(0, 2**62), Number()
+FIELDS: Mapping[str, Declared] = {
+    "data": Nothing(Words(), optional=True),
+    "train_rows": Nothing(COUNT, optional=True),
+    "valid_rows": Nothing(COUNT, optional=True),
+    "train_seconds": Nothing(Number(0), optional=True),
+    "peak_bytes": Nothing(COUNT, optional=True),
+    "command": Nothing(Words(), optional=True),
+    "measured": AnyFields(),
+    "refit": Flag(optional=True),
+    "how_found": Nothing(Words(), optional=True),
+}
+BIN = Fields(
+    {
+        "name": Words(), "low": COUNT, "high": COUNT, "labels": COUNT, "positives": COUNT,
+        "contribution": SHARE, "recall": SHARE, "coverage": SHARE,
+    }
+)  # fmt: skip
+MEASURES = Fields(
+    {
+        "values": AnyFields(), "bins": Many(BIN), "bins_at": COUNT, "rows": COUNT, "notes": Many(Words()),
+        "propensity": Fields({"a": SHARE, "b": SHARE}),
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,8 +120,8 @@ class Card:
             The card; an empty one where card.json is missing or cannot be read.
         """
         try:
-            return cls(_facts(json.loads((Path(folder) / FACTS).read_text(encoding="utf-8"))))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return cls(_facts(whole_object(Path(folder) / FACTS)))
+        except (LongtailError, ValueError, KeyError, TypeError):
             return cls()
 
 
@@ -93,15 +131,14 @@ def _plain(facts: CardFacts) -> dict[str, Any]:
 
 
 def _facts(plain: Mapping[str, Any]) -> CardFacts:
-    measured = {
-        str(split): Measures(
-            values={str(name): float(value) for name, value in one["values"].items()},
-            bins=tuple(Bin(**part) for part in one["bins"]),
-            bins_at=int(one["bins_at"]),
-            propensity=Propensity(**one["propensity"]),
-            rows=int(one["rows"]),
-            notes=tuple(map(str, one["notes"])),
-        )
-        for split, one in plain["measured"].items()
-    }
+    """The facts of a file that anybody may have edited: types and ranges are looked at first."""
+    check_settings(FIELDS, plain, {})
+    measured = {}
+    for split, one in plain["measured"].items():
+        MEASURES.check(split, one, {})
+        for name, value in one["values"].items():
+            Number().check(name, value, {})
+        bins, propensity = tuple(Bin(**part) for part in one["bins"]), Propensity(**one["propensity"])
+        values, notes = dict(one["values"]), tuple(one["notes"])
+        measured[split] = Measures(values, bins, one["bins_at"], propensity, one["rows"], notes)
     return CardFacts(**{**plain, "measured": measured})

@@ -84,7 +84,7 @@ def test_titles_by_their_offsets_are_those_of_the_stream(tmp_path: Path) -> None
     assert {"Title é 2", "Title é 1968574", "example rare"} == set(found.labels.texts)
 
     lookup.write_bytes(gzip.compress("".join(offsets).replace("\t0\n", "\t5\n").encode() + b"D2\t9\t3\n"))
-    with pytest.raises(DataError, match="has no document D2 at byte 3, where the offsets say"):
+    with pytest.raises(DataError, match="has no document 'D2' at byte 3, where the offsets say"):
         build(tmp_path, path, titles=titles, lookup=lookup, least=1)
 
 

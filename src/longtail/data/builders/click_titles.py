@@ -13,11 +13,14 @@ from longtail.data.builders.buckets import FilePiece, Found, by_bucket, each_lin
 from longtail.data.builders.keys import keys_of, open_table
 from longtail.data.builders.pool import Workers
 from longtail.data.builders.work import remember
-from longtail.data.files import lines
+from longtail.data.files import lines, shown
+from longtail.data.limits import MAX_COUNT
+from longtail.data.opening import file_size, open_file
 from longtail.errors import DataError
 from longtail.progress import stage
 
 HEAD = 4096  # bytes read at an offset: id, URL and title; more only where they are longer
+MAX_HEAD = 1 << 16
 NOT_WORDS = re.compile(r"[\W_]+")
 NO_MEANING = {"www", "com", "org", "net", "html", "htm", "php", "asp", "aspx", "index", "http", "https"}
 
@@ -79,8 +82,8 @@ def _at_offsets(work: Path, titles: Path, lookup: Path, offsets: list[int], fold
         numbers = table.numbers(keys_of([fields[0].encode() for _, fields in batch])).tolist()
         for (line, fields), number in zip(batch, numbers, strict=True):
             if number >= 0:
-                if not fields[2].isdigit():
-                    raise DataError(f"the offset is {fields[2]!r}, not a number", lookup, line)
+                if not (fields[2].isascii() and fields[2].isdigit() and len(fields[2]) <= MAX_COUNT):
+                    raise DataError(f"the offset is {shown(fields[2])}, not a number", lookup, line)
                 wanted.append((int(fields[2]), number, fields[0].encode()))
         batch.clear()
 
@@ -95,7 +98,7 @@ def _at_offsets(work: Path, titles: Path, lookup: Path, offsets: list[int], fold
             flush()
     flush()
     found: list[tuple[int, bytes]] = []
-    with titles.open("rb") as file, stage("titles", total=len(wanted)) as advance:
+    with open_file(titles) as file, stage("titles", total=len(wanted)) as advance:
         for offset, number, name in sorted(wanted):
             title = _title_at(file, offset, name, titles)
             if title:
@@ -107,15 +110,15 @@ def _at_offsets(work: Path, titles: Path, lookup: Path, offsets: list[int], fold
 
 
 def _title_at(file: IO[bytes], offset: int, name: bytes, path: Path) -> bytes:
-    file.seek(offset)
+    file.seek(min(offset, file_size(path)))
     head: bytes = file.read(HEAD)
-    while head.count(b"\t") < 3 and b"\n" not in head and (more := file.read(HEAD)):
+    while head.count(b"\t") < 3 and b"\n" not in head and len(head) < MAX_HEAD and (more := file.read(HEAD)):
         head += more
     fields = head.split(b"\n", 1)[0].split(b"\t", 3)
     if fields[0] != name or len(fields) < 3:
         raise DataError(
-            f"has no document {name.decode('utf-8', 'backslashreplace')} at byte {offset:,}, where the offsets say; "
-            "both files must be of one release",
+            f"has no document {shown(name.decode('utf-8', 'backslashreplace'))} at byte {offset:,}, where the offsets "
+            "say; both files must be of one release",
             path,
         )
     return b" ".join(fields[2].split())

@@ -45,6 +45,7 @@ from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.corpus import hashed
 from longtail.data.files import chunks
 from longtail.data.labels import Propensity
+from longtail.data.limits import MAX_COUNT
 from longtail.errors import DataError
 
 COLUMNS = {2: "query,item", 3: "query,item,clicks", 4: "id,query,item,url"}  # by how many there are; 4 is ORCAS
@@ -226,7 +227,7 @@ def _read_piece(columns: str, buckets: int, piece: FilePiece) -> Found:
             continue
         times = 1
         if clicks >= 0:
-            if not fields[clicks].isdigit() or int(fields[clicks]) == 0:
+            if not fields[clicks].isdigit() or len(fields[clicks]) > MAX_COUNT or int(fields[clicks]) == 0:
                 shown = fields[clicks][:30].decode("utf-8", "backslashreplace")
                 found.damaged(piece, number, f"clicks are {shown!r}, not a number above 0")
                 continue

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
-from longtail.data.files import lines
+from longtail.data.files import lines, shown
 from longtail.errors import DataError
 
 Judgements = dict[str, dict[str, float]]  # relevance of passages, by query
@@ -34,7 +35,9 @@ def read_judgements(path: Path) -> tuple[Judgements, int]:
         try:
             relevance = float(fields[-1])
         except ValueError:
-            raise DataError(f"the relevance is {fields[-1]!r}, not a number", path, number) from None
+            relevance = math.nan
+        if not math.isfinite(relevance):
+            raise DataError(f"the relevance is {shown(fields[-1])}, not a number", path, number)
         if relevance > 0:
             known = found.setdefault(fields[0], {})
             known[fields[-2]] = max(relevance, known.get(fields[-2], 0.0))

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import bz2
-import gzip
-import lzma
 import re
-import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from longtail.data.builders.article_graph import Page, found_in
 from longtail.data.builders.buckets import Found
+from longtail.data.opening import open_file
+from longtail.data.unpack import Stream, Unpacked
 from longtail.errors import DataError
 
 MAX_PAGE = 1 << 24  # bytes; the longest pages have a few million
 BATCH = 200  # pages that a process reads at once
 FILE = re.compile(r"(?P<name>.+)\.(?P<section>\d\w*|n|l)(?:\.(?:gz|xz|bz2))?$")
 SECTION = re.compile(r"^[.']\s*S[Hh]\s+(.*)$")
-REFERENCE = re.compile(r"([\w\[][\w.+:@\[\]\-]*)\s?\((\d[a-zA-Z]*|n|l)\)")
+# Lengths have a limit: without one, a long word without end would be read again from each of its letters.
+REFERENCE = re.compile(r"(?<![\w\[])([\w\[][\w.+:@\[\]\-]{0,100}+)\s?\((\d[a-zA-Z]{0,20}|n|l)\)")
 SOURCE = re.compile(r"^\.so\s+(?:.*/)?([^/\s]+)\s*$")
-FONT = re.compile(r"\\f(?:\(..|\[[^\]]*\]|.)|\\s[-+]?\d|\\m\[[^\]]*\]|\\[&|^/,:%]|\\\*\(..|\\\*.")
+FONT = re.compile(r"\\f(?:\(..|\[[^\]]{0,100}\]|.)|\\s[-+]?\d|\\m\[[^\]]{0,100}\]|\\[&|^/,:%]|\\\*\(..|\\\*.")
 SPECIAL = {r"\-": "-", r"\(en": "-", r"\(em": "-", r"\(hy": "-", r"\(aq": "'", r"\(bu": "", r"\e": "\\", r"\ ": " "}
-GLYPH = re.compile(r"\\\(..|\\\[[^\]]*\]|\\.")
+GLYPH = re.compile(r"\\\(..|\\\[[^\]]{0,100}\]|\\.")
 JOINED = ("BR", "RB", "BI", "IB", "IR", "RI")  # macros whose words are set in turns of two fonts, without spaces
 TEXT_MACROS = {"B", "I", "SM", "SB", "IP", "TP", "SS", "Nm", "Nd", "Ar", "Fl", "Pa", "Dq", "Sq", "Li", "Em", "Sy"}
 TEXT_MACROS |= {"Va", "Vt", "Fa", "Fn", "Ft", "Ev", "Cm", "Ic", "It", "Ss", "Bq", "Pq", "Ql", "Qq", "No", "Op", "Dv"}
@@ -91,7 +90,7 @@ class ManReader:
             found.counts["lines"] += 1
             try:
                 pages.extend(read_manpage(path, self.words, stands_for))
-            except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
+            except (OSError, EOFError, ValueError, DataError) as error:
                 found.faults += 1
                 found.fault = found.fault or f"{path}: cannot be read ({error})"
         return found_in(pages, self.buckets, found)
@@ -145,9 +144,10 @@ def read_manpage(path: Path, words: int, stands_for: Path | None = None) -> Iter
 
 
 def _unpacked(path: Path) -> str:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    with openers.get(path.suffix, open)(path, "rb") as file:
-        raw: bytes = file.read(MAX_PAGE + 1)
+    with open_file(path) as file:
+        packed = path.suffix in (".gz", ".xz")
+        stream: Stream = bz2.BZ2File(file) if path.suffix == ".bz2" else Unpacked(file, path.suffix) if packed else file
+        raw = stream.read(MAX_PAGE + 1)
     if len(raw) > MAX_PAGE:
         raise ValueError(f"larger than {MAX_PAGE >> 20} MB")
     try:

@@ -31,8 +31,9 @@ from longtail.data.builders.requirements import (
 )
 from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.corpus import hashed
-from longtail.data.files import find, lines, listing, objects
+from longtail.data.files import find, lines, listing, objects, shown
 from longtail.data.labels import Propensity
+from longtail.data.rows import as_id
 from longtail.errors import DataError
 
 ROWS = 50_000  # rows of a gzip member
@@ -272,10 +273,15 @@ def _json_passages(piece: FilePiece, found: Found) -> Iterator[tuple[str, str]]:
     for number, line in text_lines(piece, found):
         try:
             value = json.loads(line)
-            name, title, text = str(value["_id"]), value.get("title") or "", value.get("text") or ""
-            yield name, " ".join(f"{title} {text}".split())
-        except (ValueError, KeyError, TypeError, AttributeError):
+            name, parts = as_id(value["_id"]), (value.get("title") or "", value.get("text") or "")
+            if name is None:
+                raise ValueError("no id")
+            name.encode()  # half a character is no id
+            text = " ".join(" ".join(parts).split())
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             found.damaged(piece, number, 'not a JSON object with "_id" and "text"')
+            continue
+        yield name, text
 
 
 def _is_json(path: Path) -> bool:
@@ -286,9 +292,10 @@ def _query_texts(paths: Sequence[Path]) -> Iterator[tuple[str, str, Path, int]]:
     for path in paths:
         if _is_json(path):
             for number, value in objects(path):
-                if "_id" not in value:
-                    raise DataError('the query has no "_id"', path, number)
-                yield str(value["_id"]), str(value.get("text") or ""), path, number
+                name, text = as_id(value.get("_id")), value.get("text") or ""
+                if name is None or not isinstance(text, str):
+                    raise DataError('the query has no "_id" or no "text"', path, number)
+                yield name, text, path, number
             continue
         for number, line in lines(path):
             name, mark, text = line.rstrip("\r").partition("\t")
@@ -319,7 +326,7 @@ def _rows(files: PassageFiles, judged: dict[str, Judgements], collection: Path, 
             if name not in found:
                 continue
             if name in done:
-                raise DataError(f"the query {name!r} is there twice; ids must differ", path, number)
+                raise DataError(f"the query {shown(name)} is there twice; ids must differ", path, number)
             done.add(name)
             relevant = {one: value for one, value in found[name].items() if one not in missing}
             if not relevant:

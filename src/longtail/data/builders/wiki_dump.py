@@ -26,19 +26,18 @@ from longtail.data.builders.wikitext import (
     without_section,
 )
 from longtail.data.files import chunks
+from longtail.data.opening import open_file
 from longtail.errors import DataError
 from longtail.progress import stage
 
-STREAM = re.compile(rb"BZh[1-9]1AY&SY")  # where a bzip2 stream begins
+STREAM = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")  # where a bzip2 stream begins, even one without content
 PACKED = 1 << 20  # bytes of packed streams in a piece
 LONG_STREAM = 8 << 20  # packed bytes from which on a stream is unpacked in this process
 UNPACKED = 4 << 20
+STEP = 1 << 14  # packed bytes that are unpacked at once: behind each stream, what is left of them is copied
 MAX_PAGE = 1 << 28
 MAX_UNPACKED = 1 << 29  # bytes of a piece; text unpacks to four or five times its size, ten at the most
 PAGE = re.compile(rb"<page>.*?</page>", re.DOTALL)
-TITLE, SPACE = re.compile(rb"<title>(.*?)</title>"), re.compile(rb"<ns>(-?\d+)</ns>")
-REDIRECT = re.compile(rb'<redirect title="(.*?)"')
-TEXT = re.compile(rb"<text\b[^>]*?(?:/>|>(.*?)</text>)", re.DOTALL)
 ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#039;", "'"), ("&amp;", "&"))
 
 
@@ -60,19 +59,24 @@ class DumpPiece:
         if not self.is_packed:
             return self.data
         parts: list[bytes] = []
-        left, room = self.data, MAX_UNPACKED
-        while left:
-            unpacker = bz2.BZ2Decompressor()
-            try:
-                parts.append(unpacker.decompress(left, room))
-            except OSError:
-                raise DataError(f"damaged bzip2 data behind byte {self.at:,}; copy it again", self.path) from None
-            room -= len(parts[-1])
-            if room <= 0:
-                raise DataError(f"unpacks to far more than a dump behind byte {self.at:,}; copy it again", self.path)
-            if not unpacker.eof:
-                raise DataError("the dump ends in the middle of a stream; copy it again", self.path)
-            left = unpacker.unused_data
+        room, unpacker, fresh = MAX_UNPACKED, bz2.BZ2Decompressor(), True
+        for start in range(0, len(self.data), STEP):
+            left = self.data[start : start + STEP]
+            while left:
+                try:
+                    parts.append(unpacker.decompress(left, room))
+                except OSError:
+                    raise DataError(f"damaged bzip2 data behind byte {self.at:,}; copy it again", self.path) from None
+                room -= len(parts[-1])
+                if room <= 0:
+                    raise DataError(
+                        f"unpacks to far more than a dump behind byte {self.at:,}; copy it again", self.path
+                    )
+                left, fresh = unpacker.unused_data, unpacker.eof
+                if unpacker.eof:
+                    unpacker = bz2.BZ2Decompressor()
+        if not fresh:
+            raise DataError("the dump ends in the middle of a stream; copy it again", self.path)
         return b"".join(parts)
 
 
@@ -92,7 +96,7 @@ def dump_pieces(path: Path) -> Iterator[DumpPiece]:
         for _, data in chunks(path):
             yield DumpPiece(path, 0, data, False)
         return
-    with path.open("rb") as file, stage("reading dump", total=path.stat().st_size) as advance:
+    with open_file(path) as file, stage("reading dump", total=path.stat().st_size) as advance:
         waiting, at = b"", 0  # bytes from the beginning of a stream on, and where that is
         while True:
             more = file.read(PACKED)
@@ -182,13 +186,12 @@ class DumpReader:
 
     def _page(self, xml: bytes, pattern: re.Pattern[str]) -> Page | None:
         """A page; None where it is no article. Raises ValueError where a part is missing."""
-        if int(_part(SPACE, xml)) != 0:
+        if int(_part(xml, b"<ns>", b"</ns>")) != 0:
             return None
-        title = unescaped(_part(TITLE, xml))
-        redirect = REDIRECT.search(xml)
-        if redirect is not None:
-            return Page(title, redirect=title_of(unescaped(redirect[1]).partition("#")[0]))
-        markup = unescaped(_part(TEXT, xml))
+        title = unescaped(_part(xml, b"<title>", b"</title>"))
+        if b'<redirect title="' in xml:
+            return Page(title, redirect=title_of(unescaped(_part(xml, b'<redirect title="', b'"')).partition("#")[0]))
+        markup = unescaped(_text(xml))
         if is_disambiguation(title, markup):
             return None
         rest, section = without_section(markup, pattern)
@@ -232,11 +235,27 @@ class DumpJoiner:
             raise DataError("the dump ends too early, without </mediawiki>; copy it again", self.path)
 
 
-def _part(pattern: re.Pattern[bytes], xml: bytes) -> bytes:
-    found = pattern.search(xml)
-    if found is None:
-        raise ValueError(pattern.pattern)
-    return found[1] or b""
+def _part(xml: bytes, opening: bytes, closing: bytes) -> bytes:
+    """What stands between the first opening and the closing after it. Raises ValueError where there is none."""
+    start = xml.find(opening)
+    end = xml.find(closing, start + len(opening))
+    if start < 0 or end < 0:
+        raise ValueError(opening)
+    return xml[start + len(opening) : end]
+
+
+def _text(xml: bytes) -> bytes:
+    """The content of the text element, which has attributes and may be closed at once."""
+    start = xml.find(b"<text")
+    inside = xml.find(b">", start) + 1
+    if start < 0 or not inside:
+        raise ValueError("<text>")
+    if xml[inside - 2 : inside] == b"/>":
+        return b""
+    end = xml.find(b"</text>", inside)
+    if end < 0:
+        raise ValueError("</text>")
+    return xml[inside:end]
 
 
 def unescaped(xml: bytes) -> str:

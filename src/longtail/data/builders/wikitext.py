@@ -5,22 +5,30 @@ from __future__ import annotations
 import html
 import re
 
+# No pattern may read a text again from each of its places: quantifiers have limits, or give nothing back (*+), and what
+# has a beginning and an end is cut out by `_without`.
 READ = 40_000  # letters of an article's markup that are made plain: more than a learner reads
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 HEADING = re.compile(r"^==(?!=).*$", re.MULTILINE)
 LINK = re.compile(r"\[\[([^\[\]|#]*)(?:#[^\[\]|]*)?(?:\|[^\[\]]*)?\]\]")
 ANNOTATED = re.compile(r"\{\{\s*(?:annotated link|al)\s*\|\s*(?:1\s*=\s*)?([^|{}#]+)", re.IGNORECASE)
-REFERENCE = re.compile(
-    r"<ref\b[^>]*?/>|<ref\b.*?</ref\s*>|<(math|gallery|timeline|code)\b.*?</\1\s*>", re.DOTALL | re.I
-)
+EMPTY = re.compile(r"<ref\b[^<>]{0,1000}/>", re.IGNORECASE)
+SPANS = [
+    (re.compile(rf"<{name}\b", re.IGNORECASE), re.compile(rf"</{name}\s{{0,20}}>", re.IGNORECASE))
+    for name in ("ref", "math", "gallery", "timeline", "code")
+]
+TABLE = (re.compile(r"^[ \t]*+:*+\{\|", re.MULTILINE), re.compile(r"^[ \t]*+\|\}", re.MULTILINE))
 TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
-TABLE = re.compile(r"^\s*:*\{\|.*?^\s*\|\}", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"\[\[\s*(?:file|image|category)\s*:(?:[^\[\]]|\[\[[^\[\]]*\]\])*\]\]", re.IGNORECASE)
 SHOWN = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
-ADDRESS = re.compile(r"\[(?:https?:|//)\S*\s*([^\]]*)\]")
+ADDRESS = re.compile(r"\[(?:https?:|//)[^\s\]]{0,2000}+\s{0,20}+([^\]\n]{0,1000}+)\]")
 TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-MARKS = re.compile(r"'{2,}|^=+\s*|\s*=+\s*$|^[*#:;]+\s*|__[A-Z]+__", re.MULTILINE)
-DISAMBIGUATION = re.compile(r"\{\{\s*(?:disambig\w*|dab|hndis|geodis|[\w \-]*disambiguation[\w \-]*)\s*[|}]", re.I)
+MARKS = re.compile(
+    r"'{2,}|^=+\s*|(?<!\s)\s++=++[^\S\n]*+$|(?<![=\s])=++[^\S\n]*+$|^[*#:;]+\s*|__[A-Z]+__", re.MULTILINE
+)
+DISAMBIGUATION = re.compile(
+    r"\{\{\s{0,20}+(?:disambig\w{0,50}|dab|hndis|geodis|[\w \-]{0,100}disambiguation[\w \-]{0,100})\s{0,20}[|}]", re.I
+)
 LISTS = ("List of ", "Lists of ", "Outline of ", "Index of ", "Timeline of ")
 
 
@@ -95,15 +103,27 @@ def plain(markup: str, words: int) -> str:
     Returns:
         Words, separated by single spaces.
     """
-    text = REFERENCE.sub(" ", COMMENT.sub(" ", markup[:READ]))
+    text = EMPTY.sub(" ", COMMENT.sub(" ", markup[:READ]))
+    for span in SPANS:
+        text = _without(text, *span)
     for _ in range(12):  # templates within templates
         text, found = TEMPLATE.subn(" ", text)
         if not found:
             break
-    text = FILE.sub(" ", TABLE.sub(" ", text))
+    text = FILE.sub(" ", _without(text, *TABLE))
     text = ADDRESS.sub(r"\1", SHOWN.sub(r"\1", text))
     text = MARKS.sub("", TAG.sub(" ", text))
     return " ".join(html.unescape(text).split()[:words])
+
+
+def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> str:
+    """The text without what stands from each opening to the closing after it. The first that is not closed ends it."""
+    parts: list[str] = []
+    at = 0
+    while (begin := opening.search(text, at)) and (end := closing.search(text, begin.end())):
+        parts.append(text[at : begin.start()])
+        at = end.end()
+    return " ".join([*parts, text[at:]])
 
 
 def is_disambiguation(title: str, markup: str) -> bool:

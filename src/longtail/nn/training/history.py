@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.atomic import new_file
+from longtail.data.opening import file_size
 from longtail.errors import DataError
 
 FILE, PICTURE = "history.jsonl", "history.svg"
@@ -74,14 +75,15 @@ class History:
         """
         path = Path(folder) / FILE
         try:
+            file_size(path)  # a pipe would never end
             text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"cannot be read ({getattr(error, 'strerror', error)})", path) from None
         lines = []
         for number, line in enumerate(text.splitlines(), start=1):
             try:
                 lines.append(dict(json.loads(line)))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise DataError(f"not a line of a training history ({error})", path, number) from None
         return cls(lines)
 
