@@ -170,6 +170,26 @@ class Explanation:
     right: int | None = None  # how often that was right
     neighbours: tuple[RememberedExample, ...] = ()  # of members that remember training rows
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the explanation as JSON values, without what the model does not know."""
+        found: dict[str, Any] = {}
+        if self.votes:
+            found["members"] = [
+                {"member": vote.member, "place": vote.place, "score": vote.score}
+                if vote.place is not None
+                else {"member": vote.member, "place": None}
+                for vote in self.votes
+            ]
+        if self.train_rows is not None:
+            found["training_examples"] = self.train_rows
+        if self.proposed is not None:
+            found["proposed"], found["right"] = self.proposed, self.right
+        if self.neighbours:
+            found["nearest"] = [
+                {"id": one.id, "text": one.text, "similarity": round(one.similarity, 4)} for one in self.neighbours
+            ]
+        return found
+
 
 @runtime_checkable
 class Explains(Protocol):

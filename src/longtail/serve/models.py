@@ -130,9 +130,25 @@ class Served:
         Returns:
             The answer of each text as the schema has it: its labels, best first, and why the model is unsure, if it is.
         """
+        return self._answers(texts, k, dial, why=False)
+
+    def explained(self, texts: Sequence[str], k: int, dial: float = 0.0) -> list[dict[str, Any]]:
+        """Predicts the labels of texts, and says of each who proposed it, its frequency and its record.
+
+        Args:
+            texts: the texts.
+            k: the most labels of a text.
+            dial: see `Model.predict`.
+
+        Returns:
+            As `predict`; each label has "why".
+        """
+        return self._answers(texts, k, dial, why=True)
+
+    def _answers(self, texts: Sequence[str], k: int, dial: float, why: bool) -> list[dict[str, Any]]:
         version = self._now
-        places = min(k, max(len(version.model.labels), 1))
-        found = version.model.predict(Rows(texts=tuple(texts)), places, dial=dial)
+        rows, places = Rows(texts=tuple(texts)), min(k, max(len(version.model.labels), 1))
+        found = version.model.predict(rows, places, dial=dial)
         unsure = version.model.unsure(texts, None if dial else found)
         # The shortest decimal that is this float32, as `longtail predict` writes it.
         answers = [
@@ -143,9 +159,14 @@ class Served:
             ]
             for labels, scores in zip(found.indices.tolist(), found.scores.tolist(), strict=True)
         ]
+        for labels, known, reasons in zip(
+            answers, found.indices >= 0, version.model.explain(rows, found) if why else [], strict=False
+        ):
+            for label, place in zip(labels, np.flatnonzero(known).tolist(), strict=True):
+                label["why"] = reasons[place].as_json()
         return [
-            {"labels": labels, **({} if why is None else {"unsure": why})}
-            for labels, why in zip(answers, unsure, strict=True)
+            {"labels": labels, **({} if doubt is None else {"unsure": doubt})}
+            for labels, doubt in zip(answers, unsure, strict=True)
         ]
 
     def add(self, entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
