@@ -82,6 +82,16 @@ class Fuse:
             )
         return FuseLearner(self, members)
 
+    def growing(self) -> Growing:
+        """Return how the trees are grown."""
+        return Growing(
+            trees=self.trees,
+            leaves=self.leaves,
+            learning_rate=self.learning_rate,
+            min_leaf=self.min_leaf,
+            seed=self.seed,
+        )
+
     def check(self, data: Dataset) -> None:
         """See `ChecksData.check`: LightGBM is there."""
         require_lightgbm()
@@ -128,14 +138,7 @@ class FuseLearner:
         facts = LabelFacts.of(train, company)
         self._check_answers(answers)
         examples = examples or [CombinerExamples(answers, valid, facts)]
-        growing = Growing(
-            trees=own.trees,
-            leaves=own.leaves,
-            learning_rate=own.learning_rate,
-            min_leaf=own.min_leaf,
-            seed=own.seed,
-        )
-        combiner = learn(examples, len(members), own.candidates, facts, growing)
+        combiner = learn(examples, len(members), own.candidates, facts, own.growing())
         return FuseScorer(tuple(members), combiner, train.labels)
 
     def _fits(self) -> list[str]:
@@ -154,16 +157,11 @@ class FuseLearner:
 
     def _folds(self, train: Dataset, valid: Dataset, number: int, company: bool) -> Iterator[CombinerExamples]:
         """Answers over train, each row's by members that were fitted on the other folds."""
-        assert train.origins is not None
-        given = np.flatnonzero(train.origins == 0)
-        if not 2 <= number <= len(given):
-            raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
-        shuffled = given[np.argsort(hashed([train.ids[row] for row in given], self.settings.seed), kind="stable")]
+        cuts = fold_rows(train, number, self.settings.seed)
         places = min(self.settings.candidates, len(train.labels))
         with stage("out-of-fold answers", total=number) as advance:
-            for fold in range(number):
-                unseen: Longs = shuffled[fold::number]
-                seen, held_out = train.take(np.setdiff1d(np.arange(len(train)), unseen)), train.take(unseen)
+            for fitted_on, unseen in cuts:
+                seen, held_out = train.take(fitted_on), train.take(unseen)
                 yield CombinerExamples(
                     self._fold_answers(seen, valid, held_out, places), held_out, LabelFacts.of(seen, company)
                 )
@@ -203,3 +201,26 @@ class FuseLearner:
 
 
 TREES = 1.5e-5  # seconds to learn from a candidate
+
+
+def fold_rows(train: Dataset, number: int, seed: int) -> list[tuple[Longs, Longs]]:
+    """Cut the training rows into folds of equal size; rows that tail methods added are in no fold.
+
+    Args:
+        train: the rows.
+        number: of folds.
+        seed: decides which rows share a fold.
+
+    Returns:
+        For each fold the rows to fit on, and those left out.
+
+    Raises:
+        DataError: there are fewer rows than folds.
+    """
+    assert train.origins is not None
+    given = np.flatnonzero(train.origins == 0)
+    if not 2 <= number <= len(given):
+        raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
+    shuffled = given[np.argsort(hashed([train.ids[row] for row in given], seed), kind="stable")]
+    every = np.arange(len(train))
+    return [(np.setdiff1d(every, shuffled[fold::number]), shuffled[fold::number]) for fold in range(number)]
