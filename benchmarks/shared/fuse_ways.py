@@ -81,7 +81,7 @@ def ways(valid_answers: Any, test_answers: Any, valid: Any, places: int, judge: 
 
 
 def _label_weights(inputs: Any, right: Any, labels: Any, number: int) -> Any:
-    """(labels, numbers) least squares of each label, drawn to those of all labels as if SHRINK more examples had them."""
+    """(labels, numbers) least squares of each label, drawn to the weights of all labels as by SHRINK more examples."""
     import numpy as np
 
     inputs = inputs.astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from longtail.learners import fuse
 from longtail.learners.dpr import Dpr
 from longtail.learners.fuse import Fuse
 from longtail.learners.knn import Knn
+from longtail.learners.memory import MemoryScorer
 from longtail.linear.fusion.boosted_trees import Growing
 from longtail.linear.fusion.combiner import CombinerFit
 from longtail.linear.fusion.fuse_scorer import FuseScorer
@@ -25,6 +27,7 @@ from longtail.model import Model
 from longtail.plan import DataFacts
 from longtail.progress import collecting
 from longtail.recipe import Recipe
+from longtail.search.approximate import Approximate
 from longtail.store import load
 from stored import check
 
@@ -133,6 +136,18 @@ def test_saved_and_loaded_with_a_re_ranked_member(pair: Model, tiny: Corpus, tmp
     assert pair.saved_bytes() == sum(file.stat().st_size for file in (tmp_path / "model").iterdir())
     assert "Stacked Generalization" in (tmp_path / "model" / "README.md").read_text()
     assert "BM25" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_loading_and_predicting_need_no_lightgbm(
+    pair: Model, tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pair.save(tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    again = load(folder)
+    assert np.array_equal(again.predict(tiny.test.rows).indices, pair.predict(tiny.test.rows).indices)
+    assert again.explain(["apple"], again.predict(["apple"], k=1))[0][0].votes
+    with pytest.raises(LongtailError, match=r"pip install 'longtail\[fuse\]'"):
+        fit(f'fuse("knn", {SMALL})', tiny)
 
 
 def counted_fits(monkeypatch: pytest.MonkeyPatch, *kinds: type) -> Counter[str]:
@@ -280,6 +295,18 @@ def test_memory_votes_with_a_softmax_of_cosines(tiny: Corpus, tmp_path: Path) ->
     reasons = model.explain(list(tiny.test.texts[:1]), model.predict(list(tiny.test.texts[:1]), k=1))
     [nearest, *_] = reasons[0][0].neighbours
     assert nearest.id in tiny.train.ids and nearest.text in tiny.train.texts and 0 < nearest.similarity <= 1.001
+
+
+def test_an_approximate_memory_answers_as_the_exact_one(tiny: Corpus, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="the extra search is not installed")
+    near = fit(f'memory("{DPR}", neighbours=7, search="approximate")', tiny)
+    assert isinstance(near.scorer, MemoryScorer)
+    exact = replace(near, scorer=replace(near.scorer, search="exact"))
+    found, wanted = (one.predict(tiny.test.rows, k=3) for one in (near, exact))
+    assert isinstance(near.scorer._quick, Approximate) and "_quick" not in vars(exact.scorer)
+    assert (found.indices == wanted.indices).mean() > 0.95
+    again = load(near.save(tmp_path / "near")).scorer
+    assert isinstance(again, MemoryScorer) and again.search == "approximate"
 
 
 @pytest.mark.parametrize(
