@@ -1,4 +1,4 @@
-"""`fuse`, `memory` and `predictions` as users meet them: members, sharing, saving, new rows and labels, bad input."""
+"""`fuse` and `predictions` as users meet them: members, sharing, saving, new rows and labels, bad input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from longtail.learners import fuse
 from longtail.learners.dpr import Dpr
 from longtail.learners.fuse import Fuse
 from longtail.learners.knn import Knn
-from longtail.learners.memory import MemoryScorer
 from longtail.linear.fusion.boosted_trees import Growing
 from longtail.linear.fusion.combiner import CombinerFit
 from longtail.linear.fusion.fuse_scorer import FuseScorer
@@ -27,7 +26,6 @@ from longtail.model import Model
 from longtail.plan import DataFacts
 from longtail.progress import collecting
 from longtail.recipe import Recipe
-from longtail.search.approximate import Approximate
 from longtail.store import load
 from stored import check
 
@@ -277,72 +275,6 @@ def test_explanations_name_members_places_and_records(pair: Model, tiny: Corpus)
         pair.explain(texts[:2], found)
 
 
-def test_memory_votes_with_a_softmax_of_cosines(tiny: Corpus, tmp_path: Path) -> None:
-    model = fit(f'memory("{DPR}", neighbours=7, temperature=0.1)', tiny)
-    scorer = model.scorer
-    queries, rows = scorer.encoding.row_vectors(tiny.test.rows), scorer.encoding.row_vectors(tiny.train.rows)  # type: ignore[attr-defined]
-    cosines = queries @ rows.T
-    found = model.predict(tiny.test.rows, k=10)
-    for row in range(8):
-        near = np.argsort(-cosines[row], kind="stable")[:7]
-        weights = np.exp(cosines[row, near] / 0.1)
-        votes = (weights / weights.sum()) @ tiny.train.targets[near].toarray()
-        scores = np.zeros(10)
-        scores[found.indices[row][found.indices[row] >= 0]] = found.scores[row][found.indices[row] >= 0]
-        np.testing.assert_allclose(scores, votes, atol=1e-4)
-    again = load(model.save(tmp_path / "memory"))
-    assert np.array_equal(again.predict(tiny.test.rows).indices, model.predict(tiny.test.rows).indices)
-    reasons = model.explain(list(tiny.test.texts[:1]), model.predict(list(tiny.test.texts[:1]), k=1))
-    [nearest, *_] = reasons[0][0].neighbours
-    assert nearest.id in tiny.train.ids and nearest.text in tiny.train.texts and 0 < nearest.similarity <= 1.001
-
-
-def test_an_approximate_memory_answers_as_the_exact_one(tiny: Corpus, tmp_path: Path) -> None:
-    pytest.importorskip("faiss", reason="the extra search is not installed")
-    near = fit(f'memory("{DPR}", neighbours=7, search="approximate")', tiny)
-    assert isinstance(near.scorer, MemoryScorer)
-    exact = replace(near, scorer=replace(near.scorer, search="exact"))
-    found, wanted = (one.predict(tiny.test.rows, k=3) for one in (near, exact))
-    assert isinstance(near.scorer._quick, Approximate) and "_quick" not in vars(exact.scorer)
-    assert (found.indices == wanted.indices).mean() > 0.95
-    again = load(near.save(tmp_path / "near")).scorer
-    assert isinstance(again, MemoryScorer) and again.search == "approximate"
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        f'memory("{DPR}", neighbours=3)',
-        "knn(neighbours=3)",
-        f'fuse("memory(\\"{DPR}\\", neighbours=3)", "bm25", {SMALL})',
-    ],
-)
-def test_a_label_with_one_new_example_is_found_at_once(recipe: str, tiny: Corpus, tmp_path: Path) -> None:
-    model = fit(recipe, tiny)
-    text = "guitar and harbour and guitar"
-    grown = model.with_rows([text, "apple"], [["NEW", "L6"], ["L0"]], label_texts={"NEW": "music at sea"})
-    assert len(model.labels) == 10 and len(grown.labels) == 11
-    assert grown.labels.texts[-1] == "music at sea" and grown.labels.train_rows == tiny.labels.train_rows + 2
-    assert grown.labels.counts[-1] == 1 and grown.labels.counts[0] == model.labels.counts[0] + 1
-    assert "NEW" in {answer.id for answer in grown.predict([text], k=4).answers(0)}
-    again = load(grown.save(tmp_path / "grown"))
-    assert np.array_equal(again.predict([text], k=5).indices, grown.predict([text], k=5).indices)
-
-
-def test_new_rows_are_refused_where_nothing_remembers_them(tiny: Corpus) -> None:
-    with pytest.raises(DataError, match="does not remember them"):
-        fit("bm25", tiny).with_rows(["a"], [["L1"]])
-    with pytest.raises(DataError, match="no member of fuse remembers"):
-        fit(f'fuse("bm25", "centroid", {SMALL})', tiny).with_rows(["a"], [["L1"]])
-    model = fit("knn + rerank", tiny)
-    assert model.with_rows(["apple"], [["L1"]]).predict(["apple"], k=1).indices[0, 0] >= 0
-    with pytest.raises(DataError, match="do not know the new label 'NEW'"):
-        model.with_rows(["apple"], [["NEW"]])
-    for texts, labels in ((["a", "b"], [["L1"]]), ("a", [["L1"]]), (["a"], ["L1"]), (["a"], [[]])):
-        with pytest.raises(DataError, match="with_rows takes"):
-            model.with_rows(texts, labels)
-
-
 def test_new_labels_are_named_by_the_members_that_take_them(tiny: Corpus, tmp_path: Path) -> None:
     model = fit(f'fuse("{DPR}", "knn", {SMALL})', tiny)
     grown = model.with_labels(["a guitar harbour island"], ["NEW"])
@@ -354,18 +286,6 @@ def test_new_labels_are_named_by_the_members_that_take_them(tiny: Corpus, tmp_pa
     assert np.array_equal(again.predict(tiny.test.rows).indices, grown.predict(tiny.test.rows).indices)
     with pytest.raises(DataError, match="no member of fuse can take new labels"):
         fit(f'fuse("knn", "bm25", {SMALL})', tiny).with_labels(["new"])
-
-
-def test_memory_shares_the_encoder_of_its_member(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = counted_fits(monkeypatch, Dpr)
-    model = fit(f'fuse("{DPR}", "memory(\\"{DPR}\\")", {SMALL})', tiny)
-    [dual, memory] = model.scorer.members  # type: ignore[attr-defined]
-    assert memory.scorer.encoding is dual.scorer
-    assert trained == {"Dpr": 1}
-    assert "`bag`" in (model.save(tmp_path / "card") / "README.md").read_text()  # the encoder stands in the card
-    again = load(model.save(tmp_path / "model"))
-    [dual, memory] = again.scorer.members  # type: ignore[attr-defined]
-    assert memory.scorer.encoding is dual.scorer
 
 
 def test_plans_count_what_is_shared_once_and_folds_as_often_as_they_train(tiny: Corpus) -> None:
@@ -425,3 +345,15 @@ def test_a_damaged_model_is_refused(pair: Model, tmp_path: Path) -> None:
     for settings in ({"groups": ["nonsense"]}, {"places": 0}, {"log_kept": float("nan")}):
         with pytest.raises(ValueError):
             check(FuseScorer, replace(state, settings={**state.settings, **settings}))
+
+
+def test_memory_shares_the_encoder_of_its_member(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = counted_fits(monkeypatch, Dpr)
+    model = fit(f'fuse("{DPR}", "memory(\\"{DPR}\\")", {SMALL})', tiny)
+    [dual, memory] = model.scorer.members  # type: ignore[attr-defined]
+    assert memory.scorer.encoding is dual.scorer
+    assert trained == {"Dpr": 1}
+    assert "`bag`" in (model.save(tmp_path / "card") / "README.md").read_text()  # the encoder stands in the card
+    again = load(model.save(tmp_path / "model"))
+    [dual, memory] = again.scorer.members  # type: ignore[attr-defined]
+    assert memory.scorer.encoding is dual.scorer
