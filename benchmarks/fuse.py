@@ -27,6 +27,7 @@ DIALS = (0.0, 0.3, 0.6)
 KS = (1, 3, 5, 20)
 FOLDS_OF_VALID = 5
 SIZES = (0.1, 0.25, 0.5)  # of valid
+PROBABILITIES = ("logistic model", "linear model a label")
 
 
 class Results:
@@ -144,6 +145,8 @@ def tables(made: Combination, beside: list[str], seeds: int, results: Results) -
 
         for way, ranking in ways(made.answers("valid"), made.answers("test"), asked.valid, made.places, judge):
             values, bins = measured(ranking, asked.test)
+            if way not in PROBABILITIES:  # they lie between 0 and 1, and mean something else
+                values = {name: value for name, value in values.items() if not name.startswith("ECE")}
             results.add(data, "ways", way, values=values, bins=bins)
     if not results.has(data, "fuse", "fuse, dial 0.6"):
         made.at_dials(results, "fuse", "fuse", made.valid_examples(), seeds)
