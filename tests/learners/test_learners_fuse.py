@@ -347,6 +347,21 @@ def test_a_damaged_model_is_refused(pair: Model, tmp_path: Path) -> None:
             check(FuseScorer, replace(state, settings={**state.settings, **settings}))
 
 
+def test_a_combination_inside_another_is_asked_only_for_what_its_own_members_take(tiny: Corpus, tmp_path: Path) -> None:
+    """It has the methods for new labels and rows whatever its members are."""
+    inner = f"fuse('bm25', 'centroid', {SMALL})"
+    model = fit(f'fuse("{inner}", "{DPR}", "knn", {SMALL})', tiny)
+    grown = model.with_labels(["a guitar harbour island"], ["NEW"])
+    assert "NEW" in {answer.id for answer in grown.predict(["guitar harbour island"], k=11).answers(0)}
+    assert [member.labels for member in grown.scorer.members] == [10, 11, 10]  # type: ignore[attr-defined]
+    more = model.with_rows(["guitar and harbour"], [["L6"]])
+    assert more.labels.counts[6] == model.labels.counts[6] + 1
+    joins = "`model.with_labels([...])` adds new ones"
+    assert joins in (model.save(tmp_path / "joins") / "README.md").read_text()
+    plain = fit(f'fuse("knn", "bm25", {SMALL})', tiny)
+    assert joins not in (plain.save(tmp_path / "plain") / "README.md").read_text()
+
+
 def test_memory_shares_the_encoder_of_its_member(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = counted_fits(monkeypatch, Dpr)
     model = fit(f'fuse("{DPR}", "memory(\\"{DPR}\\")", {SMALL})', tiny)

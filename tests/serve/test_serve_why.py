@@ -61,6 +61,12 @@ def test_where_nothing_is_found_nothing_is_explained(running: Running) -> None:
     assert labels_of(running, text="zzz", model="plain", why=True) == []
 
 
+def test_a_combination_takes_new_labels_only_where_a_member_does(running: Running) -> None:
+    [facts, _] = running.get("/models").json["models"]
+    assert not facts["takes_labels"] and "encoders can" in facts["why_not"]
+    assert running.post("/labels", {"labels": [{"text": "new"}]}).status == 422
+
+
 def test_the_page_shows_who_proposed_a_label(browser: Any, running: Running) -> None:
     page = browser.new_context().new_page()
     page.goto(running.url)

@@ -63,6 +63,8 @@ from longtail.seams.scorer import (
     TakesRows,
     Vote,
     gives_probabilities,
+    takes_labels,
+    takes_rows,
 )
 from longtail.seams.sharing import shared_fit, sharing_fits
 from longtail.seams.tail_method import (
@@ -135,4 +137,6 @@ __all__ = [
     "shared_fit",
     "sharing_fits",
     "strings",
+    "takes_labels",
+    "takes_rows",
 ]

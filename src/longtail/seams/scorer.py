@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 from longtail.arrays import AnyArray, Floats, Ints, Matrix
 from longtail.data.dataset import Rows
@@ -140,6 +140,30 @@ class TakesRows(Protocol):
         Returns:
             A scorer over as many labels as `targets` has columns.
         """
+
+
+def takes_labels(part: object) -> TypeGuard[TakesLabels]:
+    """Find out whether a scorer takes new labels.
+
+    Args:
+        part: a scorer; one that is made of others says by its own `takes_labels` whether any of them does.
+
+    Returns:
+        Whether it does.
+    """
+    return isinstance(part, TakesLabels) and bool(getattr(part, "takes_labels", True))
+
+
+def takes_rows(part: object) -> TypeGuard[TakesRows]:
+    """Find out whether a scorer takes new training rows.
+
+    Args:
+        part: a scorer; one that is made of others says by its own `takes_rows` whether any of them does.
+
+    Returns:
+        Whether it does.
+    """
+    return isinstance(part, TakesRows) and bool(getattr(part, "takes_rows", True))
 
 
 @dataclass(frozen=True)

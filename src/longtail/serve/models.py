@@ -18,7 +18,7 @@ from longtail.data.dataset import Rows
 from longtail.errors import DataError, LongtailError, ModelError
 from longtail.metrics.frequency import BANDS
 from longtail.model import Model
-from longtail.seams import TakesLabels
+from longtail.seams import takes_labels
 from longtail.serve.finder import Finder
 from longtail.serve.journal import Entry, Journal, journal_of
 from longtail.store import load
@@ -299,7 +299,7 @@ def _named(word: str) -> tuple[str, Path]:
 
 def _why_not(model: Model) -> str | None:
     """Why labels cannot be added; None where they can."""
-    if not isinstance(model.scorer, TakesLabels):
+    if not takes_labels(model.scorer):
         return "its learner cannot take new labels; dpr, ngame and other encoders can"
     if model.rerankers:
         return "its re-rankers know only the labels they were fitted on"
