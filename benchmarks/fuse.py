@@ -7,11 +7,12 @@
 `folds`: the combiner learned on out-of-fold answers over train beside valid. `left-out`: what it loses without a group
 of numbers, without a member, and with fewer rows, by five-fold cross-validation over valid, and on test; nothing is
 chosen on test. Members are fitted once: their answers and all results are kept in the folder that --keep names, and
-what is kept is not repeated. --page writes the tables of all kept results.
+what is kept is not repeated. Prints the tables of all kept results, or writes them to the page that --page names.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ class Results:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             append_lines(self.path, line)
         shown = {one: values["values"].get(one) for one in ("P@1", "P@5", "PSP@1", "PSP@5", "C@5", "nDCG@20", "F1@5")}
-        print(data, part, name, {one: round(value, 2) for one, value in shown.items()}, flush=True)
+        print(data, part, name, {one: round(value, 2) for one, value in shown.items()}, file=sys.stderr, flush=True)
 
 
 def measured(ranking: tuple[Any, Any], data: Any) -> tuple[dict[str, float], dict[str, float]]:
@@ -106,7 +107,7 @@ class Combination:
         test, answers = self.asked.test, self.answers("test", members)
         return combined(examples, self.asked.train, answers, test.texts, self.places, seed, groups)
 
-    def at_dials(self, results: Results, part: str, name: str, examples: Any, seeds: int) -> None:
+    def at_dials(self, results: Results, part: str, name: str, examples: Any, seeds: int, **more: Any) -> None:
         import numpy as np
 
         from longtail.metrics import inverse_propensity
@@ -124,7 +125,7 @@ class Combination:
             values, bins = ({one: float(np.mean([each[side][one] for each in several])) for one in several[0][side]}
                             for side in (0, 1))  # fmt: skip
             spread = {one: float(np.ptp([each[0][one] for each in several])) for one in several[0][0]}
-            extra = {"spread": spread, "seconds": float(np.mean(seconds)), "seeds": seeds}
+            extra = {"spread": spread, "seconds": float(np.mean(seconds)), "seeds": seeds, **more}
             results.add(data, part, f"{name}, dial {dial:g}", values=values, bins=bins, **extra)
 
 
@@ -157,8 +158,8 @@ def folds(made: Combination, number: int, results: Results) -> None:
     name = f"fuse, folds={number}"
     if not results.has(made.asked.name, "folds", f"{name}, dial 0.6"):
         cost = [made.asked.out_of_fold(member, number) for member in made.members]
-        print(f"{name}: members {sum(one['seconds'] + one['asking'] for one in cost):.0f} s", flush=True)
-        made.at_dials(results, "folds", name, made.fold_examples(number), 1)
+        spent = sum(one["seconds"] + one["asking"] for one in cost)
+        made.at_dials(results, "folds", name, made.fold_examples(number), 1, members=spent)
 
 
 def left_out(made: Combination, results: Results) -> None:
@@ -227,6 +228,8 @@ def main() -> None:
             left_out(made, results)
     if options.page is not None:
         options.page.write_text(page(results.lines), encoding="utf-8")
+    else:
+        print(page(results.lines))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ Largest less smallest of three seeds; the members are the same.
 
 FOLDS = """## Learned on valid, or on folds of train
 
-The combiner learned on out-of-fold answers over train; one seed. Beside it the line of valid, from above.
+The combiner learned on out-of-fold answers over train, one seed; *members s* are the seconds that training members
+anew and asking them took. Beside it the line of valid, from above.
 """
 
 LEFT_OUT = """## What is left out
@@ -68,14 +69,22 @@ def page(lines: list[dict[str, Any]]) -> str:
         names = {one["data"] for one in folded}
         folded += [one for one in _of(lines, "fuse") if one["data"] in names]
         folded.sort(key=lambda one: one["data"])
-        body = [[*_name(one), *cells(one["values"], MEASURES), _seconds(one)] for one in folded]
-        parts += [FOLDS, table(["data", "learned", *MEASURES, "train s"], body, words=2)]
+        body = [
+            [
+                *_name(one),
+                *cells(one["values"], MEASURES),
+                f"{one['members']:.0f}" if "members" in one else "",
+                _seconds(one),
+            ]
+            for one in folded
+        ]
+        parts += [FOLDS, table(["data", "learned", *MEASURES, "members s", "train s"], body, words=2)]
+    left_out = list(_of(lines, "left out"))
     columns = [*(f"valid {one}" for one in FEWER), *FEWER, "train s"]
     body = [
-        [*_name(one), *cells(one["values"], FEWER, 2), *cells(one["test"], FEWER, 2), _seconds(one)]
-        for one in _of(lines, "left out")
+        [*_name(one), *cells(one["values"], FEWER, 2), *cells(one["test"], FEWER, 2), _seconds(one)] for one in left_out
     ]
-    parts += [LEFT_OUT, table(["data", "combiner", *columns], body, words=2)]
+    parts += [LEFT_OUT, table(["data", "combiner", *columns], body, words=2)] if left_out else []
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
