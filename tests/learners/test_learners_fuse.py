@@ -302,6 +302,18 @@ def test_plans_count_what_is_shared_once_and_folds_as_often_as_they_train(tiny: 
     assert "candidates of valid" in [name for name, _ in Recipe.parse('fuse("parabel")').plan(facts).steps]
 
 
+def test_plans_know_the_valid_rows(tiny: Corpus) -> None:
+    """More of them take longer; without any, two folds of train are learned from; wrong candidates have a limit."""
+    facts, recipe = replace(DataFacts.of(tiny.train), rows=50_000, labels=20_000), Recipe.parse('fuse("knn", "bm25")')
+    few, many, none = (recipe.plan(replace(facts, valid_rows=rows)) for rows in (500, 5000, 0))
+    assert few.train_seconds < many.train_seconds < none.train_seconds
+    sizes = [dict(one.steps)["candidates of valid"] for one in (few, many)]
+    assert sizes[1] == pytest.approx(10 * sizes[0], rel=0.01)
+    assert "candidates of 2 folds of train" in dict(none.steps)
+    assert recipe.plan(facts) == recipe.plan(replace(facts, valid_rows=2500))
+    assert DataFacts.of(tiny.train, len(tiny.valid)).valid_rows == len(tiny.valid)
+
+
 def test_a_member_that_names_nothing_changes_nothing(tiny: Corpus, tmp_path: Path) -> None:
     for split, data in (("valid", tiny.valid), ("test", tiny.test)):
         lines = (json.dumps({"id": row, "labels": []}) for row in data.ids)

@@ -14,7 +14,7 @@ from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError
 from longtail.linear.fusion.boosted_trees import Growing, require_lightgbm
 from longtail.linear.fusion.candidates import Answers
-from longtail.linear.fusion.combiner import KEPT, CombinerExamples, LabelFacts, learn
+from longtail.linear.fusion.combiner import KEPT, MAX_WRONG, CombinerExamples, LabelFacts, learn
 from longtail.linear.fusion.fuse_scorer import FuseScorer
 from longtail.papers import LIGHTGBM, STACKING, Paper
 from longtail.plan import DataFacts, Plan
@@ -180,10 +180,13 @@ class FuseLearner:
         plans = list(
             {member.fits or (number,): member.plan(facts) for number, member in enumerate(self.members)}.values()
         )
-        own, folds = self.settings, self.settings.folds
-        rows = facts.rows if folds else facts.rows // 20
-        number = rows * min(own.candidates * len(self.members), facts.labels) * 0.6
-        learning = int(number * (8 * len(self.members) + 4 * (3 * len(self.members) + 13) + 24))
+        own = self.settings
+        valid_rows = facts.rows // 20 if facts.valid_rows is None else facts.valid_rows
+        folds = own.folds or (0 if valid_rows else FOLDS)
+        rows = facts.rows if folds else valid_rows
+        each = min(own.candidates * len(self.members), facts.labels) * 0.6  # candidates of a row
+        number, learned = rows * each, min(rows * each, 1.1 * MAX_WRONG)
+        learning = int(number * (8 * len(self.members) + 24) + learned * 4 * (3 * len(self.members) + 13))
         held, peak = 0, 0
         for plan in plans:
             peak = max(peak, held + plan.train_bytes)
@@ -194,13 +197,18 @@ class FuseLearner:
         return Plan(
             train_bytes=max(peak, held + learning),
             model_bytes=held + 40 * facts.labels + 12 * facts.positives,
-            train_seconds=seconds * (1 + max(folds - 1, 0)) + asking * rows / 1000 + TREES * number + 1.0,
-            predict_seconds=asking * 1.15,
+            train_seconds=seconds * (1 + max(folds - 1, 0))
+            + asking * rows / 1000
+            + JUDGING * number
+            + TREES * learned
+            + 1.0,
+            predict_seconds=asking + 1000 * JUDGING * each,
             steps=(*(step for plan in plans for step in plan.steps), (name, learning)),
         )
 
 
 TREES = 1.5e-5  # seconds to learn from a candidate
+JUDGING = 1.2e-6  # seconds to compute the numbers of a candidate and walk the trees
 
 
 def fold_rows(train: Dataset, number: int, seed: int) -> list[tuple[Longs, Longs]]:
