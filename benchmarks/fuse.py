@@ -1,241 +1,235 @@
 """`fuse` beats its best member in head and tail, and other ways to combine the same members.
 
-    python benchmarks/fuse.py wordnet [DATA ...] [--members "bm25" "knn" ...] [--seeds 3] [--ablate] [--keep FOLDER]
+    python benchmarks/fuse.py DATA [DATA ...] [--rows 50000] [--keep FOLDER] [--parts tables folds left-out]
+    python benchmarks/fuse.py --keep FOLDER --page docs/results/appendix/fuse.md
 
-Prints, on the test split, every member alone, four plain combinations, and `fuse` at three places of the dial. The
-members are fitted once; their answers are kept in a folder, where --keep names one. With --ablate, what the combiner
-loses on the valid and the test split without a group of numbers, without a member, and with fewer rows to learn from;
-on valid, it learns on four fifths and is measured on the rest. Nothing is chosen on test.
+`tables`: on the test split every member alone, plain combinations of them, and `fuse` at three places of the dial.
+`folds`: the combiner learned on out-of-fold answers over train beside valid. `left-out`: what it loses without a group
+of numbers, without a member, and with fewer rows, by five-fold cross-validation over valid, and on test; nothing is
+chosen on test. Members are fitted once: their answers and all results are kept in the folder that --keep names, and
+what is kept is not repeated. Prints the tables of all kept results, or writes them to the page that --page names.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from shared.command import parser_for
-from shared.splits import with_test
-from shared.tables import at_ks, cells, header, row
+from shared.fuse_answers import MemberAnswers, cut
+from shared.fuse_page import page
+from shared.fuse_ways import KEPT, ranked_candidates, ways
+from shared.tables import append_lines, read_lines
 
 MEMBERS = ["bm25", "centroid", "centroid(probabilities=false)", "knn", "parabel", "bonsai"]
-MEASURES = [*at_ks("P", "PSP", "C"), "nDCG@20", "F1@5", "ECE@5"]
-FEWER = ["P@1", "P@5", "PSP@1", "PSP@5", "C@5", "ECE@5"]
 DIALS = (0.0, 0.3, 0.6)
-PLACES = 40
+KS = (1, 3, 5, 20)
+FOLDS_OF_VALID = 5
+SIZES = (0.1, 0.25, 0.5)  # of valid
+PROBABILITIES = ("logistic model", "linear model a label")
 
 
-class Answered:
-    """The members' answers for valid and test, and the seconds that each took."""
+class Results:
+    """Results as they come: printed, and kept as a line of a file. One that is there is not computed again."""
 
-    def __init__(self, corpus: Any, members: list[str], keep: Path | None) -> None:
-        self.corpus, self.members = corpus, members
-        self.valid, self.test, self.seconds = [], [], []
-        for member in members:
-            valid, test, seconds = self.ask(member, keep)
-            self.valid.append(valid)
-            self.test.append(test)
-            self.seconds.append(seconds)
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.lines = path, read_lines(path)
 
-    def ask(self, member: str, keep: Path | None) -> tuple[Any, Any, float]:
-        import numpy as np
+    def has(self, data: str, part: str, name: str) -> bool:
+        return any((one["data"], one["part"], one["name"]) == (data, part, name) for one in self.lines)
 
-        import longtail
-        from longtail.seams import FittedMember
-
-        plain = "".join(letter if letter.isalnum() else "-" for letter in member)
-        path = None if keep is None else keep / f"{self.corpus.name}-{plain}.npz"
-        if path is not None and path.exists():
-            found = np.load(path)
-            return (found["a"], found["b"]), (found["c"], found["d"]), float(found["seconds"])
-        start = time.perf_counter()
-        model = longtail.Recipe.parse(member).fit(self.corpus.train, self.corpus.valid)
-        seconds = time.perf_counter() - start
-        fitted = FittedMember.of(model, self.corpus.labels)
-        valid, test = (
-            fitted.top(part.rows, PLACES, self.corpus.labels) for part in (self.corpus.valid, self.corpus.test)
-        )
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez(path, a=valid[0], b=valid[1], c=test[0], d=test[1], seconds=seconds)
-        return valid, test, seconds
+    def add(self, data: str, part: str, name: str, **values: Any) -> None:
+        line = {"data": data, "part": part, "name": name, **values}
+        self.lines.append(line)
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            append_lines(self.path, line)
+        shown = {one: values["values"].get(one) for one in ("P@1", "P@5", "PSP@1", "PSP@5", "C@5", "nDCG@20", "F1@5")}
+        print(data, part, name, {one: round(value, 2) for one, value in shown.items()}, file=sys.stderr, flush=True)
 
 
-def measured(labels: Any, scores: Any, data: Any) -> dict[str, float]:
-    """The measures of a ranking, and F1@5 as a mean over rows."""
-    import numpy as np
-
+def measured(ranking: tuple[Any, Any], data: Any) -> tuple[dict[str, float], dict[str, float]]:
+    """Measures, and points of P@5 by frequency bin."""
     from longtail import evaluate
     from longtail.predictions import Predictions, ranked
 
-    found = Predictions(data.labels, *ranked(labels, scores)).without(data.excluded).top(20)
-    values = dict(evaluate(found, data, ks=(1, 3, 5, 20)).values)
-    hits, truth = found.hits(data.targets)[:, :5].sum(axis=1), np.diff(data.targets.indptr)
-    values["F1@5"] = 100 * float(np.mean(2 * hits / np.maximum(5 + truth, 1)))
-    return values
-
-
-def padded(candidates: Any, scores: Any) -> tuple[Any, Any]:
-    """Candidates as (rows, places)."""
-    from longtail.linear.fusion.fuse_scorer import best_candidates
-
-    return best_candidates(candidates, scores, 100)
-
-
-def plain_combinations(asked: Answered) -> dict[str, tuple[Any, Any]]:
-    """Mean, reciprocal ranks, the best weighted mean by valid, and a logistic model over the members' numbers."""
-    import numpy as np
-
-    from longtail.linear.fusion.candidate_numbers import member_numbers
-    from longtail.linear.fusion.candidates import CandidateLists
-    from longtail.linear.solvers.logistic import newton_logistic
-
-    valid, test = CandidateLists.joined(asked.valid), CandidateLists.joined(asked.test)
-
-    def shares(found: Any) -> Any:
-        return found.scores / found.best[found.rows]
-
-    def mean(found: Any, weights: Any) -> Any:
-        return (shares(found) @ weights).astype(np.float32)
-
-    def reciprocal(found: Any) -> Any:
-        return np.where(found.places >= 0, 1 / (60.0 + found.places + 1), 0).sum(axis=1).astype(np.float32)
-
-    weights, best = np.ones(len(asked.members)), -1.0
-    for _ in range(2):  # one member after the other, twice
-        for member in range(len(weights)):
-            for factor in (0.0, 0.25, 0.5, 2.0, 4.0):
-                tried = weights.copy()
-                tried[member] *= factor
-                value = measured(*padded(valid, mean(valid, tried)), asked.corpus.valid)
-                if value["P@1"] + value["PSP@5"] > best:
-                    best, weights = value["P@1"] + value["PSP@5"], tried
-    inputs = np.concatenate([member_numbers(valid, PLACES)[0], np.ones((len(valid.labels), 1))], axis=1)
-    fitted = newton_logistic(inputs.astype(np.float64), right_of(valid, asked.corpus.valid).astype(np.float64))
-    outputs = np.concatenate([member_numbers(test, PLACES)[0], np.ones((len(test.labels), 1))], axis=1)
-    linear = 1 / (1 + np.exp(-np.clip(outputs @ fitted, -30, 30)))
-    return {
-        "mean": padded(test, mean(test, np.ones(len(weights)))),
-        "reciprocal rank fusion": padded(test, reciprocal(test)),
-        "weighted mean": padded(test, mean(test, weights)),
-        "logistic model": padded(test, linear.astype(np.float32)),
-    }
-
-
-def right_of(candidates: Any, data: Any) -> Any:
-    from longtail.linear.fusion.combiner import _held
-
-    return _held(candidates, data.targets)
+    found = evaluate(Predictions(data.labels, *ranked(*ranking)).without(data.excluded).top(20), data, ks=KS)
+    return dict(found.values), {part.name: part.contribution for part in found.bins}
 
 
 def combined(
-    asked: Answered, data: Any, answers: Any, seed: int, groups: Any = None, learn_on: Any = None, **settings: Any
+    examples: Any, train: Any, answers: Any, texts: Any, places: int, seed: int = 0, groups: Any = None
 ) -> tuple[Any, Any, float]:
-    """Candidates, probabilities and the seconds to learn: on valid, or on some rows of it."""
-    from longtail.linear.fusion.boosted_trees import Growing
+    """Candidates, probabilities and the seconds to learn."""
+    from longtail.learners.fuse import Fuse
     from longtail.linear.fusion.candidates import CandidateLists
-    from longtail.linear.fusion.combiner import KEPT, CombinerExamples, LabelFacts, learn
+    from longtail.linear.fusion.combiner import KEPT as GROUPS_KEPT
+    from longtail.linear.fusion.combiner import LabelFacts, learn
 
-    valid, learned = asked.corpus.valid, asked.valid
-    if learn_on is not None:
-        valid = valid.take(learn_on)
-        learned = [(labels[learn_on], scores[learn_on]) for labels, scores in learned]
-    facts = LabelFacts.of(asked.corpus.train, True)
-    start = time.perf_counter()
-    growing = Growing(seed=seed, **settings)
-    combiner = learn([CombinerExamples(learned, valid, facts)], len(learned), PLACES, facts, growing, groups or KEPT)
-    seconds = time.perf_counter() - start
+    start = time.process_time()
+    growing = Fuse(seed=seed).growing()
+    combiner = learn(examples, len(answers), places, LabelFacts.of(train, True), growing, groups or GROUPS_KEPT)
+    seconds = time.process_time() - start
     found = CandidateLists.joined(answers)
-    return found, combiner.probabilities(found, data.texts), seconds
+    return found, combiner.probabilities(found, texts), seconds
 
 
-def tables(asked: Answered, seeds: int) -> None:
-    import numpy as np
+class Combination:
+    """A data set, members, and what `fuse` makes of them."""
 
-    from longtail.metrics import inverse_propensity
+    def __init__(self, asked: MemberAnswers, members: list[str], places: int) -> None:
+        self.asked, self.members, self.places = asked, members, places
 
-    corpus = asked.corpus
-    name, weight = f"{corpus.name}", inverse_propensity(corpus.labels)
-    print(header(["data", "recipe", *MEASURES, "train s"], words=2))
-    for member, (labels, scores), seconds in zip(asked.members, asked.test, asked.seconds, strict=True):
-        values = measured(labels, scores, corpus.test)
-        print(row([name, f"`{member}`", *cells(values, MEASURES), f"{seconds:.0f}"]), flush=True)
-    for way, (labels, scores) in plain_combinations(asked).items():
-        print(row([name, way, *cells(measured(labels, scores, corpus.test), MEASURES), ""]), flush=True)
-    found: dict[float, list[dict[str, float]]] = {dial: [] for dial in DIALS}
-    took = []
-    for seed in range(seeds):
-        candidates, scores, seconds = combined(asked, corpus.test, asked.test, seed)
-        took.append(seconds)
-        for dial in DIALS:
-            turned = scores * weight[candidates.labels] ** dial
-            found[dial].append(measured(*padded(candidates, turned.astype(np.float32)), corpus.test))
-    for dial, values in found.items():
-        means = {one: float(np.mean([value[one] for value in values])) for one in MEASURES if one in values[0]}
-        print(row([name, f"fuse, dial {dial:g}", *cells(means, MEASURES), f"{np.mean(took):.1f}"]), flush=True)
-    spread = {one: float(np.ptp([value[one] for value in found[0.0]])) for one in MEASURES}
-    print(f"\n{seeds} seeds of the trees; largest less smallest at dial 0: {row(cells(spread, MEASURES, 2))}\n")
+    def answers(self, split: str, members: Any = None, rows: Any = None) -> list[tuple[Any, Any]]:
+        chosen = self.members if members is None else members
+        return [cut(self.asked.of(member)[split], self.places, rows) for member in chosen]
+
+    def valid_examples(self, members: Any = None, rows: Any = None) -> list[Any]:
+        from longtail.linear.fusion.combiner import CombinerExamples, LabelFacts
+
+        data = self.asked.valid if rows is None else self.asked.valid.take(rows)
+        return [CombinerExamples(self.answers("valid", members, rows), data, LabelFacts.of(self.asked.train, True))]
+
+    def fold_examples(self, folds: int) -> list[Any]:
+        from longtail.learners.fuse import fold_rows
+        from longtail.linear.fusion.combiner import CombinerExamples, LabelFacts
+
+        train, found = self.asked.train, []
+        answers = [self.asked.out_of_fold(member, folds)["train"] for member in self.members]
+        for seen, unseen in fold_rows(train, folds, 0):
+            some = [cut(one, self.places, unseen) for one in answers]
+            found.append(CombinerExamples(some, train.take(unseen), LabelFacts.of(train.take(seen), True)))
+        return found
+
+    def on_test(self, examples: Any, seed: int = 0, groups: Any = None, members: Any = None) -> tuple[Any, Any, float]:
+        test, answers = self.asked.test, self.answers("test", members)
+        return combined(examples, self.asked.train, answers, test.texts, self.places, seed, groups)
+
+    def at_dials(self, results: Results, part: str, name: str, examples: Any, seeds: int, **more: Any) -> None:
+        import numpy as np
+
+        from longtail.metrics import inverse_propensity
+
+        data, weight = self.asked.name, inverse_propensity(self.asked.labels)
+        found: dict[float, list[Any]] = {dial: [] for dial in DIALS}
+        seconds = []
+        for seed in range(seeds):
+            candidates, scores, took = self.on_test(examples, seed)
+            seconds.append(took)
+            for dial in DIALS:
+                turned = scores * weight[candidates.labels] ** dial if dial else scores
+                found[dial].append(measured(ranked_candidates(candidates, turned), self.asked.test))
+        for dial, several in found.items():
+            values, bins = ({one: float(np.mean([each[side][one] for each in several])) for one in several[0][side]}
+                            for side in (0, 1))  # fmt: skip
+            spread = {one: float(np.ptp([each[0][one] for each in several])) for one in several[0][0]}
+            extra = {"spread": spread, "seconds": float(np.mean(seconds)), "seeds": seeds, **more}
+            results.add(data, part, f"{name}, dial {dial:g}", values=values, bins=bins, **extra)
 
 
-def ablations(asked: Answered) -> None:
+def tables(made: Combination, beside: list[str], seeds: int, results: Results) -> None:
+    """Members alone, plain combinations, and `fuse`."""
+    asked, data = made.asked, made.asked.name
+    for recipe in [*made.members, *beside]:
+        if not results.has(data, "alone", recipe):
+            found = asked.of(recipe)
+            values, bins = measured(found["test"], asked.test)
+            cost = {"seconds": found["seconds"], "asking": found["asking"]}
+            results.add(data, "alone", recipe, values=values, bins=bins, **cost)
+    if not results.has(data, "ways", "linear model a label"):
+
+        def judge(ranking: tuple[Any, Any]) -> float:
+            values = measured(ranking, asked.valid)[0]
+            return values["P@1"] + values["PSP@5"]
+
+        for way, ranking in ways(made.answers("valid"), made.answers("test"), asked.valid, made.places, judge):
+            values, bins = measured(ranking, asked.test)
+            if way not in PROBABILITIES:  # they lie between 0 and 1, and mean something else
+                values = {name: value for name, value in values.items() if not name.startswith("ECE")}
+            results.add(data, "ways", way, values=values, bins=bins)
+    if not results.has(data, "fuse", "fuse, dial 0.6"):
+        made.at_dials(results, "fuse", "fuse", made.valid_examples(), seeds)
+
+
+def folds(made: Combination, number: int, results: Results) -> None:
+    """The combiner learned on out-of-fold answers over train."""
+    name = f"fuse, folds={number}"
+    if not results.has(made.asked.name, "folds", f"{name}, dial 0.6"):
+        cost = [made.asked.out_of_fold(member, number) for member in made.members]
+        spent = sum(one["seconds"] + one["asking"] for one in cost)
+        made.at_dials(results, "folds", name, made.fold_examples(number), 1, members=spent)
+
+
+def left_out(made: Combination, results: Results) -> None:
+    """Cross-validation over valid, all its rows ranked by trees that did not see them, and test."""
     import numpy as np
 
     from longtail.linear.fusion.candidate_numbers import GROUPS
-    from longtail.linear.fusion.combiner import KEPT
+    from longtail.linear.fusion.combiner import KEPT as GROUPS_KEPT
 
-    corpus = asked.corpus
-    rng = np.random.default_rng(0)
-    fold = rng.permutation(len(corpus.valid)) % 5
-    learned, judged = np.flatnonzero(fold > 0), np.flatnonzero(fold == 0)
-    held_out = corpus.valid.take(judged)
-    judged_answers = [(labels[judged], scores[judged]) for labels, scores in asked.valid]
+    asked = made.asked
+    order = np.random.default_rng(0).permutation(len(asked.valid))
 
-    def line(what: str, asked_of: Answered, members: list[int], groups: Any, share: float = 1.0) -> None:
-        part = Answered.__new__(Answered)
-        part.corpus, part.members = corpus, [asked_of.members[one] for one in members]
-        part.valid = [asked_of.valid[one] for one in members]
-        on_valid = []
-        for number in range(3):  # other trees, so that a difference is more than the luck of one seed
-            rows = learned[: int(len(learned) * share)]
-            answers = [judged_answers[one] for one in members]
-            candidates, scores, _ = combined(part, held_out, answers, number, groups, rows)
-            on_valid.append(measured(*padded(candidates, scores), held_out))
-        whole = rng.permutation(len(corpus.valid))[: int(len(corpus.valid) * share)] if share < 1 else None
-        candidates, scores, seconds = combined(
-            part, corpus.test, [asked_of.test[one] for one in members], 0, groups, whole
-        )
-        test = measured(*padded(candidates, scores), corpus.test)
-        means = {one: float(np.mean([value[one] for value in on_valid])) for one in FEWER}
-        print(row([corpus.name, what, *cells(means, FEWER, 2), *cells(test, FEWER, 2), f"{seconds:.1f}"]), flush=True)
+    def add(name: str, members: Any = None, groups: Any = None, share: float = 1.0) -> None:
+        if results.has(asked.name, "left out", name):
+            return
+        labels = np.full((len(asked.valid), KEPT), -1, dtype=np.int32)
+        scores = np.zeros(labels.shape, dtype=np.float32)
+        for fold in range(FOLDS_OF_VALID):
+            judged = np.sort(order[fold::FOLDS_OF_VALID])
+            learned = np.setdiff1d(order, judged, assume_unique=True)
+            learned = np.sort(learned[: int(len(learned) * share)])
+            rows = asked.valid.take(judged)
+            examples, answers = made.valid_examples(members, learned), made.answers("valid", members, judged)
+            found, values, _ = combined(examples, asked.train, answers, rows.texts, made.places, fold, groups)
+            best = ranked_candidates(found, values)
+            labels[judged, : best[0].shape[1]], scores[judged, : best[1].shape[1]] = best
+        some = None if share == 1 else np.sort(order[: int(len(order) * share)])
+        found, values, seconds = made.on_test(made.valid_examples(members, some), 0, groups, members)
+        on_test, _ = measured(ranked_candidates(found, values), asked.test)
+        valid, _ = measured((labels, scores), asked.valid)
+        results.add(asked.name, "left out", name, values=valid, test=on_test, seconds=seconds)
 
-    every = list(range(len(asked.members)))
-    print(header(["data", "combiner", *(f"valid {one}" for one in FEWER), *FEWER, "s"], words=2))
-    line("everything", asked, every, KEPT)
-    for group in KEPT:
+    add("everything")
+    for group in GROUPS_KEPT:
         if group != "members":
-            line(f"without {group}", asked, every, tuple(one for one in KEPT if one != group))
-    for group in sorted(set(GROUPS) - set(KEPT)):
-        line(f"with {group}", asked, every, (*KEPT, group))
-    for member in every if len(every) > 1 else []:
-        line(f"without `{asked.members[member]}`", asked, [one for one in every if one != member], KEPT)
-    for share in (0.1, 0.25, 0.5):
-        line(f"{share:.0%} of valid", asked, every, KEPT, share)
-    print()
+            add(f"without {group}", groups=tuple(one for one in GROUPS_KEPT if one != group))
+    for group in sorted(set(GROUPS) - set(GROUPS_KEPT)):
+        add(f"with {group}", groups=(*GROUPS_KEPT, group))
+    for member in made.members if len(made.members) > 1 else []:
+        add(f"without `{member}`", [one for one in made.members if one != member])
+    for share in SIZES:
+        add(f"{share:.0%} of valid", share=share)
 
 
 def main() -> None:
     parser = parser_for(__doc__)
-    parser.add_argument("data", nargs="+", help="names or folders of data sets")
+    parser.add_argument("data", nargs="*", help="names or folders of data sets")
+    parser.add_argument("--rows", type=int, default=0, help="training rows, evenly spaced; 0: all")
     parser.add_argument("--members", nargs="+", default=MEMBERS, help="recipes to combine")
-    parser.add_argument("--seeds", type=int, default=1, help="of the trees")
-    parser.add_argument("--ablate", action="store_true", help="also print what each group and member brings")
-    parser.add_argument("--keep", type=Path, help="folder for the members' answers")
+    parser.add_argument("--beside", nargs="*", default=[], help="further recipes, shown alone")
+    parser.add_argument("--candidates", type=int, default=40, help="labels that a member names at most")
+    parser.add_argument("--parts", nargs="+", default=["tables"], choices=["tables", "folds", "left-out"])
+    parser.add_argument("--folds", type=int, default=4, help="of train")
+    parser.add_argument("--seeds", type=int, default=3, help="of the trees")
+    parser.add_argument("--keep", type=Path, help="folder for answers and results")
+    parser.add_argument("--page", type=Path, help="write the tables of all kept results to this page")
     options = parser.parse_args()
+    results = Results(None if options.keep is None else options.keep / "results.jsonl")
     for data in options.data:
-        asked = Answered(with_test(data), options.members, options.keep)
-        tables(asked, options.seeds)
-        if options.ablate:
-            ablations(asked)
+        made = Combination(MemberAnswers(data, options.rows, options.keep), options.members, options.candidates)
+        if "tables" in options.parts:
+            tables(made, options.beside, options.seeds, results)
+        if "folds" in options.parts:
+            folds(made, options.folds, results)
+        if "left-out" in options.parts:
+            left_out(made, results)
+    if options.page is not None:
+        options.page.write_text(page(results.lines), encoding="utf-8")
+    else:
+        print(page(results.lines))
 
 
 if __name__ == "__main__":

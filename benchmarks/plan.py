@@ -33,7 +33,7 @@ def measure(data: str, recipe: str, most: int) -> dict[str, float]:
     corpus = with_test(data)
     train = evenly_spaced(corpus.train, most)
     made = longtail.Recipe.parse(recipe)
-    planned = made.plan(DataFacts.of(train))
+    planned = made.plan(DataFacts.of(train, len(corpus.valid)))
     warm_up([made], train)
     release()
     before = resident_bytes()

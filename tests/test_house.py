@@ -37,7 +37,7 @@ ARROWS: dict[str, set[str]] = {
         "version",
     },
     "__main__": {"cli"},
-    "answers": {"arrays", "data", "errors", "model", "seams"},
+    "answers": {"arrays", "data", "errors", "model"},
     "atomic": {"errors"},
     "automatic": {
         "arrays",

@@ -20,7 +20,6 @@ from longtail.errors import DataError
 
 if TYPE_CHECKING:
     from longtail.model import Model
-    from longtail.seams import Explanation
 
 CHUNK = 8192  # lines read, predicted and written at a time
 
@@ -105,33 +104,10 @@ def answer_lines(
         if reasons is not None:
             given = (one for one, label in zip(reasons[number], predictions.indices[number], strict=True) if label >= 0)
             for label, reason in zip(labels, given, strict=True):
-                label["why"] = _reason(reason)
+                label["why"] = reason.as_json()
             if not labels:
                 answered["why"] = "no label fits, or the model knows no word of the text"
         yield answered
-
-
-def _reason(reason: Explanation) -> dict[str, Any]:
-    """An explanation as JSON, without what the model does not know."""
-    found: dict[str, Any] = {}
-    if reason.votes:
-        found["members"] = [
-            {"member": vote.member, "place": vote.place, "score": vote.score}
-            if vote.place is not None
-            else {"member": vote.member, "place": None}
-            for vote in reason.votes
-        ]
-    if reason.train_rows is not None:
-        found["training_examples"] = reason.train_rows
-    if reason.proposed is not None:
-        found["proposed"], found["right"] = reason.proposed, reason.right
-    if reason.neighbours:
-        found["nearest"] = [
-            {"id": one.id, "text": one.text, "similarity": round(one.similarity, 4)} for one in reason.neighbours
-        ]
-    if reason.words:
-        found["words"] = [{"word": one.word, "weight": round(one.weight, 4)} for one in reason.words]
-    return found
 
 
 def _fields(model: Model) -> list[str]:

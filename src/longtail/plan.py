@@ -39,6 +39,7 @@ class DataFacts:
     own_columns: int = 0  # columns of features that rows have besides texts
     own_per_row: float = 0.0  # non-zero features of a row, where it has texts too
     empty: float = 0.0  # share of the labels that no row has
+    valid_rows: int | None = None  # None: not known, a twentieth of the rows is assumed
 
     @property
     def row_terms(self) -> float:
@@ -67,11 +68,12 @@ class DataFacts:
         return 1e-8 * self.characters + 1e-6 * (self.rows if self.characters else 0)
 
     @classmethod
-    def of(cls, data: Dataset) -> DataFacts:
+    def of(cls, data: Dataset, valid_rows: int | None = None) -> DataFacts:
         """Measure the sizes of training data.
 
         Args:
             data: training rows.
+            valid_rows: how many valid rows there are, where it is known.
 
         Returns:
             Its sizes.
@@ -99,6 +101,7 @@ class DataFacts:
             own_columns=0 if beside is None else int(beside.shape[1]),
             own_per_row=0.0 if beside is None else beside.nnz / max(rows, 1),
             empty=float(np.mean(counts == 0)) if len(counts) else 0.0,
+            valid_rows=valid_rows,
         )
 
 

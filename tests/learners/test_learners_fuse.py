@@ -1,8 +1,9 @@
-"""`fuse`, `memory` and `predictions` as users meet them: members, sharing, saving, new rows and labels, bad input."""
+"""`fuse` and `predictions` as users meet them: members, sharing, saving, new rows and labels, bad input."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -135,6 +136,18 @@ def test_saved_and_loaded_with_a_re_ranked_member(pair: Model, tiny: Corpus, tmp
     assert "BM25" in (tmp_path / "model" / "README.md").read_text()
 
 
+def test_loading_and_predicting_need_no_lightgbm(
+    pair: Model, tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pair.save(tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    again = load(folder)
+    assert np.array_equal(again.predict(tiny.test.rows).indices, pair.predict(tiny.test.rows).indices)
+    assert again.explain(["apple"], again.predict(["apple"], k=1))[0][0].votes
+    with pytest.raises(LongtailError, match=r"pip install 'longtail\[fuse\]'"):
+        fit(f'fuse("knn", {SMALL})', tiny)
+
+
 def counted_fits(monkeypatch: pytest.MonkeyPatch, *kinds: type) -> Counter[str]:
     fits: Counter[str] = Counter()
     for kind in kinds:
@@ -262,60 +275,6 @@ def test_explanations_name_members_places_and_records(pair: Model, tiny: Corpus)
         pair.explain(texts[:2], found)
 
 
-def test_memory_votes_with_a_softmax_of_cosines(tiny: Corpus, tmp_path: Path) -> None:
-    model = fit(f'memory("{DPR}", neighbours=7, temperature=0.1)', tiny)
-    scorer = model.scorer
-    queries, rows = scorer.encoding.row_vectors(tiny.test.rows), scorer.encoding.row_vectors(tiny.train.rows)  # type: ignore[attr-defined]
-    cosines = queries @ rows.T
-    found = model.predict(tiny.test.rows, k=10)
-    for row in range(8):
-        near = np.argsort(-cosines[row], kind="stable")[:7]
-        weights = np.exp(cosines[row, near] / 0.1)
-        votes = (weights / weights.sum()) @ tiny.train.targets[near].toarray()
-        scores = np.zeros(10)
-        scores[found.indices[row][found.indices[row] >= 0]] = found.scores[row][found.indices[row] >= 0]
-        np.testing.assert_allclose(scores, votes, atol=1e-4)
-    again = load(model.save(tmp_path / "memory"))
-    assert np.array_equal(again.predict(tiny.test.rows).indices, model.predict(tiny.test.rows).indices)
-    reasons = model.explain(list(tiny.test.texts[:1]), model.predict(list(tiny.test.texts[:1]), k=1))
-    [nearest, *_] = reasons[0][0].neighbours
-    assert nearest.id in tiny.train.ids and nearest.text in tiny.train.texts and 0 < nearest.similarity <= 1.001
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        f'memory("{DPR}", neighbours=3)',
-        "knn(neighbours=3)",
-        f'fuse("memory(\\"{DPR}\\", neighbours=3)", "bm25", {SMALL})',
-    ],
-)
-def test_a_label_with_one_new_example_is_found_at_once(recipe: str, tiny: Corpus, tmp_path: Path) -> None:
-    model = fit(recipe, tiny)
-    text = "guitar and harbour and guitar"
-    grown = model.with_rows([text, "apple"], [["NEW", "L6"], ["L0"]], label_texts={"NEW": "music at sea"})
-    assert len(model.labels) == 10 and len(grown.labels) == 11
-    assert grown.labels.texts[-1] == "music at sea" and grown.labels.train_rows == tiny.labels.train_rows + 2
-    assert grown.labels.counts[-1] == 1 and grown.labels.counts[0] == model.labels.counts[0] + 1
-    assert "NEW" in {answer.id for answer in grown.predict([text], k=4).answers(0)}
-    again = load(grown.save(tmp_path / "grown"))
-    assert np.array_equal(again.predict([text], k=5).indices, grown.predict([text], k=5).indices)
-
-
-def test_new_rows_are_refused_where_nothing_remembers_them(tiny: Corpus) -> None:
-    with pytest.raises(DataError, match="does not remember them"):
-        fit("bm25", tiny).with_rows(["a"], [["L1"]])
-    with pytest.raises(DataError, match="no member of fuse remembers"):
-        fit(f'fuse("bm25", "centroid", {SMALL})', tiny).with_rows(["a"], [["L1"]])
-    model = fit("knn + rerank", tiny)
-    assert model.with_rows(["apple"], [["L1"]]).predict(["apple"], k=1).indices[0, 0] >= 0
-    with pytest.raises(DataError, match="do not know the new label 'NEW'"):
-        model.with_rows(["apple"], [["NEW"]])
-    for texts, labels in ((["a", "b"], [["L1"]]), ("a", [["L1"]]), (["a"], ["L1"]), (["a"], [[]])):
-        with pytest.raises(DataError, match="with_rows takes"):
-            model.with_rows(texts, labels)
-
-
 def test_new_labels_are_named_by_the_members_that_take_them(tiny: Corpus, tmp_path: Path) -> None:
     model = fit(f'fuse("{DPR}", "knn", {SMALL})', tiny)
     grown = model.with_labels(["a guitar harbour island"], ["NEW"])
@@ -327,18 +286,6 @@ def test_new_labels_are_named_by_the_members_that_take_them(tiny: Corpus, tmp_pa
     assert np.array_equal(again.predict(tiny.test.rows).indices, grown.predict(tiny.test.rows).indices)
     with pytest.raises(DataError, match="no member of fuse can take new labels"):
         fit(f'fuse("knn", "bm25", {SMALL})', tiny).with_labels(["new"])
-
-
-def test_memory_shares_the_encoder_of_its_member(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = counted_fits(monkeypatch, Dpr)
-    model = fit(f'fuse("{DPR}", "memory(\\"{DPR}\\")", {SMALL})', tiny)
-    [dual, memory] = model.scorer.members  # type: ignore[attr-defined]
-    assert memory.scorer.encoding is dual.scorer
-    assert trained == {"Dpr": 1}
-    assert "`bag`" in (model.save(tmp_path / "card") / "README.md").read_text()  # the encoder stands in the card
-    again = load(model.save(tmp_path / "model"))
-    [dual, memory] = again.scorer.members  # type: ignore[attr-defined]
-    assert memory.scorer.encoding is dual.scorer
 
 
 def test_plans_count_what_is_shared_once_and_folds_as_often_as_they_train(tiny: Corpus) -> None:
@@ -353,6 +300,18 @@ def test_plans_count_what_is_shared_once_and_folds_as_often_as_they_train(tiny: 
     steps = [name for name, _ in Recipe.parse('fuse("parabel", folds=4)').plan(facts).steps]
     assert "candidates of 4 folds of train" in steps
     assert "candidates of valid" in [name for name, _ in Recipe.parse('fuse("parabel")').plan(facts).steps]
+
+
+def test_plans_know_the_valid_rows(tiny: Corpus) -> None:
+    """More of them take longer; without any, two folds of train are learned from; wrong candidates have a limit."""
+    facts, recipe = replace(DataFacts.of(tiny.train), rows=50_000, labels=20_000), Recipe.parse('fuse("knn", "bm25")')
+    few, many, none = (recipe.plan(replace(facts, valid_rows=rows)) for rows in (500, 5000, 0))
+    assert few.train_seconds < many.train_seconds < none.train_seconds
+    sizes = [dict(one.steps)["candidates of valid"] for one in (few, many)]
+    assert sizes[1] == pytest.approx(10 * sizes[0], rel=0.01)
+    assert "candidates of 2 folds of train" in dict(none.steps)
+    assert recipe.plan(facts) == recipe.plan(replace(facts, valid_rows=2500))
+    assert DataFacts.of(tiny.train, len(tiny.valid)).valid_rows == len(tiny.valid)
 
 
 def test_a_member_that_names_nothing_changes_nothing(tiny: Corpus, tmp_path: Path) -> None:
@@ -398,3 +357,30 @@ def test_a_damaged_model_is_refused(pair: Model, tmp_path: Path) -> None:
     for settings in ({"groups": ["nonsense"]}, {"places": 0}, {"log_kept": float("nan")}):
         with pytest.raises(ValueError):
             check(FuseScorer, replace(state, settings={**state.settings, **settings}))
+
+
+def test_a_combination_inside_another_is_asked_only_for_what_its_own_members_take(tiny: Corpus, tmp_path: Path) -> None:
+    """It has the methods for new labels and rows whatever its members are."""
+    inner = f"fuse('bm25', 'centroid', {SMALL})"
+    model = fit(f'fuse("{inner}", "{DPR}", "knn", {SMALL})', tiny)
+    grown = model.with_labels(["a guitar harbour island"], ["NEW"])
+    assert "NEW" in {answer.id for answer in grown.predict(["guitar harbour island"], k=11).answers(0)}
+    assert [member.labels for member in grown.scorer.members] == [10, 11, 10]  # type: ignore[attr-defined]
+    more = model.with_rows(["guitar and harbour"], [["L6"]])
+    assert more.labels.counts[6] == model.labels.counts[6] + 1
+    joins = "`model.with_labels([...])` adds new ones"
+    assert joins in (model.save(tmp_path / "joins") / "README.md").read_text()
+    plain = fit(f'fuse("knn", "bm25", {SMALL})', tiny)
+    assert joins not in (plain.save(tmp_path / "plain") / "README.md").read_text()
+
+
+def test_memory_shares_the_encoder_of_its_member(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = counted_fits(monkeypatch, Dpr)
+    model = fit(f'fuse("{DPR}", "memory(\\"{DPR}\\")", {SMALL})', tiny)
+    [dual, memory] = model.scorer.members  # type: ignore[attr-defined]
+    assert memory.scorer.encoding is dual.scorer
+    assert trained == {"Dpr": 1}
+    assert "`bag`" in (model.save(tmp_path / "card") / "README.md").read_text()  # the encoder stands in the card
+    again = load(model.save(tmp_path / "model"))
+    [dual, memory] = again.scorer.members  # type: ignore[attr-defined]
+    assert memory.scorer.encoding is dual.scorer

@@ -83,6 +83,8 @@ def test_what_is_not_the_json_it_expects(running: Running, path: str, body: byte
         {"text": "a", "model": 5},
         {"text": "a", "model": ""},
         {"text": "a", "unknown": 1},
+        {"text": "a", "why": 1},
+        {"texts": ["a"], "why": True},
         {"text": "a", "\ud800": 1},
         {"text": "broken \ud800 Unicode"},
         {"text": "\x00"},

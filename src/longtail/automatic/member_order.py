@@ -56,7 +56,7 @@ class DataProfile:
             cannot = "there is no valid example with a label to learn the combination on"
         labels = train.labels
         return cls(
-            facts=DataFacts.of(train),
+            facts=DataFacts.of(train, len(valid)),
             valid_rows=len(valid),
             texts=train.texts is not None,
             label_texts=labels.has_texts,

@@ -39,7 +39,7 @@ def plan(
 
     with progress():
         corpus = source.read()
-    facts, free = DataFacts.of(corpus.train), available_bytes()
+    facts, free = DataFacts.of(corpus.train, len(corpus.valid)), available_bytes()
     plans = [recipe.plan(facts) for recipe in parsed]
     if json:
         rows = [

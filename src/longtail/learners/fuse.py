@@ -14,7 +14,7 @@ from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError
 from longtail.linear.fusion.boosted_trees import Growing, require_lightgbm
 from longtail.linear.fusion.candidates import Answers
-from longtail.linear.fusion.combiner import KEPT, CombinerExamples, LabelFacts, learn
+from longtail.linear.fusion.combiner import KEPT, MAX_WRONG, CombinerExamples, LabelFacts, learn
 from longtail.linear.fusion.fuse_scorer import FuseScorer
 from longtail.papers import LIGHTGBM, STACKING, Paper
 from longtail.plan import DataFacts, Plan
@@ -82,6 +82,16 @@ class Fuse:
             )
         return FuseLearner(self, members)
 
+    def growing(self) -> Growing:
+        """Return how the trees are grown."""
+        return Growing(
+            trees=self.trees,
+            leaves=self.leaves,
+            learning_rate=self.learning_rate,
+            min_leaf=self.min_leaf,
+            seed=self.seed,
+        )
+
     def check(self, data: Dataset) -> None:
         """See `ChecksData.check`: LightGBM is there."""
         require_lightgbm()
@@ -128,14 +138,7 @@ class FuseLearner:
         facts = LabelFacts.of(train, company)
         self._check_answers(answers)
         examples = examples or [CombinerExamples(answers, valid, facts)]
-        growing = Growing(
-            trees=own.trees,
-            leaves=own.leaves,
-            learning_rate=own.learning_rate,
-            min_leaf=own.min_leaf,
-            seed=own.seed,
-        )
-        combiner = learn(examples, len(members), own.candidates, facts, growing)
+        combiner = learn(examples, len(members), own.candidates, facts, own.growing())
         return FuseScorer(tuple(members), combiner, train.labels)
 
     def _fits(self) -> list[str]:
@@ -154,16 +157,11 @@ class FuseLearner:
 
     def _folds(self, train: Dataset, valid: Dataset, number: int, company: bool) -> Iterator[CombinerExamples]:
         """Answers over train, each row's by members that were fitted on the other folds."""
-        assert train.origins is not None
-        given = np.flatnonzero(train.origins == 0)
-        if not 2 <= number <= len(given):
-            raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
-        shuffled = given[np.argsort(hashed([train.ids[row] for row in given], self.settings.seed), kind="stable")]
+        cuts = fold_rows(train, number, self.settings.seed)
         places = min(self.settings.candidates, len(train.labels))
         with stage("out-of-fold answers", total=number) as advance:
-            for fold in range(number):
-                unseen: Longs = shuffled[fold::number]
-                seen, held_out = train.take(np.setdiff1d(np.arange(len(train)), unseen)), train.take(unseen)
+            for fitted_on, unseen in cuts:
+                seen, held_out = train.take(fitted_on), train.take(unseen)
                 yield CombinerExamples(
                     self._fold_answers(seen, valid, held_out, places), held_out, LabelFacts.of(seen, company)
                 )
@@ -182,10 +180,13 @@ class FuseLearner:
         plans = list(
             {member.fits or (number,): member.plan(facts) for number, member in enumerate(self.members)}.values()
         )
-        own, folds = self.settings, self.settings.folds
-        rows = facts.rows if folds else facts.rows // 20
-        number = rows * min(own.candidates * len(self.members), facts.labels) * 0.6
-        learning = int(number * (8 * len(self.members) + 4 * (3 * len(self.members) + 13) + 24))
+        own = self.settings
+        valid_rows = facts.rows // 20 if facts.valid_rows is None else facts.valid_rows
+        folds = own.folds or (0 if valid_rows else FOLDS)
+        rows = facts.rows if folds else valid_rows
+        each = min(own.candidates * len(self.members), facts.labels) * 0.6  # candidates of a row
+        number, learned = rows * each, min(rows * each, 1.1 * MAX_WRONG)
+        learning = int(number * (8 * len(self.members) + 24) + learned * 4 * (3 * len(self.members) + 13))
         held, peak = 0, 0
         for plan in plans:
             peak = max(peak, held + plan.train_bytes)
@@ -196,10 +197,38 @@ class FuseLearner:
         return Plan(
             train_bytes=max(peak, held + learning),
             model_bytes=held + 40 * facts.labels + 12 * facts.positives,
-            train_seconds=seconds * (1 + max(folds - 1, 0)) + asking * rows / 1000 + TREES * number + 1.0,
-            predict_seconds=asking * 1.15,
+            train_seconds=seconds * (1 + max(folds - 1, 0))
+            + asking * rows / 1000
+            + JUDGING * number
+            + TREES * learned
+            + 1.0,
+            predict_seconds=asking + 1000 * JUDGING * each,
             steps=(*(step for plan in plans for step in plan.steps), (name, learning)),
         )
 
 
 TREES = 1.5e-5  # seconds to learn from a candidate
+JUDGING = 1.2e-6  # seconds to compute the numbers of a candidate and walk the trees
+
+
+def fold_rows(train: Dataset, number: int, seed: int) -> list[tuple[Longs, Longs]]:
+    """Cut the training rows into folds of equal size; rows that tail methods added are in no fold.
+
+    Args:
+        train: the rows.
+        number: of folds.
+        seed: decides which rows share a fold.
+
+    Returns:
+        For each fold the rows to fit on, and those left out.
+
+    Raises:
+        DataError: there are fewer rows than folds.
+    """
+    assert train.origins is not None
+    given = np.flatnonzero(train.origins == 0)
+    if not 2 <= number <= len(given):
+        raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
+    shuffled = given[np.argsort(hashed([train.ids[row] for row in given], seed), kind="stable")]
+    every = np.arange(len(train))
+    return [(np.setdiff1d(every, shuffled[fold::number]), shuffled[fold::number]) for fold in range(number)]

@@ -16,7 +16,7 @@ from longtail.metrics.measures import Measures
 from longtail.model_files import FittedModel
 from longtail.report.card_encoder import encoders
 from longtail.report.zipf import band_sizes
-from longtail.seams import TakesLabels
+from longtail.seams import takes_labels
 from longtail.version import __version__
 
 SHOWN = ("P", "nDCG", "PSP", "R", "C", "ECE")
@@ -193,7 +193,7 @@ def _limits(model: FittedModel, facts: CardFacts) -> str:
     labels = model.labels
     rare, unseen = (int(band_sizes(labels)[BANDS.index(name)]) for name in ("tail", "unseen"))
     reads = "label_texts" in learner_class(parse(model.recipe)[0].name).data_needs
-    joins = isinstance(model.scorer, TakesLabels) and not model.rerankers
+    joins = takes_labels(model.scorer) and not model.rerankers
     items = [
         "It knows the labels of `labels.jsonl` and no others"
         + ("; `model.with_labels([...])` adds new ones by their texts." if joins else "; train again to add new ones."),

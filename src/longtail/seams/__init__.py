@@ -64,6 +64,8 @@ from longtail.seams.scorer import (
     TakesRows,
     Vote,
     gives_probabilities,
+    takes_labels,
+    takes_rows,
 )
 from longtail.seams.sharing import shared_fit, sharing_fits
 from longtail.seams.tail_method import (
@@ -137,4 +139,6 @@ __all__ = [
     "shared_fit",
     "sharing_fits",
     "strings",
+    "takes_labels",
+    "takes_rows",
 ]

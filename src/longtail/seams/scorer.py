@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
 from longtail.arrays import AnyArray, Floats, Ints, Matrix
 from longtail.data.dataset import Rows
@@ -164,6 +164,30 @@ class TakesRows(Protocol):
         """
 
 
+def takes_labels(part: object) -> TypeGuard[TakesLabels]:
+    """Find out whether a scorer takes new labels.
+
+    Args:
+        part: a scorer; one that is made of others says by its own `takes_labels` whether any of them does.
+
+    Returns:
+        Whether it does.
+    """
+    return isinstance(part, TakesLabels) and bool(getattr(part, "takes_labels", True))
+
+
+def takes_rows(part: object) -> TypeGuard[TakesRows]:
+    """Find out whether a scorer takes new training rows.
+
+    Args:
+        part: a scorer; one that is made of others says by its own `takes_rows` whether any of them does.
+
+    Returns:
+        Whether it does.
+    """
+    return isinstance(part, TakesRows) and bool(getattr(part, "takes_rows", True))
+
+
 @dataclass(frozen=True)
 class Vote:
     """What one member of a combination said of a label."""
@@ -200,6 +224,28 @@ class Explanation:
     right: int | None = None  # how often that was right
     neighbours: tuple[RememberedExample, ...] = ()  # of members that remember training rows
     words: tuple[AttendedWord, ...] = ()  # of learners with an attention for each label, the most attended first
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the explanation as JSON values, without what the model does not know."""
+        found: dict[str, Any] = {}
+        if self.votes:
+            found["members"] = [
+                {"member": vote.member, "place": vote.place, "score": vote.score}
+                if vote.place is not None
+                else {"member": vote.member, "place": None}
+                for vote in self.votes
+            ]
+        if self.train_rows is not None:
+            found["training_examples"] = self.train_rows
+        if self.proposed is not None:
+            found["proposed"], found["right"] = self.proposed, self.right
+        if self.neighbours:
+            found["nearest"] = [
+                {"id": one.id, "text": one.text, "similarity": round(one.similarity, 4)} for one in self.neighbours
+            ]
+        if self.words:
+            found["words"] = [{"word": one.word, "weight": round(one.weight, 4)} for one in self.words]
+        return found
 
 
 @runtime_checkable

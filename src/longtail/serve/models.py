@@ -18,7 +18,7 @@ from longtail.data.dataset import Rows
 from longtail.errors import DataError, LongtailError, ModelError
 from longtail.metrics.frequency import BANDS
 from longtail.model import Model
-from longtail.seams import TakesLabels
+from longtail.seams import takes_labels
 from longtail.serve.finder import Finder
 from longtail.serve.journal import Entry, Journal, journal_of
 from longtail.store import load
@@ -130,9 +130,25 @@ class Served:
         Returns:
             The answer of each text as the schema has it: its labels, best first, and why the model is unsure, if it is.
         """
+        return self._answers(texts, k, dial, why=False)
+
+    def explained(self, texts: Sequence[str], k: int, dial: float = 0.0) -> list[dict[str, Any]]:
+        """Predicts the labels of texts, and says of each who proposed it, its frequency and its record.
+
+        Args:
+            texts: the texts.
+            k: the most labels of a text.
+            dial: see `Model.predict`.
+
+        Returns:
+            As `predict`; each label has "why".
+        """
+        return self._answers(texts, k, dial, why=True)
+
+    def _answers(self, texts: Sequence[str], k: int, dial: float, why: bool) -> list[dict[str, Any]]:
         version = self._now
-        places = min(k, max(len(version.model.labels), 1))
-        found = version.model.predict(Rows(texts=tuple(texts)), places, dial=dial)
+        rows, places = Rows(texts=tuple(texts)), min(k, max(len(version.model.labels), 1))
+        found = version.model.predict(rows, places, dial=dial)
         unsure = version.model.unsure(texts, None if dial else found)
         # The shortest decimal that is this float32, as `longtail predict` writes it.
         answers = [
@@ -143,9 +159,14 @@ class Served:
             ]
             for labels, scores in zip(found.indices.tolist(), found.scores.tolist(), strict=True)
         ]
+        for labels, known, reasons in zip(
+            answers, found.indices >= 0, version.model.explain(rows, found) if why else [], strict=False
+        ):
+            for label, place in zip(labels, np.flatnonzero(known).tolist(), strict=True):
+                label["why"] = reasons[place].as_json()
         return [
-            {"labels": labels, **({} if why is None else {"unsure": why})}
-            for labels, why in zip(answers, unsure, strict=True)
+            {"labels": labels, **({} if doubt is None else {"unsure": doubt})}
+            for labels, doubt in zip(answers, unsure, strict=True)
         ]
 
     def add(self, entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
@@ -278,7 +299,7 @@ def _named(word: str) -> tuple[str, Path]:
 
 def _why_not(model: Model) -> str | None:
     """Why labels cannot be added; None where they can."""
-    if not isinstance(model.scorer, TakesLabels):
+    if not takes_labels(model.scorer):
         return "its learner cannot take new labels; dpr, ngame and other encoders can"
     if model.rerankers:
         return "its re-rankers know only the labels they were fitted on"

@@ -76,13 +76,15 @@ def _either(given: str, kind: str, other: str) -> dict[str, Any]:
     return {"required": [given], "properties": {given: {"type": kind}, other: {"type": "null"}}}
 
 
-# What no single field tells: one of the two, and not too many texts for k.
+# What no single field tells: one of the two, not too many texts for k, and reasons for one text alone.
 _PREDICT_RULES: dict[str, Any] = {
     "oneOf": [_either("text", "string", "texts"), _either("texts", "array", "text")],
     "anyOf": [
         {"properties": {"k": {"maximum": k}, "texts": {"anyOf": [{"maxItems": texts}, {"type": "null"}]}}}
         for k, texts in TEXTS_BY_K
     ],
+    "if": {"properties": {"why": {"const": True}}, "required": ["why"]},
+    "then": {"properties": {"texts": {"type": "null"}}},
 }
 
 
@@ -106,6 +108,41 @@ class PredictRequest(StrictRequest):
             "are. Above 0 only where the model's scores are probabilities.",
         ),
     ] = 0.0
+    why: bool = Field(False, description="Say of each label why it is predicted. Needs text: one text alone.")
+
+
+class MemberVote(BaseModel):
+    """What a member of a combination says of a label."""
+
+    member: str = Field(description="Its recipe.")
+    place: int | None = Field(description="From 1; null: it does not name the label.")
+    score: float | None = Field(None, description="Its own score; left out where it does not name the label.")
+
+
+class NearestExample(BaseModel):
+    """A training example that the model remembers."""
+
+    id: str
+    text: str = Field(description="Its beginning.")
+    similarity: float = Field(description="Cosine of the two vectors in the model's space.")
+
+
+class LookedAtWord(BaseModel):
+    """A word of the text that a label looked at."""
+
+    word: str
+    weight: float = Field(description="Share of the label's attention.")
+
+
+class LabelReason(BaseModel):
+    """Why a label is predicted. What the model does not know is left out."""
+
+    members: list[MemberVote] | None = Field(None, description="Of a combination: which members propose the label.")
+    training_examples: int | None = None
+    proposed: int | None = Field(None, description="Held-out examples for which a member proposed the label.")
+    right: int | None = Field(None, description="How often that was right.")
+    nearest: list[NearestExample] | None = Field(None, description="The nearest examples with the label.")
+    words: list[LookedAtWord] | None = Field(None, description="The words that the label looked at most.")
 
 
 class PredictedLabel(BaseModel):
@@ -117,6 +154,7 @@ class PredictedLabel(BaseModel):
     count: int = Field(description="Training examples with the label.")
     band: Band = Field(description="Its frequency in training; tail: 1 to 5 examples, unseen: none.")
     added: bool = Field(description="Whether it was added after training.")
+    why: LabelReason | None = Field(None, description="Only where the request asks why.")
 
 
 class TextAnswer(BaseModel):

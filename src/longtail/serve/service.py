@@ -28,6 +28,8 @@ MAX_ADDING = 16  # requests that add labels and wait for one another
 STUCK = 2  # a batch that takes this many times the time limit of a request will hardly end
 CLOSED = 499  # status of a request whose client has gone, for the log; nobody receives it
 
+_Key = tuple[str, int, float, bool]  # what texts of one batch share: model, k, dial, and whether to say why
+
 
 class Service:
     """The state of the service; lives on one event loop, from `life` on.
@@ -116,11 +118,12 @@ class Service:
                 return f"a batch has been computed for {seconds:.0f} seconds"
         return None
 
-    def _predict(self, key: tuple[str, int, float], texts: list[str]) -> list[Any]:
-        name, k, dial = key
-        return self.models[name].predict(texts, k, dial)
+    def _predict(self, key: _Key, texts: list[str]) -> list[Any]:
+        name, k, dial, why = key
+        model = self.models[name]
+        return model.explained(texts, k, dial) if why else model.predict(texts, k, dial)
 
-    def _watch(self, key: tuple[str, int, float], texts: int, seconds: float) -> None:
+    def _watch(self, key: _Key, texts: int, seconds: float) -> None:
         self.counters.texts.add(texts, model=key[0])
         self.counters.batches.observe(texts, model=key[0])
         self.counters.computing.observe(seconds, model=key[0])
@@ -161,6 +164,8 @@ class Service:
             raise Refused(422, "give text (one) or texts (a list), and not both", "values")
         texts = asked.texts if asked.text is None else [asked.text]
         assert texts is not None
+        if asked.why and asked.text is None:
+            raise Refused(422, "why explains one text; give text", "values")
         most = next(texts for k, texts in schema.TEXTS_BY_K if asked.k <= k)
         if len(texts) > most:
             raise Refused(422, f"{len(texts)} texts are too many: k {asked.k} takes at most {most}", "values")
@@ -169,7 +174,7 @@ class Service:
         except DataError as error:
             raise Refused(422, str(error), "values") from None
         facts.update(model=model.name, texts=len(texts), k=asked.k)
-        answers = await self._answers((model.name, asked.k, dial), texts, facts)
+        answers = await self._answers((model.name, asked.k, dial, asked.why), texts, facts)
         if asked.threshold > 0:
             answers = [
                 {**one, "labels": [label for label in one["labels"] if label["score"] >= asked.threshold]}
@@ -282,7 +287,7 @@ class Service:
         if self.batcher.full(address):
             raise self._busy(self.batcher.retry_after)
 
-    async def _answers(self, key: tuple[str, int, float], texts: list[str], facts: dict[str, Any]) -> list[Any]:
+    async def _answers(self, key: _Key, texts: list[str], facts: dict[str, Any]) -> list[Any]:
         try:
             asked: Asked = self.batcher.enter(key, texts, facts["deadline"], facts.get("address"))
             facts["on_disconnect"] = asked.leave  # the connection calls it

@@ -35,6 +35,8 @@ from longtail.seams import (
     Words,
     csr,
     strings,
+    takes_labels,
+    takes_rows,
 )
 
 MOST_MEMBERS, MOST_PLACES = 32, 10_000  # members, and labels that each names
@@ -153,6 +155,16 @@ class FuseScorer:
             votes.append(Vote(member.recipe, place + 1 if place >= 0 else None, score))
         return tuple(votes)
 
+    @property
+    def takes_labels(self) -> bool:
+        """Whether a member takes new labels."""
+        return any(map(_takes_labels, self.members))
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether a member takes new training rows."""
+        return any(map(_takes_rows, self.members))
+
     def with_labels(self, texts: Sequence[str], known: Sequence[str]) -> FuseScorer:
         """See `TakesLabels.with_labels`. Members that cannot take labels do not name the new ones."""
         number = len(self.labels) + len(texts)
@@ -160,7 +172,7 @@ class FuseScorer:
             member.with_scorer(one.with_labels(texts, known), number) if (one := _takes_labels(member)) else member
             for member in self.members
         )
-        if not any(map(_takes_labels, self.members)):
+        if not self.takes_labels:
             raise DataError(
                 "no member of fuse can take new labels without training; add one whose learner reads label texts by an "
                 "encoder, such as dpr or ngame"
@@ -170,7 +182,7 @@ class FuseScorer:
 
     def with_rows(self, rows: Rows, targets: Matrix, ids: Sequence[str]) -> FuseScorer:
         """See `TakesRows.with_rows`. Members that remember no rows stay as they are."""
-        if not any(map(_takes_rows, self.members)):
+        if not self.takes_rows:
             raise DataError("no member of fuse remembers training examples; add memory or knn, which take new ones")
         number = targets.shape[1]
         members = tuple(
@@ -242,13 +254,13 @@ def _takes_labels(member: FittedMember) -> TakesLabels | None:
     """The scorer, where it takes new labels; re-rankers and saved models know only their own."""
     scorer = member.scorer
     free = not member.rerankers and member.label_rows is None
-    return scorer if free and isinstance(scorer, TakesLabels) else None
+    return scorer if free and takes_labels(scorer) else None
 
 
 def _takes_rows(member: FittedMember) -> TakesRows | None:
     """The scorer, where it takes new rows."""
     scorer = member.scorer
-    return scorer if not member.rerankers and member.label_rows is None and isinstance(scorer, TakesRows) else None
+    return scorer if not member.rerankers and member.label_rows is None and takes_rows(scorer) else None
 
 
 def _longer(labels: LabelSet, texts: tuple[str, ...]) -> LabelSet:

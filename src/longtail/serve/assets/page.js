@@ -152,7 +152,7 @@ async function predictText() {
   }
   const k = Number(find("k").value);
   const started = performance.now();
-  const answers = await Promise.all(selected().map((model) => ask("predict", { text, k, model, dial: dial(model) }, signal)));
+  const answers = await Promise.all(selected().map((model) => ask("predict", { text, k, model, dial: dial(model), why: true }, signal)));
   const took = Math.round(performance.now() - started);
   show(answers, took);
   if (examples) {
@@ -199,10 +199,28 @@ function row(label, share, others) {
       label.added ? make("span", { className: "tag fresh" }, "added") : null),
     make("span", { className: "facts" }, band(label), ` ${count(label)}`,
       make("span", { className: "score" }, make("span", { className: "apart" }, "score "), score(label.score))));
-  const item = make("li", { className: newest.has(label.id) ? "new" : "" }, line, meter(share));
+  const item = make("li", { className: newest.has(label.id) ? "new" : "" }, line, meter(share), proposers(label));
   item.dataset.id = label.id;
   item.dataset.examples = label.count;
   return item;
+}
+
+/** Who proposed a label, at which place, how often that was right, and what the model remembers; null where nothing is known. */
+function proposers({ id, why }) {
+  if (!why?.members && !why?.nearest && !why?.words) return null;
+  const members = why.members ?? [];
+  const able = members.filter((one) => one.place !== null).length;
+  const record = why.proposed ? `right in ${why.right} of ${why.proposed} held-out examples for which it was proposed` : null;
+  const key = `proposed ${id}`;
+  const box = make("details", { className: "proposed", open: opened.has(key) },
+    make("summary", {}, members.length ? `proposed by ${able} of ${plural(members.length, "member", "members")}` : why.words ? `looked at ${why.words.slice(0, 3).map((one) => one.word).join(", ")}` : "nearest examples the model remembers"),
+    make("ul", {},
+      ...members.map((one) => make("li", {}, bdi(one.member), one.place === null ? ": not proposed" : `: place ${one.place}, its score ${score(one.score)}`)),
+      record && make("li", {}, record),
+      ...(why.words ?? []).map((one) => make("li", {}, bdi(one.word), make("small", {}, ` ${Math.round(100 * one.weight)}% of its attention`))),
+      ...(why.nearest ?? []).map((one) => make("li", {}, bdi(one.text), make("small", {}, ` similarity ${one.similarity.toFixed(2)} · document `, bdi(one.id))))));
+  box.addEventListener("toggle", () => opened[box.open ? "add" : "delete"](key));
+  return box;
 }
 
 const band = (label) => make("b", { className: `tag ${BANDS[label.band]}` }, label.band);
