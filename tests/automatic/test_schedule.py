@@ -7,7 +7,9 @@ import math
 import pytest
 
 from longtail.automatic.schedule import (
+    BEST_SHARE,
     FIRST_PACE,
+    FIRST_SHARE,
     LEAST_PACE,
     MARGIN,
     MOST_LEARNED,
@@ -51,6 +53,12 @@ def test_all_are_trained_in_their_order_where_there_is_time() -> None:
 def test_what_does_not_fit_is_skipped_and_what_follows_is_trained() -> None:
     order = [member("a", 1), member("large", 500), member("c", 2)]
     assert trained(order, within=60, real=1.0)[0] == ["a", "c"]
+
+
+def test_the_share_says_which_member_is_quick() -> None:
+    order = [member("best", 20), member("quick", 1)]
+    for share, place in ((FIRST_SHARE, 1), (BEST_SHARE, 0)):
+        assert first_that_fits(order, 60, FIRST_PACE, lambda one: 0.0, share) == place
 
 
 def test_one_that_takes_most_of_the_time_waits_for_the_quick_ones() -> None:

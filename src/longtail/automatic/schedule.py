@@ -12,7 +12,9 @@ OVERHEAD = 0.3  # seconds of a member that no plan counts
 FIRST_PACE = 1.5  # before anything was measured: a machine slower than the one that plans were measured on
 LEAST_PACE = 0.25
 MARGIN = 1.2  # plans of two learners err differently
-QUICK_SHARE = 0.4  # of the time that is left: a member that takes more is not quick
+FIRST_SHARE = 0.15  # of the time: the first member is sure to end, and shows the pace of the machine
+BEST_SHARE = 0.75  # of the time that is left: the best of the cheap members may take that much
+QUICK_SHARE = 0.4  # of the time that is left: another member that takes more is not quick
 CLOSING = 0.03  # share of the time for choosing and writing the model
 TREE_RATE = 4e-9  # seconds of a tree for one number of one candidate, before it was measured
 NUMBER_SECONDS = 3e-6  # to compute the numbers of a candidate
@@ -67,7 +69,11 @@ def pace_of(done: Sequence[tuple[float, float]]) -> float:
 
 
 def first_that_fits(
-    waiting: Sequence[PlannedMember], left: float, pace: float, reserve: Callable[[PlannedMember], float]
+    waiting: Sequence[PlannedMember],
+    left: float,
+    pace: float,
+    reserve: Callable[[PlannedMember], float],
+    quick: float = QUICK_SHARE,
 ) -> int | None:
     """Choose the next member. One that takes most of the time waits until the quick ones are trained.
 
@@ -76,11 +82,12 @@ def first_that_fits(
         left: seconds.
         pace: see `pace_of`.
         reserve: seconds that are needed after a member, to combine it with those before.
+        quick: share of the time in which a member is quick.
 
     Returns:
-        The place of the first that fits in QUICK_SHARE of the time, or else in the time; None where none fits.
+        The place of the first that fits in this share of the time, or else in the time; None where none fits.
     """
-    for share in (QUICK_SHARE, 1.0):
+    for share in (quick, 1.0):
         for place, one in enumerate(waiting):
             if one.on(pace) <= share * (left - reserve(one)):
                 return place
