@@ -7,7 +7,6 @@ import math
 import pytest
 
 from longtail.automatic.schedule import (
-    BEST_SHARE,
     FIRST_PACE,
     FIRST_SHARE,
     LEAST_PACE,
@@ -18,6 +17,7 @@ from longtail.automatic.schedule import (
     candidates_of,
     check_within,
     combining_seconds,
+    first_of_all,
     first_that_fits,
     pace_of,
     tree_work,
@@ -55,10 +55,11 @@ def test_what_does_not_fit_is_skipped_and_what_follows_is_trained() -> None:
     assert trained(order, within=60, real=1.0)[0] == ["a", "c"]
 
 
-def test_the_share_says_which_member_is_quick() -> None:
-    order = [member("best", 20), member("quick", 1)]
-    for share, place in ((FIRST_SHARE, 1), (BEST_SHARE, 0)):
-        assert first_that_fits(order, 60, FIRST_PACE, lambda one: 0.0, share) == place
+def test_the_first_member_is_sure_to_end() -> None:
+    """It is the first in order that is quick beside the time, or else the quickest."""
+    order = [member("best", 20), member("good", 1), member("poor", 0.1)]
+    assert [order[first_of_all(order, left)].recipe for left in (1000, 60, 5)] == ["best", "good", "poor"]
+    assert order[1].on(FIRST_PACE) <= FIRST_SHARE * 60 < 10 * order[1].on(FIRST_PACE)
 
 
 def test_one_that_takes_most_of_the_time_waits_for_the_quick_ones() -> None:

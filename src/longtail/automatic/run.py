@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from longtail.arrays import Floats, Ints
@@ -19,15 +20,17 @@ from longtail.automatic.fusing import (
 from longtail.automatic.members import DataProfile, plans_of
 from longtail.automatic.result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried
 from longtail.automatic.schedule import (
+    BEST_RESERVE,
     BEST_SHARE,
     CLOSING,
-    FIRST_SHARE,
+    FIRST_PACE,
     MARGIN,
     TREE_RATE,
     PlannedMember,
     candidates_of,
     check_within,
     combining_seconds,
+    first_of_all,
     first_that_fits,
     pace_of,
     tree_work,
@@ -171,28 +174,26 @@ class _TimedSearch:
             waiting.remove(one)
             self._train(one, reserve)
             if len(self.members) == 2 and self.tree_rate is None and not profile.cannot_fuse:
-                self._measure_trees()
+                with suppress(OutOfTime):
+                    self._measure_trees()
 
     def _first(self, waiting: list[PlannedMember]) -> tuple[PlannedMember, float | None]:
         """The first member and when it is stopped: in time for the quickest one, which never is: else there is no
         model."""
-        quickest, pace = min(waiting, key=lambda one: one.seconds), pace_of(self.paces)
-        place = first_that_fits(waiting, self._left(), pace, lambda one: 0.0, FIRST_SHARE)
-        if place is None:
-            given = readable_seconds(self.within)
-            self.notes.append(
-                f"No member fits in {given}; `{quickest.recipe}`, the quickest, was trained all the same."
-            )
+        quickest, left = min(waiting, key=lambda one: one.seconds), self._left()
+        if quickest.on(FIRST_PACE) > left:
+            given, name = readable_seconds(self.within), quickest.recipe
+            self.notes.append(f"No member fits in {given}; `{name}`, the quickest, was trained all the same.")
             note(f"note: {self.notes[-1]}")
-        one = quickest if place is None else waiting[place]
-        return one, None if one is quickest else 2 * quickest.on(pace)
+        one = waiting[first_of_all(waiting, left)]
+        return one, None if one is quickest else 2 * quickest.on(FIRST_PACE)
 
     def _next(self, waiting: list[PlannedMember], profile: DataProfile) -> tuple[PlannedMember, float] | None:
         """The next member and the seconds that must be left after it; none where no time is left for another."""
         left, pace, reserve = self._left(), pace_of(self.paces), self._reserve(profile)
         best = waiting[0]
         if best.recipe == next(iter(self.plans)) and best.on(pace) <= BEST_SHARE * left:
-            return best, min(reserve(best), (1 - BEST_SHARE) * left)
+            return best, BEST_RESERVE * left
         place = first_that_fits(waiting, left, pace, reserve)
         if place is not None:
             return waiting[place], reserve(waiting[place])
@@ -233,8 +234,9 @@ class _TimedSearch:
     def _measure_trees(self) -> None:
         """Learn how fast trees grow here: on a busy machine they slow down more than training does."""
         names = [one.recipe for one in self.members]
+        self._stop_at(0.0)()
         warm_up([Recipe.parse(_fuse(names, FULL)[:-1] + ", trees=1)")], self.corpus.train)
-        with stage("auto: measuring the combiner"), checking(_never, quiet=True):
+        with stage("auto: measuring the combiner"), checking(self._stop_at(0.0), quiet=True):
             answers = [self.answers[name] for name in names]
             self.tree_rate = tree_rate(answers, self.corpus.train, self.corpus.valid) or TREE_RATE
 
