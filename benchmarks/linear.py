@@ -98,11 +98,15 @@ def _rows(matrix: Any) -> Iterator[tuple[list[int], list[float]]]:
         yield matrix.indices[begin:end].tolist(), matrix.data[begin:end].tolist()
 
 
-def run(tool: str, corpus: longtail.Corpus, folder: Path, place: Path, threads: int) -> Run:
+def run(
+    tool: str, corpus: longtail.Corpus, folder: Path, place: Path, threads: int, longest: float | None = None
+) -> Run:
+    """Train and ask a tool in a process of its own, which is killed where it takes longer than so many seconds."""
     names = ("LONGTAIL_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
     limits = dict.fromkeys(names, str(threads))
     command = [environment(tool, place), Path(__file__).with_name("linear_peers.py"), tool, folder, threads, K]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, env={**os.environ, **limits})
+    limited = {**os.environ, **limits}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, env=limited, timeout=longest)
     if done.returncode:
         sys.exit(f"{tool} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     found = json.loads(done.stdout.splitlines()[-1])

@@ -116,6 +116,7 @@ ARROWS: dict[str, set[str]] = {
         "model_files",
         "nn/training",
         "predictions",
+        "predictions_file",
         "progress",
         "recipe",
         "report",

@@ -42,8 +42,8 @@ def found(tiny: Corpus, one_thread: None) -> AutoResult:
 def test_it_ends_in_time_with_a_combination(found: AutoResult) -> None:
     assert found.seconds <= 1.1 * WITHIN
     trained = [one.recipe for one in found.tried if one.state == TRAINED]
-    assert trained[:2] == ["parabel", "knn"] and "bm25" in trained
-    assert any(recipe.startswith('fuse("parabel", "knn"') for recipe in trained)
+    assert set(trained[:2]) == {"parabel", "knn"} and "bm25" in trained
+    assert any(recipe.startswith("fuse(") for recipe in trained)
     assert {one.recipe for one in found.tried if one.state == LEFT_OUT} == {"ngame", "unidec"}
     assert all(one.why for one in found.tried if one.state != TRAINED)
 
@@ -115,11 +115,11 @@ def test_features_without_texts(numbers: Corpus) -> None:
 
 
 def test_a_member_that_runs_too_long_is_stopped(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its plan is wrong: `knn` takes a minute, in steps that report progress."""
+    """Its plan is wrong: `bm25` takes a minute, in steps that report progress."""
     original = Recipe._fit_learner
 
     def slow(self: Recipe, train: longtail.Dataset, valid: longtail.Dataset) -> longtail.Model:
-        if str(self) == "knn" and train is tiny.train:
+        if str(self) == "bm25" and train is tiny.train:
             with stage("slow", total=600) as advance:
                 for _ in range(600):
                     time.sleep(0.1)
@@ -130,8 +130,62 @@ def test_a_member_that_runs_too_long_is_stopped(tiny: Corpus, monkeypatch: pytes
     began = time.perf_counter()
     found = longtail.auto(tiny, within=6)
     assert time.perf_counter() - began <= 6.6
-    assert next(one for one in found.tried if one.recipe == "knn").state == STOPPED
-    assert "knn" not in found.recipe
+    assert next(one for one in found.tried if one.recipe == "bm25").state == STOPPED
+    assert "bm25" not in found.recipe
+
+
+def test_the_best_cheap_member_is_stopped_in_time_for_what_the_others_can_do(
+    tiny: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan is wrong: `parabel` takes a minute."""
+    original = Recipe._fit_learner
+
+    def slow(self: Recipe, train: longtail.Dataset, valid: longtail.Dataset) -> longtail.Model:
+        if str(self) == "parabel" and train is tiny.train:
+            with stage("slow", total=600) as advance:
+                for _ in range(600):
+                    time.sleep(0.1)
+                    advance(1)
+        return original(self, train, valid)
+
+    monkeypatch.setattr(Recipe, "_fit_learner", slow)
+    began = time.perf_counter()
+    found = longtail.auto(tiny, within=6)
+    assert time.perf_counter() - began < 30
+    assert next(one for one in found.tried if one.recipe == "parabel").state == STOPPED
+    assert "parabel" not in found.recipe
+
+
+def test_a_second_member_is_tried_where_none_seems_to_fit(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Combinations are planned far too long: the quickest is trained all the same, and shows how long they are."""
+    pytest.importorskip("lightgbm")
+    monkeypatch.setattr(running, "TREE_RATE", 1e-3)
+    found = longtail.auto(tiny, within=WITHIN)
+    assert any(one.recipe.startswith("fuse(") for one in found.tried if one.state == TRAINED)
+
+
+def test_a_single_member_is_tried_re_ranked(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It trains nothing again, and is chosen only where valid says so."""
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    fits: list[str] = []
+    original = Recipe._fit_learner
+
+    def counted(self: Recipe, train: longtail.Dataset, valid: longtail.Dataset) -> longtail.Model:
+        if train is tiny.train:  # not the few rows on which kernels are compiled
+            fits.append(str(self))
+        return original(self, train, valid)
+
+    monkeypatch.setattr(Recipe, "_fit_learner", counted)
+    found = longtail.auto(tiny, within=WITHIN)
+    worths = {one.recipe: one.worth for one in found.tried if one.state == TRAINED}
+    (reranked,) = (recipe for recipe in worths if recipe.endswith(" + rerank"))
+    single = reranked.removesuffix(" + rerank")
+    assert worths[single] == max(worth for recipe, worth in worths.items() if recipe != reranked)
+    assert found.recipe == (reranked if worths[reranked] > worths[single] else single)
+    assert len(fits) == len(worths) - 1  # re-ranked, nothing was trained
+    again = Recipe.parse(reranked).fit(tiny.train, tiny.valid).predict(tiny.valid.rows, 5, tiny.valid.excluded)
+    measures = longtail.evaluate(again, tiny.valid)
+    assert worths[reranked] == pytest.approx(measures["P@1"] + measures["PSP@5"])
 
 
 def test_names_in_another_language_come_after_learned_ones(tiny: Corpus) -> None:

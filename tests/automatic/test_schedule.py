@@ -8,6 +8,7 @@ import pytest
 
 from longtail.automatic.schedule import (
     FIRST_PACE,
+    FIRST_SHARE,
     LEAST_PACE,
     MARGIN,
     MOST_LEARNED,
@@ -16,6 +17,7 @@ from longtail.automatic.schedule import (
     candidates_of,
     check_within,
     combining_seconds,
+    first_of_all,
     first_that_fits,
     pace_of,
     tree_work,
@@ -51,6 +53,13 @@ def test_all_are_trained_in_their_order_where_there_is_time() -> None:
 def test_what_does_not_fit_is_skipped_and_what_follows_is_trained() -> None:
     order = [member("a", 1), member("large", 500), member("c", 2)]
     assert trained(order, within=60, real=1.0)[0] == ["a", "c"]
+
+
+def test_the_first_member_is_sure_to_end() -> None:
+    """It is the first in order that is quick beside the time, or else the quickest."""
+    order = [member("best", 20), member("good", 1), member("poor", 0.1)]
+    assert [order[first_of_all(order, left)].recipe for left in (1000, 60, 5)] == ["best", "good", "poor"]
+    assert order[1].on(FIRST_PACE) <= FIRST_SHARE * 60 < 10 * order[1].on(FIRST_PACE)
 
 
 def test_one_that_takes_most_of_the_time_waits_for_the_quick_ones() -> None:

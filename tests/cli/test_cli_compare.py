@@ -115,6 +115,18 @@ def test_a_saved_model_is_compared_with_recipes(data: Path, model: Path) -> None
     assert told[1]["P@1"] == told[0]["P@1"] and told[1]["train_seconds"] is None
 
 
+def test_predictions_of_another_program_are_compared_with_recipes(
+    data: Path, model: Path, rows_file: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "theirs.jsonl"
+    done = call("predict", model, rows_file, "--out", file)
+    assert done.code == 0, done
+    told = call("compare", data, "centroid", file, "--json").json["results"]
+    assert told[1]["recipe"] == str(file) and told[1]["P@1"] == told[0]["P@1"]
+    assert told[1]["train_seconds"] is None and told[1]["predict_seconds"] is None
+    assert "does not exist; give a file of predictions" in call("compare", data, "centroid", "none.jsonl").error
+
+
 def test_choosing_on_valid_never_reads_test(data: Path, tmp_path: Path) -> None:
     done = call("compare", data, "centroid", "bm25", "--split", "valid", "--json")
     told = done.json

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import longtail
-from longtail.comparison import SavedModel, parse_entry, read_comparison, read_seeds, summarise
+from longtail.comparison import SavedModel, SavedPredictions, parse_entry, read_comparison, read_seeds, summarise
 from longtail.comparison.entries import reseeded
 from longtail.comparison.runs import ONCE, compare, each
 from longtail.comparison.stages import LOG, QUICK
@@ -195,6 +195,36 @@ def test_a_saved_model_is_a_line(tiny: Corpus, tmp_path: Path) -> None:
     assert saved.against_first["P@1"].verdict == "no difference shown"
     (read, *_) = compare(tiny, [str(folder)], checkpoint_dir=tmp_path / "run")
     assert read.measures.values == saved.measures.values
+
+
+def test_a_file_of_predictions_is_a_line(tiny: Corpus, tmp_path: Path) -> None:
+    """Arrays match by the order of the documents, JSON lines by their ids, in any order."""
+    model, test = Recipe.parse("centroid").fit(tiny.train, tiny.valid), tiny.test
+    found = model.predict(test.rows, 5, test.excluded)
+    arrays, lines = tmp_path / "found.npz", tmp_path / "found.jsonl"
+    found.save(arrays)
+    written = [
+        {"id": name, "labels": [{"id": one.id, "score": float(one.score)} for one in found.answers(row)]}
+        for row, name in enumerate(test.ids)
+    ]
+    lines.write_text("".join(json.dumps(one) + "\n" for one in reversed(written)))
+    assert isinstance(parse_entry(str(arrays)), SavedPredictions)
+    given = ["centroid", str(arrays), str(lines)]
+    trained, *read = compare(tiny, given, seeds=2, checkpoint_dir=tmp_path / "run")
+    for one in read:
+        assert all(one.measures[name] == trained.measures[name] for name in ("P@1", "nDCG@5", "PSP@5", "C@5"))
+        assert math.isnan(one.train_seconds) and math.isnan(one.predict_seconds)
+        assert one.notes[0].startswith("read from a file")
+        assert one.against_first["P@1"].verdict == "no difference shown"
+    # Another file under the name is read again.
+    model.predict(test.rows, 1, test.excluded).save(arrays)
+    (other,) = compare(tiny, [str(arrays)], checkpoint_dir=tmp_path / "run")
+    assert other.measures["P@5"] < read[0].measures["P@5"] and other.measures["P@1"] == read[0].measures["P@1"]
+    model.predict(tiny.valid.take(range(3)).rows, 1).save(arrays)
+    with pytest.raises(DataError, match="predictions for 3 documents"):
+        compare(tiny, [str(arrays)])
+    with pytest.raises(DataError, match="does not exist; give a file of predictions"):
+        compare(tiny, ["missing.npz"])
 
 
 def test_a_saved_model_over_other_labels_is_matched_by_id(tiny: Corpus, tmp_path: Path) -> None:

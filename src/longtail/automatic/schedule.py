@@ -12,7 +12,10 @@ OVERHEAD = 0.3  # seconds of a member that no plan counts
 FIRST_PACE = 1.5  # before anything was measured: a machine slower than the one that plans were measured on
 LEAST_PACE = 0.25
 MARGIN = 1.2  # plans of two learners err differently
-QUICK_SHARE = 0.4  # of the time that is left: a member that takes more is not quick
+FIRST_SHARE = 0.05  # of the time: the first member ends even on a machine that is ten times slower, and shows its pace
+BEST_SHARE = 0.75  # of the time that is left: the best of the cheap members may be planned to take that much
+BEST_RESERVE = 0.1  # of it that must be left when it is stopped, for what can be done with the members before
+QUICK_SHARE = 0.4  # of the time that is left: another member that takes more is not quick
 CLOSING = 0.03  # share of the time for choosing and writing the model
 TREE_RATE = 4e-9  # seconds of a tree for one number of one candidate, before it was measured
 NUMBER_SECONDS = 3e-6  # to compute the numbers of a candidate
@@ -64,6 +67,20 @@ def pace_of(done: Sequence[tuple[float, float]]) -> float:
     if not done:
         return FIRST_PACE
     return max(sum(real for _, real in done) / sum(planned + OVERHEAD for planned, _ in done), LEAST_PACE)
+
+
+def first_of_all(waiting: Sequence[PlannedMember], left: float) -> int:
+    """Choose the first member, before the pace of the machine is known.
+
+    Args:
+        waiting: members in order of expected gain.
+        left: seconds.
+
+    Returns:
+        The place of the first that is sure to end, or else that of the quickest.
+    """
+    sure = (place for place, one in enumerate(waiting) if one.on(FIRST_PACE) <= FIRST_SHARE * left)
+    return next(sure, min(range(len(waiting)), key=lambda place: waiting[place].seconds))
 
 
 def first_that_fits(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from longtail.arrays import Floats, Ints
@@ -12,19 +13,24 @@ from longtail.automatic.fusing import (
     FULL,
     PLACES,
     QUICK,
+    ROUGH,
     KeptModels,
     cross_fitted,
     tree_rate,
 )
 from longtail.automatic.member_order import DataProfile, plans_of
 from longtail.automatic.schedule import (
+    BEST_RESERVE,
+    BEST_SHARE,
     CLOSING,
+    FIRST_PACE,
     MARGIN,
     TREE_RATE,
     PlannedMember,
     candidates_of,
     check_within,
     combining_seconds,
+    first_of_all,
     first_that_fits,
     pace_of,
     tree_work,
@@ -49,6 +55,7 @@ VALID = 0.05  # share of train that judges, where there is no valid example
 FOLDS = (4, 3, 2)  # of a combination that learns on out-of-fold answers, best first
 LEAST_JUDGING = 0.7  # of the seconds of a combination: judging it does not ask the members again
 WRITING = 1.5e8  # bytes of a model that are written in a second
+TRIED_SHARE = 0.4  # of the time left, for a second member that does not seem to fit
 FULL_SHARE = 0.3  # of the time left: a combination that takes more grows fewer trees, in favour of more members
 
 
@@ -119,6 +126,7 @@ class _TimedSearch:
                 note(f"note: {self.notes[-1]}")
             else:
                 self._combine_in_time(waiting, profile)
+            self._rerank()
             self._skip(waiting, profile)
             trained = [one for one in self.tried if one.state == TRAINED]
             if not trained:
@@ -159,20 +167,41 @@ class _TimedSearch:
     def _train_members(self, waiting: list[PlannedMember], profile: DataProfile) -> None:
         """Train those that fit, and take them out of the list."""
         while waiting:
-            place = first_that_fits(waiting, self._left(), pace_of(self.paces), self._reserve(profile))
-            if place is None and not self.members:
-                cheapest = min(waiting, key=lambda one: one.seconds)
-                place = waiting.index(cheapest)
-                self.notes.append(
-                    f"No member fits in {readable_seconds(self.within)}; `{cheapest.recipe}`, the quickest, was "
-                    "trained all the same."
-                )
-                note(f"note: {self.notes[-1]}")
-            if place is None:
+            found = self._next(waiting, profile) if self.members else self._first(waiting)
+            if found is None:
                 return
-            self._train(waiting.pop(place))
+            one, reserve = found
+            waiting.remove(one)
+            self._train(one, reserve)
             if len(self.members) == 2 and self.tree_rate is None and not profile.cannot_fuse:
-                self._measure_trees()
+                with suppress(OutOfTime):
+                    self._measure_trees()
+
+    def _first(self, waiting: list[PlannedMember]) -> tuple[PlannedMember, float | None]:
+        """The first member and when it is stopped: in time for the quickest one, which never is: else there is no
+        model."""
+        quickest, left = min(waiting, key=lambda one: one.seconds), self._left()
+        if quickest.on(FIRST_PACE) > left:
+            given, name = readable_seconds(self.within), quickest.recipe
+            self.notes.append(f"No member fits in {given}; `{name}`, the quickest, was trained all the same.")
+            note(f"note: {self.notes[-1]}")
+        one = waiting[first_of_all(waiting, left)]
+        return one, None if one is quickest else 2 * quickest.on(FIRST_PACE)
+
+    def _next(self, waiting: list[PlannedMember], profile: DataProfile) -> tuple[PlannedMember, float] | None:
+        """The next member and the seconds that must be left after it; none where no time is left for another."""
+        left, pace, reserve = self._left(), pace_of(self.paces), self._reserve(profile)
+        best = waiting[0]
+        if best.recipe == next(iter(self.plans)) and best.on(pace) <= BEST_SHARE * left:
+            return best, BEST_RESERVE * left
+        place = first_that_fits(waiting, left, pace, reserve)
+        if place is not None:
+            return waiting[place], reserve(waiting[place])
+        quickest = min(waiting, key=lambda one: one.seconds)
+        if len(self.members) == 1 and not profile.cannot_fuse and quickest.on(pace) <= TRIED_SHARE * left:
+            # Even a rough combination is much better than its members; and if time ends before it, nothing is lost.
+            return quickest, (1 - TRIED_SHARE) * left
+        return None
 
     def _skip(self, waiting: list[PlannedMember], profile: DataProfile) -> None:
         """Name the members for which no time was left."""
@@ -184,7 +213,10 @@ class _TimedSearch:
 
     def _growing(self, share: float = FULL_SHARE) -> Growing:
         """Fewer trees, where all of them would take more than a share of the time that is left."""
-        return FULL if self._combining(self.members, FULL) <= share * self._left() else QUICK
+        left = self._left()
+        if self._combining(self.members, FULL) <= share * left:
+            return FULL
+        return QUICK if self._combining(self.members, QUICK, judged=False) <= left else ROUGH
 
     def _tree_seconds(self, members: int, growing: Growing) -> float:
         pace = pace_of(self.paces)
@@ -192,26 +224,26 @@ class _TimedSearch:
         sizes = len(self.corpus.valid), len(self.corpus.labels)
         return combining_seconds(members, *sizes, PLACES, growing.trees, rate, pace)
 
-    def _combining(self, members: list[PlannedMember], growing: Growing = QUICK) -> float:
+    def _combining(self, members: list[PlannedMember], growing: Growing = QUICK, judged: bool = True) -> float:
         """Seconds to ask members about valid again, to combine them, and to judge the combination."""
         if len(members) < 2:
             return 0.0
         asking = sum(one.answer_seconds for one in members) * pace_of(self.paces)
-        return (asking + 2 * self._tree_seconds(len(members), growing)) * MARGIN
+        return (asking + (1 + judged) * self._tree_seconds(len(members), growing)) * MARGIN
 
     def _measure_trees(self) -> None:
         """Learn how fast trees grow here: on a busy machine they slow down more than training does."""
         names = [one.recipe for one in self.members]
+        self._stop_at(0.0)()
         warm_up([Recipe.parse(_fuse(names, FULL)[:-1] + ", trees=1)")], self.corpus.train)
-        with stage("auto: measuring the combiner"), checking(_never, quiet=True):
+        with stage("auto: measuring the combiner"), checking(self._stop_at(0.0), quiet=True):
             answers = [self.answers[name] for name in names]
             self.tree_rate = tree_rate(answers, self.corpus.train, self.corpus.valid) or TREE_RATE
 
-    def _train(self, one: PlannedMember) -> None:
-        """Train a member and judge it on valid. The first is never stopped: without it there is no model."""
+    def _train(self, one: PlannedMember, reserve: float | None) -> None:
+        """Train a member and judge it on valid; it is stopped when only the reserve is left, or never."""
         recipe, train, valid = Recipe.parse(one.recipe), self.corpus.train, self.corpus.valid
-        reserve = self._combining([*self.members, one])
-        check = self._stop_at(reserve) if self.members else _never
+        check = _never if reserve is None else self._stop_at(reserve)
         warm_up([recipe], train)  # kernels are compiled once a machine; that says nothing about its pace
         start = time.perf_counter()
         try:
@@ -257,7 +289,7 @@ class _TimedSearch:
         names = [one.recipe for one in self.members]
         folds = self._affordable_folds(names, growing) if combined > 1 else None
         if folds:
-            self._with_folds(f"{_fuse(names, growing)[:-1]}, folds={folds})")
+            self._as_it_is(f"{_fuse(names, growing)[:-1]}, folds={folds})")
 
     def _combine(self, growing: Growing) -> bool:
         """Combine the members and judge that; False where no time is left to judge it."""
@@ -303,8 +335,8 @@ class _TimedSearch:
                 return folds
         return None
 
-    def _with_folds(self, recipe: str) -> None:
-        """The combination that learns on out-of-fold answers over train: valid judges it as it stands."""
+    def _as_it_is(self, recipe: str) -> None:
+        """Fit a recipe that learns nothing from valid, such as a combination with folds: valid judges it as it is."""
         start, valid = time.perf_counter(), self.corpus.valid
         try:
             with stage(f"auto: {recipe}"), checking(self._stop_at(0.0)):
@@ -314,6 +346,17 @@ class _TimedSearch:
             self._stopped(recipe, start)
             return
         self._judged(recipe, predictions, time.perf_counter() - start)
+
+    def _rerank(self) -> None:
+        """Where a single member is the best, try it re-ranked too, which trains nothing."""
+        done = [one for one in self.tried if one.state == TRAINED and one.measures is not None]
+        best = max(done, key=lambda one: one.worth, default=None)
+        members = {one.recipe: one for one in self.members}
+        if best is None or best.recipe not in members or any(one.state == TRAINED and one.why for one in self.tried):
+            return
+        if members[best.recipe].answer_seconds * pace_of(self.paces) > self._left():
+            return
+        self._as_it_is(f"{best.recipe} + rerank")
 
     def _stopped(self, recipe: str, start: float, planned: float | None = None) -> None:
         taken = time.perf_counter() - start

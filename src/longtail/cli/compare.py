@@ -54,7 +54,8 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="RECIPES",
-            help="Recipes such as 'centroid + rerank', TOML files of recipes, folders of saved models.",
+            help="Recipes such as 'centroid + rerank', TOML files of recipes, folders of saved models, files of "
+            "predictions.",
         ),
     ] = None,
     seeds: Annotated[
@@ -128,14 +129,13 @@ def compare(
 
 
 def _lines(words: list[str]) -> list[Entry]:
-    """Recipes, the recipes of TOML files, and folders of saved models, in their order."""
-    from longtail.comparison import SavedModel, parse_entry
-    from longtail.store import MANIFEST
+    """Recipes, the recipes of TOML files, folders of saved models and files of predictions, in their order."""
+    from longtail.comparison import parse_entry, saved_entry
 
     lines: list[Entry] = []
     for word in words:
-        is_model = word and (Path(word).expanduser() / MANIFEST).is_file()
-        lines.extend([SavedModel(Path(word).expanduser())] if is_model else map(parse_entry, read_recipes([word])))
+        saved = saved_entry(word)
+        lines.extend([saved] if saved else map(parse_entry, read_recipes([word])))
     return lines
 
 

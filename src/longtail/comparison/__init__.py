@@ -2,7 +2,7 @@
 
 Start reading at `runs.py`: `compare` trains and measures, `each` yields results as they are there.
 
-- `entries.py`: what a line is, a recipe with a seed or a saved model
+- `entries.py`: what a line is, a recipe with a seed, a saved model or saved predictions
 - `stages.py`: fitted stages on disk, trained once for all recipes that share them
 - `finished.py`: results on disk, so that a comparison that was stopped goes on
 - `uncertainty.py`: intervals, differences to the first recipe, measures on clean documents
@@ -11,7 +11,7 @@ Start reading at `runs.py`: `compare` trains and measures, `each` yields results
 May import everything but serve, export and cli.
 """
 
-from longtail.comparison.entries import SavedModel, parse_entry, read_seeds
+from longtail.comparison.entries import SavedModel, SavedPredictions, parse_entry, read_seeds, saved_entry
 from longtail.comparison.runs import (
     checkpoint_dir_of,
     checkpointing_for,
@@ -27,6 +27,7 @@ from longtail.comparison.uncertainty import judged
 __all__ = [
     "Comparison",
     "SavedModel",
+    "SavedPredictions",
     "checkpoint_dir_of",
     "checkpointing_for",
     "compare",
@@ -36,6 +37,7 @@ __all__ = [
     "read_comparison",
     "read_seeds",
     "run",
+    "saved_entry",
     "seconds_spent_before",
     "seeds_of",
     "summarise",

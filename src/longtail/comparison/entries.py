@@ -1,7 +1,8 @@
-"""What a line of a comparison is: a recipe to train, with a seed, or the folder of a saved model."""
+"""What a line of a comparison is: a recipe to train, with a seed, the folder of a saved model, or saved predictions."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +16,12 @@ from longtail.errors import DataError, RecipeError
 from longtail.grammar import Member, Part, Setting
 from longtail.model import MAX_SHARED_EXCLUSIONS, Model
 from longtail.predictions import Predictions
+from longtail.predictions_file import read_predictions
 from longtail.recipe import Recipe
 from longtail.store import MANIFEST, load
 
+ARRAYS = ".npz"
+PREDICTIONS_FILE = re.compile(r"[^'\"()]+(\.npz|\.jsonl(\.gz|\.xz)?)")  # never a recipe
 INNER_RECIPES = ("teacher", "init_from", "members")  # settings that name other recipes
 
 
@@ -90,26 +94,97 @@ class SavedModel:
         return tuple(found)
 
 
-Entry = Recipe | SavedModel
+@dataclass(frozen=True)
+class SavedPredictions:
+    """A file of predictions for the documents that are compared on, as a line of a comparison.
+
+    Either from `Predictions.save`, one row a document in the order of the data; or with a JSON object a line, as
+    `longtail predict` writes it, matched by the documents' ids.
+    """
+
+    file: Path
+
+    def __str__(self) -> str:
+        return str(self.file)
+
+    def predict(self, data: Dataset, places: int) -> Predictions:
+        """Read the predictions.
+
+        Args:
+            data: the documents.
+            places: labels a document.
+
+        Returns:
+            Predictions over the labels of the data.
+
+        Raises:
+            DataError: the file cannot be read, or is not about these documents and labels.
+        """
+        if self.file.suffix != ARRAYS:
+            found = read_predictions(self.file, data)
+        else:
+            found = Predictions.load(self.file, data.labels)
+            if len(found) != len(data):
+                raise DataError(
+                    f"has predictions for {len(found):,} documents, and {len(data):,} are compared on; predict those",
+                    self.file,
+                )
+        return found.without(data.excluded).top(places)
+
+    def notes(self, corpus: Corpus) -> tuple[str, ...]:
+        """What a reader of its figures should know.
+
+        Args:
+            corpus: the data that it is compared on.
+
+        Returns:
+            Sentences.
+        """
+        return ("read from a file: nothing was trained or predicted here, and the size is that of the file",)
 
 
-def parse_entry(text: str | Recipe | SavedModel) -> Entry:
+Saved = SavedModel | SavedPredictions
+Entry = Recipe | Saved
+
+
+def parse_entry(text: str | Entry) -> Entry:
     """Read a line of a comparison.
 
     Args:
-        text: a recipe, or the folder of a saved model.
+        text: a recipe, the folder of a saved model, or a file of predictions.
 
     Returns:
-        The recipe or the model.
+        The recipe, the model or the predictions.
 
     Raises:
-        RecipeError: the text is neither.
+        RecipeError: the text is none of them.
+        DataError: the text is the name of a file of predictions that does not exist.
     """
-    if not isinstance(text, str):
-        return text
-    if "\0" not in text and len(text) < 4096 and (Path(text).expanduser() / MANIFEST).is_file():
-        return SavedModel(Path(text))
-    return Recipe.parse(text)
+    return (saved_entry(text) or Recipe.parse(text)) if isinstance(text, str) else text
+
+
+def saved_entry(text: str) -> Saved | None:
+    """Tell whether a line is something saved.
+
+    Args:
+        text: a line of a comparison.
+
+    Returns:
+        The model or the predictions; None for a recipe.
+
+    Raises:
+        DataError: the text is the name of a file of predictions that does not exist.
+    """
+    if not text or "\0" in text or len(text) >= 4096:
+        return None
+    path = Path(text).expanduser()
+    if (path / MANIFEST).is_file():
+        return SavedModel(path)
+    if not PREDICTIONS_FILE.fullmatch(text):
+        return None
+    if not path.is_file():
+        raise DataError("does not exist; give a file of predictions, a recipe or the folder of a saved model", path)
+    return SavedPredictions(path)
 
 
 def reseeded(recipe: Recipe, seed: int) -> Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from longtail.comparison.entries import Entry, SavedModel
+from longtail.comparison.entries import Entry, SavedModel, SavedPredictions
 from longtail.comparison.stages import folder_name, teaching_from, write_tensors
 from longtail.data.corpus import Corpus
 from longtail.data.fingerprint import fingerprint
@@ -30,7 +31,7 @@ def result_file(folder: Path, entry: Entry, seed: int, corpus: Corpus) -> Path:
 
     Args:
         folder: the checkpoint directory.
-        entry: a recipe as written, or a saved model.
+        entry: a recipe as written, or something saved.
         seed: that is added to its seeds.
         corpus: the data.
 
@@ -40,6 +41,9 @@ def result_file(folder: Path, entry: Entry, seed: int, corpus: Corpus) -> Path:
     name = str(entry)
     if isinstance(entry, SavedModel):  # another model may be saved there later
         name += (entry.folder / "manifest.json").read_text(encoding="utf-8")
+    elif isinstance(entry, SavedPredictions):
+        with entry.file.open("rb") as file:
+            name += hashlib.file_digest(file, "sha256").hexdigest()
     data = "\n".join(fingerprint(one) for one in (corpus.train, corpus.valid, corpus.test))
     key = f"{__version__}\n{name}\n{seed}\n{data}"
     return folder / RESULTS / f"{folder_name(f'{entry}-seed-{seed}', key)}.safetensors"

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from longtail.comparison.entries import Entry, SavedModel, parse_entry, read_seeds, reseeded
+from longtail.comparison.entries import Entry, Saved, SavedModel, parse_entry, read_seeds, reseeded
 from longtail.comparison.finished import read_result, result_file, write_result
 from longtail.comparison.stages import DiskStages, folder_name, seconds_in
 from longtail.comparison.uncertainty import judged
@@ -38,7 +38,7 @@ ONCE = "trained once: none of its parts draws random numbers"
 
 def compare(
     corpus: Corpus,
-    recipes: Sequence[Recipe | SavedModel | str],
+    recipes: Sequence[Entry | str],
     ks: Sequence[int] = (1, 3, 5),
     checkpoint_dir: str | Path | None = None,
     seeds: int | Sequence[int] = 1,
@@ -49,7 +49,7 @@ def compare(
 
     Args:
         corpus: the data; it needs test rows.
-        recipes: recipes, parsed or as text, or folders of saved models.
+        recipes: recipes, parsed or as text, folders of saved models, or files of predictions.
         ks: the k of P@k and the other measures.
         checkpoint_dir: a folder for everything that is finished: the same call goes on from there after it was
             stopped, and with more recipes it trains only those.
@@ -66,7 +66,7 @@ def compare(
 
 def each(
     corpus: Corpus,
-    recipes: Sequence[Recipe | SavedModel | str],
+    recipes: Sequence[Entry | str],
     ks: Sequence[int] = (1, 3, 5),
     checkpoint_dir: str | Path | None = None,
     seeds: int | Sequence[int] = 1,
@@ -75,7 +75,7 @@ def each(
 
     Args:
         corpus: the data; it needs test rows.
-        recipes: recipes, parsed or as text, or folders of saved models.
+        recipes: recipes, parsed or as text, folders of saved models, or files of predictions.
         ks: the k of P@k and the other measures.
         checkpoint_dir: a folder for everything that is finished, see `compare`.
         seeds: how often each recipe is trained, or with which seeds.
@@ -161,10 +161,7 @@ def _one(
         return found
     gc.collect()
     release()
-    if isinstance(entry, SavedModel):
-        result = _measured(entry, corpus, ks)
-    else:
-        result = _trained(entry, seed, corpus, ks, stages)
+    result = _trained(entry, seed, corpus, ks, stages) if isinstance(entry, Recipe) else _measured(entry, corpus, ks)
     if file is not None:
         write_result(file, result)
     return result
@@ -205,12 +202,12 @@ def _trained(entry: Recipe, seed: int, corpus: Corpus, ks: tuple[int, ...], stag
     )
 
 
-def _measured(entry: SavedModel, corpus: Corpus, ks: tuple[int, ...]) -> Result:
-    model = entry.model
+def _measured(entry: Saved, corpus: Corpus, ks: tuple[int, ...]) -> Result:
+    model = entry.model if isinstance(entry, SavedModel) else None
     with measure_peak() as peak, stage(str(entry)):
         start = time.perf_counter()
         places = max(*ks, 5)
-        candidates = entry.predict(corpus.test, max(places, CANDIDATES) if model.probabilities else places)
+        candidates = entry.predict(corpus.test, max(places, CANDIDATES) if model and model.probabilities else places)
         seconds = time.perf_counter() - start
     predictions = candidates.top(places)
     return Result(
@@ -218,11 +215,11 @@ def _measured(entry: SavedModel, corpus: Corpus, ks: tuple[int, ...]) -> Result:
         measures=evaluate_split(predictions, corpus.test, ks, corpus.held_out_labels),
         predictions=predictions,
         train_seconds=math.nan,
-        predict_seconds=seconds,
+        predict_seconds=seconds if model else math.nan,
         peak_bytes=peak.bytes,
-        model_bytes=size_on_disk(entry.folder),
-        row_norms=model.row_norms() if model.labels.ids == corpus.labels.ids else None,
-        dial=dial_curve(candidates, corpus.test) if model.probabilities else (),
+        model_bytes=size_on_disk(entry.folder) if isinstance(entry, SavedModel) else entry.file.stat().st_size,
+        row_norms=model.row_norms() if model and model.labels.ids == corpus.labels.ids else None,
+        dial=dial_curve(candidates, corpus.test) if model and model.probabilities else (),
         notes=entry.notes(corpus),
     )
 
