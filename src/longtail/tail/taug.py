@@ -81,6 +81,8 @@ class Taug:
     parallel: bool = False  # fit head and tail at the same time
 
     summary: ClassVar[str] = "head and tail learned apart, the tail with noisy copies"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"tau": "head_share", "n_aug": "copies", "rho": "keep_probability"}
     papers: ClassVar[tuple[Paper, ...]] = (RANKNET_TAUG,)
     presets: ClassVar[Mapping[str, Preset]] = PRESETS
     needs: ClassVar[frozenset[str]] = frozenset()
