@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from longtail.data.dataset import Dataset
@@ -12,7 +13,10 @@ from longtail.nn.dual.dual_scorer import DualEncoderScorer
 from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
 from longtail.papers import NGAME, Paper, Preset
+from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
+
+WIDTH = 384  # of vectors, where a plan cannot know it
 
 _PUBLISHED = Preset(
     {
@@ -118,6 +122,22 @@ class Ngame(DualEncoderSettings):
                 f"setting 'max_cluster_size' of ngame ({self.max_cluster_size}) is smaller than 'min_cluster_size' "
                 f"({self.min_cluster_size}): raise it, or lower the other"
             )
+
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`: the encoder first, then the classifiers on frozen vectors."""
+        encoder = super().plan(facts)
+        if not self.classifiers:
+            return encoder
+        width = min(self.search_dimension or WIDTH, self.dimension or WIDTH)
+        table, vectors = 16 * width * facts.labels, 4 * width * facts.rows  # weights, gradients, two moments
+        speed = 1e12 if Path("/dev/nvidia0").exists() else 8e9  # bytes a second
+        steps = self.classifier_epochs * -(-facts.rows // self.classifier_batch_size)
+        return replace(
+            encoder,
+            train_bytes=max(encoder.train_bytes, encoder.model_bytes + table + vectors),
+            train_seconds=encoder.train_seconds + steps * (2.5 * table / speed + 0.005),
+            steps=(*encoder.steps, ("classifiers and their moments", table), ("vectors of documents", vectors)),
+        )
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> DualEncoderScorer:
         """See `Learner.fit`."""
