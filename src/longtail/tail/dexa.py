@@ -61,7 +61,7 @@ class Dexa:
                 "learning_rate_scale": 1.0,
             },
             "the published configuration",
-            {"head_min_count": "section 3: labels of at least 50 training points"},
+            {"head_min_count": "section 4: labels of at least 50 training points"},
             differs="with fewer labels than clusters, set `clusters`",
         )
     }
