@@ -21,6 +21,7 @@ from longtail.held_out import HeldOutPredictions
 from longtail.memory import return_large_blocks, share_one_pool
 from longtail.model import Model
 from longtail.nn.extra import expand_home
+from longtail.pairs import check_pairs
 from longtail.plan import DataFacts, Plan
 from longtail.progress import stage
 from longtail.reuse import stage_model
@@ -66,16 +67,7 @@ class Recipe:
             raise RecipeError(f"a recipe as text must be parsed: Recipe.parse({self.parts!r})")
         if not self.parts:
             raise RecipeError("a recipe needs a learner")
-        offers = self.learner.offers
-        for part, method in zip(self.parts[1:], self.tail, strict=True):
-            missing = sorted(method.needs - offers)
-            if missing:
-                able = [name for name in catalogue.LEARNERS if method.needs <= catalogue.learner_class(name).offers]
-                instead = f"use it on {', '.join(able)}" if able else "no learner of this release offers it"
-                raise RecipeError(
-                    f"{part.name} needs {', '.join(missing)}, which {self.parts[0].name} does not offer; {instead}. "
-                    "All pairs: longtail methods"
-                )
+        check_pairs(self.parts, self.learner, self.tail)
         if self.depth > MAX_DEPTH:
             raise RecipeError(f"members in members: {self.depth} levels of recipes, and at most {MAX_DEPTH} are read")
         self._wrapped  # noqa: B018  raises an error for a teacher that cannot be read

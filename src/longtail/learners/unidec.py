@@ -37,8 +37,9 @@ class Unidec(DualEncoderSettings):
     """
 
     schedule: Literal["linear", "cosine", "none"] = "cosine"
-    loss: str = "decoupled"  # of the dual encoder: supcon, decoupled, infonce, bce, or a sum of them
-    classifier_loss: str = "decoupled"  # of the classifiers, by the same names; the paper adds bce
+    # Of the dual encoder: supcon, decoupled, infonce, pickone, bce, plainbce, or a sum of them.
+    loss: str = "decoupled"
+    classifier_loss: str = "decoupled"  # of the classifiers, likewise; the paper adds bce
     predict_by: Literal["both", "encoder", "classifiers"] = "both"  # what labels are found by
     norm_power: float = 1.0  # of classifiers' norms in scores: 1 favours the head; 0, as in the paper, the tail
     classifier_share: float = 0.7  # weight of the classifiers in the score, by both; 0.5 in the paper
@@ -59,6 +60,13 @@ class Unidec(DualEncoderSettings):
     unseen: Literal["mapped", "zero"] = "mapped"  # classifier of a label that joins later: from its text, or none
 
     summary: ClassVar[str] = "dual encoder and classifiers trained together over pools"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {
+        "beta": "positives",
+        "eta": "negatives",
+        "tau": "refresh_every",
+        "lambda": "encoder_loss_weight",
+    }
     papers: ClassVar[tuple[Paper, ...]] = (UNIDEC,)
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": Preset(
@@ -73,7 +81,7 @@ class Unidec(DualEncoderSettings):
                 "negatives": 6,
                 "cluster_size": None,
                 "head_dropout": 0.1,
-                "classifier_loss": "decoupled+bce",
+                "classifier_loss": "decoupled+plainbce",
                 "classifier_share": 0.5,
                 "norm_power": 0.0,
             },

@@ -18,7 +18,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.label_rows import labels_with_input, with_label_rows
 from longtail.data.subsample import evenly_spaced
 from longtail.linear.solvers.platt_scaling import MIN_HITS
-from longtail.metrics.calibration import Calibration, Teaching, error_bins, score_bins
+from longtail.metrics.calibration import Calibration, Teaching, frequency_bins, score_bins
 from longtail.metrics.propensity import inverse_propensity
 from longtail.nn.distill.relevance import ESTIMATORS, Asked, Estimator, LinearMap, Relevance, estimate, settled
 from longtail.nn.dual.dual_settings import Search
@@ -79,20 +79,22 @@ class SoftLabels:
     teaching: Teaching
     weights: Floats | None = None  # (labels,) factors of the relevances
 
-    def softened(self, train: Dataset, tau: int, blend: float) -> Dataset:
+    def softened(self, train: Dataset, tau: int, blend: float, documents: bool = True, twins: bool = True) -> Dataset:
         """The training rows with soft labels, followed by the label texts as rows.
 
         Args:
             train: the rows.
             tau: labels of a label's row, including itself.
             blend: weight of given targets; soft targets are multiplied by 1 - blend.
+            documents: whether labels with few rows are added to the documents nearest to them.
+            twins: whether label rows get the labels of rows that are about the label.
 
         Returns:
             The longer data set.
         """
         with stage("joining soft labels"):
-            targets = self._label_rows(tau, blend)
-            if self.documents.rows.shape[1]:
+            targets = self._label_rows(tau, blend, twins)
+            if documents and self.documents.rows.shape[1]:
                 entries = document_targets(self.documents, len(train), self.floor, self.probabilities, 1 - blend)
                 train = train.with_entries(entries)
             readable = labels_with_input(train, "lever")
@@ -112,23 +114,27 @@ class SoftLabels:
         found = self.relevance.of(cosines)
         return found if self.weights is None else np.minimum(found * self.weights[labels], np.float32(1))
 
-    def entries(self, train: Dataset, tau: int) -> int:
+    def entries(self, train: Dataset, tau: int, documents: bool = True, twins: bool = True) -> int:
         """How many soft targets are added.
 
         Args:
             train: the rows.
             tau: labels of a label's row, including itself.
+            documents: as in `softened`.
+            twins: as in `softened`.
 
         Returns:
             The number of entries on label rows and documents.
         """
-        documents = document_targets(self.documents, len(train), self.floor, self.probabilities, 1.0)
-        return int(self._label_rows(tau, 0.0).nnz - len(train.labels) + documents.nnz)
+        number = int(self._label_rows(tau, 0.0, twins).nnz - len(train.labels))
+        if not documents:
+            return number
+        return number + int(document_targets(self.documents, len(train), self.floor, self.probabilities, 1.0).nnz)
 
-    def _label_rows(self, tau: int, blend: float) -> Matrix:
+    def _label_rows(self, tau: int, blend: float, twins: bool) -> Matrix:
         """csr (labels, labels): targets of the label texts: the label, its nearest labels, and its twins' labels."""
         rows = label_targets(self.labels, tau, self.floor, self.probabilities, 1 - blend)
-        return rows.maximum(self.twins * np.float32(1 - blend))
+        return rows.maximum(self.twins * np.float32(1 - blend)) if twins else rows
 
 
 def learn_from(
@@ -172,11 +178,14 @@ def learn_from(
         pairs = _pairs(found, rows, slice(None))
         estimator = settled(settings.calibration, int(pairs[1].sum()))
         relevance, floor = estimate(estimator, *pairs), settings.floor(estimator)
+        above = settings.floor("cosine")
+        calibrations = _calibrations(found, rows, above)
         teaching = Teaching(
             teacher=teacher.recipe,
             used=estimator,
-            calibrations=_calibrations(found, rows),
-            errors=error_bins(_relevant(found, relevance, floor), rows),
+            calibrations=calibrations,
+            above=above,
+            frequencies=frequency_bins(_relevant(found, relevance, floor), rows),
         )
     return SoftLabels(near, documents, twins, floor, relevance, teaching, weights)
 
@@ -245,12 +254,18 @@ def _pairs(found: Predictions, rows: Dataset, part: slice) -> tuple[Floats, Bool
     return found.scores[part][real], found.hits(rows.targets)[part][real]
 
 
-def _calibrations(found: Predictions, rows: Dataset) -> tuple[Calibration, ...]:
-    """How well calibrated each estimator is: fitted to every other row, measured on the rest."""
+def _calibrations(found: Predictions, rows: Dataset, above: float) -> tuple[Calibration, ...]:
+    """How well calibrated each estimator is: fitted to every other row, measured on the rest.
+
+    Of the nearest hundred labels hardly one is right, and that far ones are wrong is easily learned: only pairs from a
+    similarity on count, the same for all estimators.
+    """
     cosines, hits = _pairs(found, rows, slice(0, None, 2))
     others, right = _pairs(found, rows, slice(1, None, 2))
-    if hits.sum() < MIN_HITS or len(others) == 0:
+    near = others >= np.float32(2 * above - 1)
+    if hits.sum() < MIN_HITS or not near.any():
         return ()
+    others, right = others[near], right[near]
     return tuple(Calibration(name, score_bins(estimate(name, cosines, hits).of(others), right)) for name in ESTIMATORS)
 
 
