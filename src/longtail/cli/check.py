@@ -126,7 +126,8 @@ def _remedies(source: Source, corpus: Corpus, open_faults: list[Fault]) -> str:
     had += [f"--ignore-labels {shlex.quote(','.join(given.ignore_labels))}"] if given.ignore_labels else []
     had += [f"--min-count {given.min_count}"] if given.min_count > 1 else []
     columns = source.columns
-    described = {"--text-column": columns.text, "--label-column": columns.labels, "--id-column": columns.id}
+    text = ",".join(columns.text) if isinstance(columns.text, tuple) else columns.text
+    described = {"--text-column": text, "--label-column": columns.labels, "--id-column": columns.id}
     if columns.separator != "|":
         described["--label-separator"] = columns.separator
     options = [f"{option} {shlex.quote(value)}" for option, value in described.items() if value is not None]

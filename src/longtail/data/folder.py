@@ -1,7 +1,8 @@
 """The folder layout: `train/valid/test.jsonl`, `labels.jsonl`, `exclude.jsonl` and `corpus.json`.
 
     train.jsonl    {"id": "7", "title": "...", "text": "...", "labels": ["a", "b"]}    or {"a": 1, "b": 0.4}
-    labels.jsonl   {"id": "a", "text": "words for a"}                                  optional
+    labels.jsonl   {"id": "a", "text": "words for a"}                                  optional; perhaps also
+                   "names": [further names], "broader": [label ids], "related": [label ids]
     exclude.jsonl  {"id": "7", "labels": ["c"]}            optional: never predicted for document 7
     corpus.json    {"name": "...", "propensity": {"a": 0.55, "b": 1.5}, "text": "title+text"}    optional
 
@@ -149,7 +150,16 @@ def _read_labels(path: Path | None) -> LabelIndex:
         if text is not None and type(text) is not str:
             raise DataError(f'"text" of label {shown(name)} must be a string, got {shown(text)}', path, line)
         labels.define(name, text or "", line)
+        for kind in ("names", "broader", "related"):
+            if kind in row:
+                labels.describe(kind, name, _strings(row[kind], kind, path, line))
     return labels
+
+
+def _strings(given: Any, kind: str, path: Path, line: int) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(one, str) and one for one in given):
+        raise DataError(f'"{kind}" must be a list of strings that are not empty, got {shown(given)}', path, line)
+    return given
 
 
 def _read_excluded(

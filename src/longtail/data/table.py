@@ -19,11 +19,11 @@ from longtail.data.label_cells import SeparatorTally, is_mark, labels_of_cell, l
 from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids
+from longtail.data.table_facts import SHAPES, TableFacts
 from longtail.errors import DataError, did_you_mean
 
 TEXT_NAMES = ("text", "title", "content", "body", "abstract", "description", "document", "sentence", "query")
 LABEL_NAMES = ("labels", "label", "subjects", "tags", "categories")
-SHAPES = ("list", "columns", "one-hot", "pairs")
 LOOKED_AT = 1000  # records whose cells tell columns of labels from one-hot columns
 
 
@@ -35,7 +35,7 @@ class Columns:
         DataError: the separator is empty, or there is no such shape.
     """
 
-    text: str | None = None  # one or more, separated by commas; their texts are joined with a space
+    text: str | tuple[str, ...] | None = None  # one or more, separated by commas; their texts are joined with a space
     labels: str | None = None  # one or more, separated by commas; * stands for anything: tag_*
     id: str | None = None
     separator: str = "|"  # between the labels of a cell
@@ -47,6 +47,18 @@ class Columns:
             raise DataError(f"--label-shape must be one of {', '.join(SHAPES)}, got {self.shape!r}{near}")
         if not self.separator:
             raise DataError("the label separator is empty; pass the characters between two labels, such as |")
+
+    @classmethod
+    def of(cls, facts: TableFacts) -> Columns:
+        """The columns of a table that was read before.
+
+        Args:
+            facts: how it was read.
+
+        Returns:
+            Its columns.
+        """
+        return cls(facts.text, facts.labels, facts.id, facts.separator, facts.shape)
 
 
 @dataclass(frozen=True)
@@ -109,12 +121,15 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
         text_field="+".join(chosen.text),
         id_field=chosen.id or "id",
         notes=(*notes, *tally.notes(columns.separator)),
+        table=TableFacts(chosen.text, columns.labels or chosen.labels[0], chosen.id, columns.separator, chosen.shape),
     )
 
 
 def _choose(names: list[str], columns: Columns, text: str | None, path: Path) -> tuple[_Chosen, list[str]]:
     notes = []
-    if columns.text is not None:
+    if isinstance(columns.text, tuple):
+        texts = list(columns.text)
+    elif columns.text is not None:
         whole = columns.text.strip()  # a name may have a comma in it
         texts = [whole] if whole in names else [name.strip() for name in whole.split(",")]
     elif text is not None:
