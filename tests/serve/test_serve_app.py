@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -221,3 +222,13 @@ def test_a_stored_threshold_answers_unless_another_is_given(folders: tuple[Path,
         ids = [label["id"] for label in every]
         assert asked() == ids[:2] and asked(k=10) == ids[:3]
         assert asked(threshold=0) == ids[:5] and asked(threshold=0, k=10) == ids
+
+
+def test_a_book_is_answered_in_time_and_a_library_is_refused(running: Running) -> None:
+    book = "the dragon castle by the sea " * 70_000  # two million characters
+    for name in ("towers", "means"):
+        begin = time.monotonic()
+        reply = running.post("/predict", {"text": book, "model": name})
+        assert reply.status == 200 and reply.json["answers"][0]["labels"]
+        assert time.monotonic() - begin < running.service.settings.timeout
+    assert running.post("/predict", {"text": "a" * 3_000_001}).status == 422

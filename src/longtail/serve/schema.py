@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from longtail.dial import MAX_DIAL
 
 MAX_TEXTS = 1024  # of a request
-MAX_TEXT_LENGTH = 100_000  # characters
+MAX_TEXT_LENGTH = 3_000_000  # characters: a long book; the bytes of a request are limited too
 MAX_K = 1000
 # The most texts of a request by its k: an answer has at most 50,000 labels. In steps, so that the schema can tell them.
 TEXTS_BY_K = ((48, MAX_TEXTS), (200, 250), (MAX_K, 50))
