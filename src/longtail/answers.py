@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from longtail.model import Model
     from longtail.seams import Explanation
 
+APART = "title/text"  # a title on a line of its own
 CHUNK = 8192  # lines read, predicted and written at a time
 
 
@@ -84,7 +85,8 @@ def answer_lines(
         DataError: a line is broken; the file and the line are named.
     """
     k = max(min(k, len(model.labels)), 1)  # empty places would cost memory, too
-    rows = [_row(line, number, source, _fields(model)) for number, line in lines]
+    apart = model.text_field == APART if model.table is None else model.table.title_apart
+    rows = [_row(line, number, source, _fields(model), apart) for number, line in lines]
     excluded_rows = [
         _excluded(row["exclude"], model, number, source) for row, (number, _) in zip(rows, lines, strict=True)
     ]
@@ -142,7 +144,7 @@ def _reason(reason: Explanation) -> dict[str, Any]:
 
 def _fields(model: Model) -> list[str]:
     """The fields that made the text in training: the whole name first, since a column's name may have + or , in it."""
-    parts = re.split(r"[+,]", model.text_field) if model.table is None else model.table.text
+    parts = re.split(r"[+,/]", model.text_field) if model.table is None else model.table.text
     return list(dict.fromkeys([model.text_field, *parts]))
 
 
@@ -153,7 +155,7 @@ def _present(fields: list[str], names: Collection[str]) -> list[str]:
     return [field for field in fields if field in names] or [field for field in ("text",) if field in names]
 
 
-def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, Any]:
+def _row(line: str, number: int, source: str, fields: list[str], apart: bool) -> dict[str, Any]:
     """Reads a line: a plain text, or a JSON object with the fields that the model was trained on."""
     if not line.lstrip().startswith("{"):
         return {"id": str(number), "text": line, "exclude": [], "vector": None}
@@ -170,7 +172,11 @@ def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, An
     if name is None:
         raise DataError(f'"id" must be a non-empty string, got {row["id"]!r}', source, number)
     exclude = [] if row.get("exclude") is None else row["exclude"]
-    return {"id": name, "text": " ".join(filter(None, parts)), "exclude": exclude, "vector": row.get("vector")}
+    text = " ".join(filter(None, parts))
+    if apart and fields[1] in row:  # the first line is the title, even where it is empty
+        rest = [row[field] for field in present if field != fields[1]]
+        text = " ".join((row[fields[1]] or "").split()) + "\n" + " ".join(filter(None, rest))
+    return {"id": name, "text": text, "exclude": exclude, "vector": row.get("vector")}
 
 
 def _vectors(rows: list[dict[str, Any]], lines: list[tuple[int, str]], source: str) -> AnyArray | None:

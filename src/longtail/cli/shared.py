@@ -94,7 +94,7 @@ def _source(
     ],
     text: Annotated[
         str | None,
-        typer.Option(metavar="FIELDS", help="Fields that make the text of a document: title, text or title+text."),
+        typer.Option(metavar="FIELDS", help="Fields of the text: title, text, title+text, or title/text (apart)."),
     ] = None,
     text_column: Annotated[
         str | None,

@@ -11,7 +11,7 @@ from longtail.data.labels import Propensity
 from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError, did_you_mean
 
-TEXT_FIELDS = ("title", "text", "title+text")
+TEXT_FIELDS = ("title", "text", "title+text", "title/text")  # the last: the title on a line of its own
 COUNTED_ON = ("train", "train+valid")
 
 
@@ -32,7 +32,7 @@ def check_text_field(text: str, path: Path | None = None) -> str:
     """Checks the fields that make the text of a document.
 
     Args:
-        text: "title", "text" or "title+text".
+        text: one of TEXT_FIELDS.
         path: the file that names it, for the message.
 
     Returns:

@@ -97,7 +97,13 @@ def _text_of(text: str) -> Callable[[dict[str, Any]], str]:
         joined: str = title + " " + body if title and body else title + body
         return joined
 
-    return both if text == "title+text" else one
+    def apart(row: dict[str, Any]) -> str:
+        """The first line is the title, even where it is empty: see `title_weight`."""
+        title = row.get("title") or ""
+        body = (row.get("text") if title else row["text"]) or ""
+        return " ".join(title.split()) + "\n" + body
+
+    return {"title+text": both, "title/text": apart}.get(text, one)
 
 
 def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any]], str]) -> Gathered:

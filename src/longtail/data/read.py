@@ -33,6 +33,7 @@ from longtail.errors import DataError
 __all__ = ["Columns", "Remedies", "VocabularyFile", "load"]
 
 SHIPPED = ("wordnet",)
+APART = "title/text"
 LOOKED_FOR = (
     "train.jsonl, train.csv, train.tsv, train.parquet, train.xlsx, trn_X_Y.txt, trn.json, Y.trn.npz, "
     "a bag of words such as train.txt with the header 'rows features labels', and documents NAME.txt with NAME.tsv or "
@@ -125,7 +126,7 @@ def _load(
     splits = splits if remedies == Remedies() else mended(splits, remedies)
     table = facts.table if splits.table is None else splits.table.with_remedies(remedies)
     if splits.table is None and table is not None:  # the data set comes from a table, as models trained on it should
-        splits = replace(splits, text_field="+".join(table.text), id_field=table.id or splits.id_field)
+        splits = replace(splits, text_field=table.text_field, id_field=table.id or splits.id_field)
     found = vocabulary or (VocabularyFile.of_folder(place, facts.language) if splits.subjects else None)
     language = facts.language
     if found is not None:
@@ -165,6 +166,8 @@ def _read_directory(folder: Path, columns: Columns | None, text: str | None, pro
     if "train" in tables:
         return read_tables(tables, columns or Columns(), text, propensity)
     _no_columns(columns, folder)
+    if text == APART and rows is None:
+        raise DataError(f"--text {APART} keeps titles apart in JSON lines and tables, not in this layout", folder)
     if subjects:
         return read_subjects(subjects, propensity)
     if whole is not None:

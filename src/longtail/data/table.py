@@ -35,11 +35,13 @@ class Columns:
         DataError: the separator is empty, or there is no such shape.
     """
 
-    text: str | tuple[str, ...] | None = None  # one or more, separated by commas; their texts are joined with a space
+    # One or more, separated by commas; their texts are joined with a space. "title/blurb": the first on its own line.
+    text: str | tuple[str, ...] | None = None
     labels: str | None = None  # one or more, separated by commas; * stands for anything: tag_*
     id: str | None = None
     separator: str = "|"  # between the labels of a cell
     shape: str | None = None  # of the labels, one of SHAPES; None: a list, or by the cells of several columns
+    title_apart: bool = False  # the first text column is a line of its own
 
     def __post_init__(self) -> None:
         if self.shape is not None and self.shape not in SHAPES:
@@ -58,7 +60,7 @@ class Columns:
         Returns:
             Its columns.
         """
-        return cls(facts.text, facts.labels, facts.id, facts.separator, facts.shape)
+        return cls(facts.text, facts.labels, facts.id, facts.separator, facts.shape, facts.title_apart)
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,12 @@ class _Chosen:
     id: str | None
     shape: str = "list"
     label_names: tuple[str, ...] = ()  # of one-hot columns: the label of each
+    title_apart: bool = False
+
+    def facts(self, columns: Columns) -> TableFacts:
+        """What other tables are read by."""
+        labels = columns.labels or self.labels[0]
+        return TableFacts(self.text, labels, self.id, columns.separator, self.shape, title_apart=self.title_apart)
 
 
 def find_tables(folder: Path) -> dict[str, Path]:
@@ -118,22 +126,28 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
         train=found["train"],
         valid=found.get("valid"),
         test=found.get("test"),
-        text_field="+".join(chosen.text),
+        text_field=chosen.facts(columns).text_field,
         id_field=chosen.id or "id",
         notes=(*notes, *tally.notes(columns.separator)),
-        table=TableFacts(chosen.text, columns.labels or chosen.labels[0], chosen.id, columns.separator, chosen.shape),
+        table=chosen.facts(columns),
     )
 
 
 def _choose(names: list[str], columns: Columns, text: str | None, path: Path) -> tuple[_Chosen, list[str]]:
     notes = []
+    apart = columns.title_apart
     if isinstance(columns.text, tuple):
         texts = list(columns.text)
     elif columns.text is not None:
         whole = columns.text.strip()  # a name may have a comma in it
+        title, slash, rest = whole.partition("/")
+        apart = bool(slash) and whole not in names and title.strip() in names
         texts = [whole] if whole in names else [name.strip() for name in whole.split(",")]
+        if apart:
+            texts = [title.strip(), *(name.strip() for name in rest.split(","))]
     elif text is not None:
-        texts = [_usual(names, (name,)) or name for name in text.split("+")]
+        apart = "/" in text
+        texts = [_usual(names, (name,)) or name for name in text.replace("/", "+").split("+")]
     else:
         guess = _usual(names, TEXT_NAMES)
         if guess is None:
@@ -151,7 +165,7 @@ def _choose(names: list[str], columns: Columns, text: str | None, path: Path) ->
         labels, label_names = [guess], [guess]
     else:
         labels, label_names = _label_columns(columns.labels, names, {*texts, *([named] if named else [])}, path)
-    chosen = _Chosen(tuple(texts), tuple(labels), named, columns.shape or "list", tuple(label_names))
+    chosen = _Chosen(tuple(texts), tuple(labels), named, columns.shape or "list", tuple(label_names), apart)
     _check(chosen, names, path)
     if columns.shape is None and len(labels) > 1:
         shape = _guessed_shape(chosen, names, path)
@@ -218,6 +232,7 @@ def _read_split(
         for name in chosen.label_names:
             labels.column(name, path, 1)
     wanted = [*chosen.labels, *chosen.text, *([chosen.id] if chosen.id else [])]
+    joined = chosen.facts(Columns()).joined
     first, texts_end = len(chosen.labels), len(chosen.labels) + len(chosen.text)
     with closing(records(path, names, wanted)) as found:
         for row, (line, record) in enumerate(found, 1):
@@ -228,7 +243,7 @@ def _read_split(
                     if given is None:
                         raise DataError(f"the id is {shown(record[-1])}; give each document its own id", path, line)
                     name = given
-                text = " ".join(str(part) for part in record[first:texts_end] if part is not None and part != "")
+                text = joined(record[first:texts_end])
                 own: list[Any] | dict[str, Any]
                 if chosen.shape == "one-hot":
                     own = marked_labels(record[:first], chosen.label_names, path, line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ class TableFacts:
     encoding: str = "utf-8"
     fold_labels: bool = False
     ignore_labels: tuple[str, ...] = ()
+    title_apart: bool = False  # the first text column is a line of its own
 
     def as_json(self) -> dict[str, Any]:
         """The facts as JSON values, without those that have their default."""
@@ -51,7 +52,8 @@ class TableFacts:
         if not isinstance(given, Mapping) or not {"text", "labels"} <= set(given) <= set(cls.__dataclass_fields__):
             known = ", ".join(cls.__dataclass_fields__)
             raise DataError(f'"table" must be an object with text, labels and perhaps others of {known}', path)
-        for name, wanted in (("text", _strings), ("ignore_labels", _strings), ("fold_labels", _flag)):
+        kinds = {"text": _strings, "ignore_labels": _strings, "fold_labels": _flag, "title_apart": _flag}
+        for name, wanted in kinds.items():
             if name in given and not wanted(given[name]):
                 raise DataError(f'"table": "{name}" has a wrong value: {shown(given[name])}', path)
         for name in ("labels", "separator", "shape", "encoding"):
@@ -68,6 +70,25 @@ class TableFacts:
         except LongtailError as error:
             raise DataError(f'"table": {error}', path) from None
         return found
+
+    @property
+    def text_field(self) -> str:
+        """The columns as one name."""
+        return self.text[0] + "/" + "+".join(self.text[1:]) if self.title_apart else "+".join(self.text)
+
+    def joined(self, cells: Sequence[Any]) -> str:
+        """The text of a record.
+
+        Args:
+            cells: of the text columns; None for an empty one.
+
+        Returns:
+            The text.
+        """
+        words = ["" if cell is None else str(cell) for cell in cells]
+        if self.title_apart:
+            return " ".join(words[0].split()) + "\n" + " ".join(filter(None, words[1:]))
+        return " ".join(filter(None, words))
 
     def remedies(self, given: Remedies) -> Remedies:
         """The remedies of the first table where others are not asked for.
