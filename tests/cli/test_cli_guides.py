@@ -33,6 +33,8 @@ APART = {
     "docs/handing-on.md": "test_cli_handing_on.py",
     "docs/data-sets.md": "test_cli_builders.py",
     "docs/proxy.md": "../serve/test_serve_proxy.py",
+    "docs/messy-csv.md": "test_cli_journeys.py",
+    "docs/books-to-subjects.md": "test_cli_journeys.py",
 }
 CODE = ("from", "train", "model.predict(Rows(texts=texts,")  # Python of docs/data.md, run below
 # Blocks that are no code: a picture in letters, files and what they hold, a formula.
