@@ -54,7 +54,10 @@ def rows(labels: LabelSet, name: str, wanted: list[list[int]], seed: int) -> Dat
 
 def make_tiny(seed: int = 0) -> Corpus:
     """400 training rows over 10 labels: the first is common, the last ones rare."""
-    labels = LabelSet(ids=tuple(f"L{row}" for row in range(10)), texts=tuple(f"a {word}" for word in WORDS))
+    above = sparse.csr_array(([1.0, 1.0], ([9, 8], [8, 7])), shape=(10, 10), dtype=np.float32)  # L9 < L8 < L7
+    labels = LabelSet(
+        ids=tuple(f"L{row}" for row in range(10)), texts=tuple(f"a {word}" for word in WORDS), broader=above
+    )
     rng = np.random.default_rng(seed)
     odds = 1 / np.arange(1, 11)
     odds /= odds.sum()

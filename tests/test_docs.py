@@ -127,7 +127,7 @@ def test_links_and_commands_exist(document: Path) -> None:
     text = document.read_text()
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (document.parent / target).exists(), target
-    commands = {"check", "build", "train", "predict", "evaluate", "compare", "plan", "methods"}
+    commands = {"check", "convert", "build", "train", "predict", "evaluate", "compare", "plan", "methods"}
     commands |= {"neighbours", "serve", "export", "index", "presets", "tune", "reproduce"}
     for line in re.findall(r"^    longtail (\S+)", text, re.MULTILINE):
         assert line in commands, line

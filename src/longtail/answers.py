@@ -7,20 +7,24 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy as np
 from scipy import sparse
 
 from longtail.arrays import AnyArray
-from longtail.data.columns import column_names, records, table_kind
+from longtail.data.columns import column_names, few, records, table_kind
 from longtail.data.dataset import Rows
+from longtail.data.files import document_text
 from longtail.data.files import lines as file_lines
 from longtail.data.rows import as_id
-from longtail.errors import DataError
+from longtail.data.subjects import documents_of, is_subject_table, name_of, subject_rows
+from longtail.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from longtail.model import Model
 
+APART = "title/text"  # a title on a line of its own
 CHUNK = 8192  # lines read, predicted and written at a time
 
 
@@ -40,8 +44,13 @@ def lines_of(path: Path, model: Model) -> Iterator[tuple[int, str]]:
     if path.is_dir():
         yield from _documents(path)
         return
+    if is_subject_table(path):
+        for number, text, _ in subject_rows(path):
+            yield number, json.dumps({"text": text})
+        return
     if table_kind(path):
-        yield from _records(path, _fields(model), model.id_field)
+        required = [] if model.table is None else list(model.table.text)
+        yield from _records(path, _fields(model), model.id_field, required)
         return
     for number, line in file_lines(path):
         yield number, line.removesuffix("\r")
@@ -75,7 +84,8 @@ def answer_lines(
         DataError: a line is broken; the file and the line are named.
     """
     k = max(min(k, len(model.labels)), 1)  # empty places would cost memory, too
-    rows = [_row(line, number, source, _fields(model)) for number, line in lines]
+    apart = model.text_field == APART if model.table is None else model.table.title_apart
+    rows = [_row(line, number, source, _fields(model), apart) for number, line in lines]
     excluded_rows = [
         _excluded(row["exclude"], model, number, source) for row, (number, _) in zip(rows, lines, strict=True)
     ]
@@ -112,7 +122,8 @@ def answer_lines(
 
 def _fields(model: Model) -> list[str]:
     """The fields that made the text in training: the whole name first, since a column's name may have + or , in it."""
-    return list(dict.fromkeys([model.text_field, *re.split(r"[+,]", model.text_field)]))
+    parts = re.split(r"[+,/]", model.text_field) if model.table is None else model.table.text
+    return list(dict.fromkeys([model.text_field, *parts]))
 
 
 def _present(fields: list[str], names: Collection[str]) -> list[str]:
@@ -122,7 +133,7 @@ def _present(fields: list[str], names: Collection[str]) -> list[str]:
     return [field for field in fields if field in names] or [field for field in ("text",) if field in names]
 
 
-def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, Any]:
+def _row(line: str, number: int, source: str, fields: list[str], apart: bool) -> dict[str, Any]:
     """Reads a line: a plain text, or a JSON object with the fields that the model was trained on."""
     if not line.lstrip().startswith("{"):
         return {"id": str(number), "text": line, "exclude": [], "vector": None}
@@ -139,7 +150,11 @@ def _row(line: str, number: int, source: str, fields: list[str]) -> dict[str, An
     if name is None:
         raise DataError(f'"id" must be a non-empty string, got {row["id"]!r}', source, number)
     exclude = [] if row.get("exclude") is None else row["exclude"]
-    return {"id": name, "text": " ".join(filter(None, parts)), "exclude": exclude, "vector": row.get("vector")}
+    text = " ".join(filter(None, parts))
+    if apart and fields[1] in row:  # the first line is the title, even where it is empty
+        rest = [row[field] for field in present if field != fields[1]]
+        text = " ".join((row[fields[1]] or "").split()) + "\n" + " ".join(filter(None, rest))
+    return {"id": name, "text": text, "exclude": exclude, "vector": row.get("vector")}
 
 
 def _vectors(rows: list[dict[str, Any]], lines: list[tuple[int, str]], source: str) -> AnyArray | None:
@@ -174,22 +189,28 @@ def _excluded(exclude: Any, model: Model, number: int, source: str) -> list[int]
 
 def _documents(folder: Path) -> Iterator[tuple[int, str]]:
     """Each NAME.txt of a folder as one document with the id NAME, in the order of names."""
-    files = sorted(file for file in folder.glob("*.txt") if file.is_file())
+    files = documents_of(folder)
     if not files:
         raise DataError("has no file NAME.txt, each of which would be a document; give a folder of such files", folder)
     for number, file in enumerate(files, start=1):
-        text = "\n".join(line.removesuffix("\r") for _, line in file_lines(file))
-        yield number, json.dumps({"id": file.stem, "text": text})
+        yield number, json.dumps({"id": unquote(name_of(file)), "text": document_text(file)})
 
 
-def _records(path: Path, fields: list[str], id_field: str) -> Iterator[tuple[int, str]]:
-
+def _records(path: Path, fields: list[str], id_field: str, required: list[str]) -> Iterator[tuple[int, str]]:
+    """The records of a table as JSON; it must have all text columns of training where those are known."""
     names = column_names(path)
-    present = _present(fields, names)
-    if not present:
-        lacking = " or ".join(map(repr, fields[1:] or fields))
+    present = required or _present(fields, names)
+    if lacking := [name for name in required if name not in names]:
+        near = did_you_mean(lacking[0], names)
         raise DataError(
-            f"there is no column {lacking}, which the model was trained on; the columns are {', '.join(names)}; if "
+            f"there is no column {', '.join(map(repr, lacking))}, which the model was trained on{near or ';'} the "
+            f"columns are {few(names)}; add or rename it, or train on the columns that there are",
+            path,
+        )
+    if not present:
+        wanted = " or ".join(map(repr, fields[1:] or fields))
+        raise DataError(
+            f"there is no column {wanted}, which the model was trained on; the columns are {few(names)}; if "
             "each line is a text, name the file .txt",
             path,
         )

@@ -16,8 +16,10 @@ import numpy as np
 from scipy import sparse
 
 from longtail.arrays import Floats, Longs, Matrix
+from longtail.cutoff import Cutoff
 from longtail.data.dataset import Dataset, Rows
 from longtail.data.labels import LabelSet
+from longtail.data.table_facts import TableFacts
 from longtail.dial import check_dial, turned
 from longtail.errors import DataError, ModelError
 from longtail.predictions import CANDIDATES, Predictions
@@ -54,6 +56,8 @@ class Model:
     text_field: str = "title+text"  # the fields of a row that made its text in training
     id_field: str = "id"  # the field that named a row
     doubts: Doubts | None = None  # which texts it knows too little of; None: it never says
+    table: TableFacts | None = None  # how the table of training was read, so that others are read the same way
+    cutoff: Cutoff | None = None  # which labels are given where nothing else is asked for
 
     def __repr__(self) -> str:
         return f"Model({self.recipe!r}, {self.labels!r})"

@@ -31,9 +31,11 @@ import numpy as np
 from safetensors.numpy import save as tensors_to_bytes
 
 from longtail.arrays import AnyArray, Bytes, safetensors_bytes
-from longtail.atomic import new_folder
+from longtail.atomic import new_file, new_folder
 from longtail.catalogue import plugin_packages
+from longtail.cutoff import Cutoff
 from longtail.data.labels import LabelSet
+from longtail.data.table_facts import TableFacts
 from longtail.errors import ModelError
 from longtail.grammar import parse
 from longtail.model_bytes import read_regular
@@ -81,6 +83,12 @@ class FittedModel(Protocol):
     @property
     def doubts(self) -> Doubts | None:
         """What the model says of unknown texts; None: nothing."""
+
+    @property
+    def table(self) -> TableFacts | None: ...
+
+    @property
+    def cutoff(self) -> Cutoff | None: ...
 
 
 def write_model(model: FittedModel, path: str | Path, card: Mapping[str, str], *, overwrite: bool = False) -> Path:
@@ -184,6 +192,19 @@ def checksum(raw: bytes | Bytes) -> str:
     return hashlib.sha256(raw if isinstance(raw, bytes) else raw.data).hexdigest()
 
 
+def store_cutoff(path: Path, cutoff: Cutoff) -> None:
+    """Write a cutoff into a model folder: only its manifest changes, all of it or nothing.
+
+    Args:
+        path: of a model folder that was just loaded.
+        cutoff: which labels are predicted.
+    """
+    manifest = json.loads(read_regular(path / MANIFEST, MAX_MANIFEST).tobytes())
+    body = manifest_to_bytes({**manifest, "cutoff": cutoff.as_json()})
+    with new_file(path / MANIFEST) as file:
+        file.write(body.decode())
+
+
 def _manifest(model: FittedModel, entries: dict[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
         "format": FORMAT,
@@ -192,6 +213,8 @@ def _manifest(model: FittedModel, entries: dict[str, Any], files: dict[str, dict
         "recipe": model.recipe,
         "text_field": model.text_field,
         "id_field": model.id_field,
+        **({} if model.table is None else {"table": model.table.as_json()}),
+        **({} if model.cutoff is None else {"cutoff": model.cutoff.as_json()}),
         "labels": {
             "number": len(model.labels),
             "train_rows": model.labels.train_rows,

@@ -21,7 +21,9 @@ import numpy as np
 
 from longtail.arrays import Bytes
 from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
+from longtail.cutoff import Cutoff
 from longtail.data.labels import LabelSet, Propensity
+from longtail.data.table_facts import TableFacts
 from longtail.errors import LongtailError, ModelError
 from longtail.grammar import parse
 from longtail.memory import available_bytes
@@ -53,6 +55,8 @@ MANIFEST_FIELDS: Mapping[str, Declared] = {
     "recipe": Words(),
     "text_field": Words(),
     "id_field": Words(optional=True),
+    "table": AnyFields(optional=True),
+    "cutoff": AnyFields(optional=True),
     "labels": Fields(
         {
             "number": Whole(0, LARGEST),
@@ -80,6 +84,8 @@ class ModelParts:
     text_field: str
     id_field: str
     doubts: Doubts | None = None
+    table: TableFacts | None = None
+    cutoff: Cutoff | None = None
 
 
 def read_model(path: str | Path) -> ModelParts:
@@ -124,7 +130,11 @@ def _read_model(path: Path) -> ModelParts:
         fitted = {key: _unpack(path, key, entry, files, classes, len(labels), built) for key, entry in entries.items()}
         doubts, scorer = fitted.pop("doubts", None), fitted.pop("scorer")
         text_field, id_field = manifest["text_field"], manifest.get("id_field", "id")
-        return ModelParts(manifest["recipe"], labels, scorer, tuple(fitted.values()), text_field, id_field, doubts)
+        table = TableFacts.of_json(manifest["table"], path / MANIFEST) if "table" in manifest else None
+        cutoff = Cutoff.of_json(manifest["cutoff"]) if "cutoff" in manifest else None
+        return ModelParts(
+            manifest["recipe"], labels, scorer, tuple(fitted.values()), text_field, id_field, doubts, table, cutoff
+        )
     except ModelError:
         raise
     except Misfit as error:

@@ -177,6 +177,13 @@ GLAS = Paper(r"""@inproceedings{guo2019breaking,
   booktitle = {NeurIPS},
   year = {2019}
 }""")
+HIERARCHICAL = Paper(r"""@article{silla2011survey,
+  author = {Silla, Carlos N. and Freitas, Alex A.},
+  title = {A Survey of Hierarchical Classification across Different Application Domains},
+  journal = {Data Mining and Knowledge Discovery},
+  volume = {22},
+  year = {2011}
+}""")
 INCEPTIONXML = Paper(r"""@inproceedings{kharbanda2023inceptionxml,
   author = {Kharbanda, Siddhant and Banerjee, Atmadeep and Gupta, Devaansh and Palrecha, Akash and Babbar, Rohit},
   title = {{InceptionXML}: A Lightweight Framework with Synchronized Negative Sampling for Short Text Extreme
@@ -243,6 +250,12 @@ MACH = Paper(r"""@inproceedings{medini2019extreme,
   title = {Extreme Classification in Log Memory using Count-Min Sketch: A Case Study of {Amazon} Search with 50M
     Products},
   booktitle = {NeurIPS},
+  year = {2019}
+}""")
+MAXP = Paper(r"""@inproceedings{dai2019deeper,
+  author = {Dai, Zhuyun and Callan, Jamie},
+  title = {Deeper Text Understanding for {IR} with Contextual Neural Language Modeling},
+  booktitle = {SIGIR},
   year = {2019}
 }""")
 MINILM = Paper(r"""@inproceedings{wang2020minilm,

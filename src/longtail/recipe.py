@@ -387,6 +387,6 @@ def _teacher(text: str, what: str) -> Recipe | FittedTeacher:
 
 
 def _has(data: Dataset, need: str) -> bool:
-    if need == "label_texts":
-        return data.labels.has_texts or data.labels.features is not None
-    return data.texts is not None
+    labels = data.labels
+    named = labels.has_texts or labels.features is not None
+    return {"hierarchy": labels.broader is not None, "label_texts": named, "texts": data.texts is not None}[need]

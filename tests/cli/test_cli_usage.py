@@ -74,7 +74,7 @@ def test_wrong_words_are_one_line(words: list[str], problem: str) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--text", "body"], "text must be one of 'title', 'text', 'title+text', got 'body'"),
+        (["--text", "body"], "text must be one of 'title', 'text', 'title+text', 'title/text', got 'body'"),
         (["--text", "titel"], "did you mean 'title'?"),
         (["--label-separator", ""], "the label separator is empty"),
         (["--propensity", "x"], "--propensity takes two numbers such as 0.55,1.5, got 'x'"),

@@ -226,7 +226,10 @@ def test_wrong_exclusions(tmp_path: Path, entry: dict[str, Any], message: str) -
     [
         ("[]", "corpus.json: expected one JSON object, got a list"),
         ('{"name": 5}', 'corpus.json: "name" must be a string'),
-        ('{"text": "body"}', "corpus.json: text must be one of 'title', 'text', 'title+text', got 'body'"),
+        (
+            '{"text": "body"}',
+            "corpus.json: text must be one of 'title', 'text', 'title+text', 'title/text', got 'body'",
+        ),
         ('{"propensity": 0.5}', 'corpus.json: "propensity" must look like {"a": 0.55, "b": 1.5}, got 0.5'),
         ('{"propensity": {"a": 0.5}}', 'corpus.json: "propensity" must look like'),
         ('{"propensity": {"a": "x", "b": 1}}', 'corpus.json: "propensity" must look like'),

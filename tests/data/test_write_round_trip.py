@@ -200,7 +200,7 @@ def test_a_write_that_fails_leaves_what_was_there(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(write, "_write_facts", interrupted)
+    monkeypatch.setattr(write, "write_facts", interrupted)
     with pytest.raises(KeyboardInterrupt):
         writer(corpus, path, overwrite=existing)
     assert [p.name for p in tmp_path.iterdir()] == (["data"] if existing else [])
@@ -211,7 +211,7 @@ def test_a_full_disk_is_an_error_of_one_line(corpus: Corpus, tmp_path: Path, mon
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(write, "_write_facts", full)
+    monkeypatch.setattr(write, "write_facts", full)
     with pytest.raises(DataError, match=r"data: cannot be written \(No space left on device\)"):
         write_folder(corpus, tmp_path / "data")
     assert not list(tmp_path.iterdir())

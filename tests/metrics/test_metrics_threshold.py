@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from longtail.cutoff import Cutoff, CutoffChoice
 from longtail.data import Dataset, LabelSet
 from longtail.errors import DataError
-from longtail.metrics import at_threshold, best_threshold
+from longtail.metrics import at_threshold, best_threshold, choose_cutoff, threshold_of_precision
 from longtail.predictions import Predictions
 
 LABELS = LabelSet(ids=tuple("abcde"))
@@ -90,3 +91,25 @@ def test_nothing_to_choose_from_is_an_error() -> None:
         best_threshold(Predictions(LABELS, np.full((12, 1), -1), np.zeros((12, 1))), data)
     with pytest.raises(DataError, match="3 predictions for 12"):
         at_threshold(Predictions(LABELS, predictions.indices[:3], predictions.scores[:3]), data, 0.5)
+
+
+@given(st.integers(0, 500), st.sampled_from([0.3, 0.5, 0.8]), st.sampled_from([None, 1, 2]))
+def test_the_lowest_threshold_with_a_precision_is_found(seed: int, precision: float, most: int | None) -> None:
+    """Against trying every score; with at most so many labels, against the shortened lists."""
+    predictions, data = case(seed)
+    shown = predictions if most is None else predictions.top(most)
+    scores = sorted({float(score) for score in shown.scores[shown.indices >= 0]})
+    right = [score for score in scores if slow(shown, data, score)[0] >= 100 * precision - 1e-9]
+    if not right:
+        with pytest.raises(DataError, match="no threshold has a precision of"):
+            threshold_of_precision(shown, data, precision)
+        return
+    found = choose_cutoff(predictions, data, CutoffChoice(precision, most))
+    assert (found.threshold, found.most) == (right[0], most)
+    assert found == Cutoff.of_json(found.as_json()) and CutoffChoice.parse(found.chosen).most == most
+
+
+@pytest.mark.parametrize("wrong", [{}, {"threshold": "1"}, {"threshold": 1, "more": 2}, {"threshold": float("nan")}])
+def test_a_wrong_cutoff_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(DataError, match="a cutoff has"):
+        Cutoff.of_json(wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from serving import Running, serving
 
 import longtail
+from longtail.cutoff import Cutoff
 from longtail.data import Corpus
+from longtail.model_files import store_cutoff
 from longtail.serve.similar_examples import TrainingExamples
 
 
@@ -200,3 +203,32 @@ def test_the_schema_names_every_path_and_bound(running: Running) -> None:
     assert answer["components"]["schemas"]["PredictRequest"]["properties"]["dial"]["maximum"] == 2
     assert "cdn" not in json.dumps(answer).lower()
     assert running.get("/docs").status == 404
+
+
+def test_a_stored_threshold_answers_unless_another_is_given(folders: tuple[Path, Path]) -> None:
+    towers, _ = folders
+    with serving(towers) as running:
+        every = running.post("/predict", {"text": "a castle", "k": 10}).json["answers"][0]["labels"]
+        assert running.get("/models").json["models"][0]["cutoff"] is None
+    store_cutoff(towers, Cutoff(every[2]["score"], 2, "f1,labels=2"))
+    with serving(towers) as running:
+        stored = running.get("/models").json["models"][0]["cutoff"]
+        assert stored == {"threshold": every[2]["score"], "most": 2, "chosen": "f1,labels=2"}
+
+        def asked(**more: float) -> list[str]:
+            reply = running.post("/predict", {"text": "a castle", **more}).json["answers"][0]["labels"]
+            return [label["id"] for label in reply]
+
+        ids = [label["id"] for label in every]
+        assert asked() == ids[:2] and asked(k=10) == ids[:3]
+        assert asked(threshold=0) == ids[:5] and asked(threshold=0, k=10) == ids
+
+
+def test_a_book_is_answered_in_time_and_a_library_is_refused(running: Running) -> None:
+    book = "the dragon castle by the sea " * 70_000  # two million characters
+    for name in ("towers", "means"):
+        begin = time.monotonic()
+        reply = running.post("/predict", {"text": book, "model": name})
+        assert reply.status == 200 and reply.json["answers"][0]["labels"]
+        assert time.monotonic() - begin < running.service.settings.timeout
+    assert running.post("/predict", {"text": "a" * 3_000_001}).status == 422

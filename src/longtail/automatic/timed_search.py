@@ -138,7 +138,12 @@ class _TimedSearch:
         self.tried.sort(key=lambda one: one.state != TRAINED)
         self.tried += [Tried(recipe, LEFT_OUT, why=why) for recipe, why in left_out.items()]
         return AutoResult(
-            model=replace(model, text_field=self.corpus.text_field, id_field=self.corpus.id_field),
+            model=replace(
+                model,
+                text_field=self.corpus.text_field,
+                id_field=self.corpus.id_field,
+                table=self.corpus.table,
+            ),
             chosen=best,
             tried=tuple(self.tried),
             looked_at=str(profile),

@@ -9,8 +9,8 @@ Start reading here at `main`, then `train.py`.
     predict_on.py    predict in jobs
     torchrun.py      several processes that train one model together
     bars.py          stages of the work as progress bars
-    check, plan, compare, train, tune, predict, evaluate, methods, presets, reproduce, neighbours, serve, export,
-    index, job       commands
+    check, convert, plan, compare, train, tune, predict, evaluate, methods, presets, reproduce, neighbours, serve,
+    export, index, job       commands
     build/           one more command, with a file for each kind of data set
 
 May import every room. The docstring of a command is its help on the screen.
@@ -33,6 +33,7 @@ from longtail.cli import (
     build,
     check,
     compare,
+    convert,
     evaluate,
     export,
     index,
@@ -76,6 +77,7 @@ def root(
 
 
 app.command("check")(check.check)
+app.command("convert")(convert.convert)
 app.command("plan")(plan.plan)
 app.command("compare")(compare.compare)
 app.command("train")(train.train)

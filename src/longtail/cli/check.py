@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 
 
 @reads_data
-def check(source: Source, json: Json = False) -> None:
+def check(
+    source: Source,
+    encoder: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Encoder whose vocabulary is tried on the texts; auto: minilm, if there."),
+    ] = "auto",
+    json: Json = False,
+) -> None:
     """Describe a data set and list what is wrong with it.
 
     The data is read to its end: faults are listed by kind, with how many there are, where the first are, and the option
@@ -41,6 +49,8 @@ def check(source: Source, json: Json = False) -> None:
                 faults = list(mender.faults.values())
             found = inspect(corpus)
             right = right_by_size(corpus.train, corpus.valid)
+            broken = _broken(encoder, corpus)
+            found = replace(found, warnings=(*found.warnings, *broken))
     except DataError as error:
         if not Path(source.data).exists():
             raise
@@ -92,6 +102,31 @@ def check(source: Source, json: Json = False) -> None:
     raise typer.Exit(1 if found.errors or open_faults else 0)
 
 
+def _broken(encoder: str, corpus: Corpus) -> list[str]:
+    """Whether the vocabulary of an encoder breaks the texts to pieces. One with random weights has none yet."""
+    from longtail.nn.extra import expand_home, is_hub_name, minilm_folder, real_name, require
+
+    name = real_name(encoder)
+    if corpus.train.texts is None or (encoder == "auto" and (name == "bag" or find_spec("tokenizers") is None)):
+        return []
+    require(f"check --encoder {encoder}", "tokenizers")
+    from longtail.nn.encoders.broken_words import broken_words
+    from longtail.nn.encoders.encoder_names import RANDOM_INIT, check_encoder
+
+    check_encoder(name)
+    if name in RANDOM_INIT:
+        return []
+    folder = minilm_folder() if name == "minilm" else expand_home(name)
+    if is_hub_name(name) and not expand_home(name).is_dir():
+        from longtail.nn.encoders.pretrained import fetch
+
+        folder = fetch(name)
+    assert folder is not None
+    found = broken_words(folder, corpus.train.texts)
+    told = None if found is None else found.warning(name)
+    return [] if told is None else [told]
+
+
 def _show(corpus: Corpus, found: Inspection) -> None:
     from rich.table import Table
 
@@ -134,7 +169,8 @@ def _remedies(source: Source, corpus: Corpus, open_faults: list[Fault]) -> str:
     had += [f"--ignore-labels {shlex.quote(','.join(given.ignore_labels))}"] if given.ignore_labels else []
     had += [f"--min-count {given.min_count}"] if given.min_count > 1 else []
     columns = source.columns
-    described = {"--text-column": columns.text, "--label-column": columns.labels, "--id-column": columns.id}
+    text = ",".join(columns.text) if isinstance(columns.text, tuple) else columns.text
+    described = {"--text-column": text, "--label-column": columns.labels, "--id-column": columns.id}
     if columns.separator != "|":
         described["--label-separator"] = columns.separator
     options = [f"{option} {shlex.quote(value)}" for option, value in described.items() if value is not None]

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.cli.shared import At, Dial, Json, Source, console, places_of, print_json, progress, reads_data, say
+from longtail.cli.shared import (
+    At,
+    Dial,
+    Json,
+    Source,
+    console,
+    places_of,
+    print_json,
+    progress,
+    read_like,
+    reads_data,
+    say,
+)
+from longtail.cutoff import Cutoff, CutoffChoice
 
 if TYPE_CHECKING:
     from longtail.data.dataset import Dataset
@@ -30,8 +43,14 @@ def evaluate(
     dial: Dial = 0.0,
     choose_threshold: Annotated[
         str | None,
-        typer.Option(metavar="f1", help="Choose the score threshold with the best F1 on valid, and measure it."),
+        typer.Option(
+            metavar="HOW",
+            help="Choose on valid which labels are predicted: f1, precision=0.9, labels=3, or f1,labels=3.",
+        ),
     ] = None,
+    store: Annotated[
+        bool, typer.Option("--store", help="Store the chosen threshold in the model, for predict and serve.")
+    ] = False,
     card: Annotated[bool, typer.Option("--card", help="Write the figures into the model's README.md.")] = False,
     json: Json = False,
 ) -> None:
@@ -42,8 +61,9 @@ def evaluate(
     """
     from longtail.dial import check_dial
     from longtail.errors import DataError, ModelError
-    from longtail.metrics import at_threshold, best_threshold
+    from longtail.metrics import at_threshold, choose_cutoff
     from longtail.metrics import evaluate as measure
+    from longtail.model_files import store_cutoff
     from longtail.predictions import CANDIDATES
     from longtail.predictions_file import read_predictions
     from longtail.store import load
@@ -54,8 +74,11 @@ def evaluate(
         raise DataError(f"--split must be train, valid or test, got {split!r}")
     if not model.exists():
         raise ModelError(f"{model} does not exist; give a model folder or a file of predictions")
-    if choose_threshold is not None:
-        _check_choice(choose_threshold, split, model)
+    choice = None if choose_threshold is None else CutoffChoice.parse(choose_threshold)
+    if choice is not None:
+        _check_choice(split, model)
+    elif store:
+        raise DataError("--store stores a threshold; choose one with --choose-threshold")
     if card and not model.is_dir():
         raise DataError("--card writes into a model folder, and this is a file of predictions; leave it out", model)
     if dial and not model.is_dir():
@@ -68,6 +91,7 @@ def evaluate(
         loaded = load(model) if model.is_dir() else None
         if loaded is not None:
             loaded.check_dial(dial, "--dial")
+            source = read_like(source, loaded.table)
         corpus = source.read()
         data: Dataset = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}[split]
         if len(data) == 0:
@@ -93,16 +117,19 @@ def evaluate(
                     "valid, and the model may have been trained on them; measure on a file of other examples"
                 )
             data = _known(data, loaded, split)
-            places = min(max(*ks, 5, CANDIDATES if choose_threshold else 5), len(loaded.labels))
+            places = min(max(*ks, 5, CANDIDATES if choice or loaded.cutoff else 5), len(loaded.labels))
             predictions = _predicted(loaded, data, places, dial)
         measures = measure(predictions, data, ks=ks)
-        chosen = None
-        if choose_threshold is not None and loaded is not None:
+        cutoff = None if loaded is None else loaded.cutoff
+        if choice is not None and loaded is not None:
             valid = corpus.valid
             if len(valid) == 0:
                 raise DataError(f"{corpus.name} has no valid examples to choose a threshold on; add a valid split")
             valid = _known(valid, loaded)
-            chosen = at_threshold(predictions, data, best_threshold(_predicted(loaded, valid, places, dial), valid))
+            cutoff = choose_cutoff(_predicted(loaded, valid, places, dial), valid, choice)
+        chosen = None if cutoff is None else at_threshold(predictions.top(cutoff.k), data, cutoff.threshold)
+        if store and cutoff is not None:
+            store_cutoff(model, cutoff)
         if card and loaded is not None:
             _write_card(loaded, model, split, measures)
     for note in (*corpus.notes, *measures.notes):
@@ -116,13 +143,13 @@ def evaluate(
                 "propensity": asdict(measures.propensity),
                 "rows": measures.rows,
                 "bins": [asdict(part) for part in measures.bins],
-                **({} if chosen is None else {"threshold": asdict(chosen)}),
+                **({} if chosen is None or cutoff is None else {"threshold": asdict(chosen) | cutoff.as_json()}),
             }
         )
     else:
         _show(measures, ks)
-        if chosen is not None:
-            _show_threshold(chosen, split, model)
+        if chosen is not None and cutoff is not None:
+            _show_threshold(chosen, cutoff, split, model, stored=store or choice is None)
 
 
 def _known(data: Dataset, model: Model, split: str = "") -> Dataset:
@@ -132,12 +159,12 @@ def _known(data: Dataset, model: Model, split: str = "") -> Dataset:
 
     if model.labels.ids == data.labels.ids:
         return data
-    if not set(model.labels.ids) & set(data.labels.ids):
+    found, unknown = aligned(data, model.labels, fold=model.table is not None and model.table.fold_labels)
+    if len(data.targets.indices) and not (found.targets.indices < len(model.labels)).any():
         raise ModelError(
             f"none of the {len(data.labels):,} labels of the data is among the {len(model.labels):,} labels of the "
             "model; evaluate it on data with the same label ids"
         )
-    found, unknown = aligned(data, model.labels)
     if split:
         say("note: counts and propensities of labels are those of the data that the model was trained on")
     if split and unknown:
@@ -174,24 +201,25 @@ def _write_card(model: Model, folder: Path, split: str, measures: Measures) -> N
         ) from None
 
 
-def _check_choice(measure: str, split: str, model: Path) -> None:
+def _check_choice(split: str, model: Path) -> None:
     from longtail.errors import DataError
 
-    if measure != "f1":
-        raise DataError(f"--choose-threshold takes f1, got {measure!r}")
     if split == "valid":
         raise DataError("a threshold is chosen on valid, so measure it on other data: give --split test or train")
     if not model.is_dir():
         raise DataError("a threshold is chosen on predictions for valid; give a model folder, not a file", model)
 
 
-def _show_threshold(chosen: AtThreshold, split: str, model: Path) -> None:
+def _show_threshold(chosen: AtThreshold, cutoff: Cutoff, split: str, model: Path, stored: bool) -> None:
     typer.echo(
-        f"threshold {chosen.threshold:g} has the best F1 on valid; on {split}: F1 {chosen.f1:.2f}, precision "
-        f"{chosen.precision:.2f}, recall {chosen.recall:.2f}, macro F1 {chosen.macro_f1:.2f}, "
+        f"threshold {chosen.threshold:g}, chosen on valid by {cutoff.chosen}; on {split}: F1 {chosen.f1:.2f}, "
+        f"precision {chosen.precision:.2f}, recall {chosen.recall:.2f}, macro F1 {chosen.macro_f1:.2f}, "
         f"{chosen.labels_per_row:.2f} labels per document, {chosen.empty_rows:.1f}% of the documents without a label"
     )
-    typer.echo(f"use it: longtail predict {model} -k 100 --threshold {chosen.threshold}")
+    if stored:
+        typer.echo("stored in the model: predict and serve use it unless -k or --threshold ask for something else")
+    else:
+        typer.echo(f"use it: longtail predict {model} -k {cutoff.k} --threshold {chosen.threshold}, or add --store")
 
 
 def _show(measures: Measures, ks: tuple[int, ...]) -> None:

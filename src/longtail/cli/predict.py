@@ -14,6 +14,7 @@ import typer
 from longtail.atomic import new_file
 from longtail.cli.predict_csv import PredictionTable
 from longtail.cli.shared import Dial, as_json, progress, ready_to_write, say
+from longtail.cutoff import Cutoff
 
 FOLDER_CHUNK = 64  # documents of a folder predicted at a time: each may be a book
 
@@ -27,10 +28,13 @@ def predict(
             help="File of texts, table with the columns of training, or folder of NAME.txt; -: standard input.",
         ),
     ] = "-",
-    k: Annotated[int, typer.Option("-k", metavar="NUMBER", min=1, help="Most labels of a text.")] = 5,
+    k: Annotated[
+        int | None,
+        typer.Option("-k", metavar="NUMBER", min=1, help="Most labels of a text; default: 5, or as the model stores."),
+    ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(metavar="SCORE", help="Leave out labels that score less; evaluate --choose-threshold finds one."),
+        typer.Option(metavar="SCORE", help="Leave out labels that score less; default: as --choose-threshold stored."),
     ] = None,
     dial: Dial = 0.0,
     database: Annotated[
@@ -62,6 +66,7 @@ def predict(
     --out NAME.csv, a line of a table with the columns of the input, the labels and their scores.
     """
     from longtail.answers import CHUNK, answer_lines, in_chunks, lines_of
+    from longtail.data.mending import Remedies, mending
     from longtail.errors import DataError
     from longtail.store import load
 
@@ -78,7 +83,8 @@ def predict(
         unused = {"--why": why, "--json": json, "--database": database is not None}
         for option in (name for name, given in unused.items() if given):
             raise DataError(f"{option} does not go with --on, which writes one file a shard; leave one of them out")
-        predict_on(on, model, source, out, k, threshold, dial)
+        stored = load(model).cutoff
+        predict_on(on, model, source, out, *_asked(k, threshold, stored), dial)
         return
     if out is not None:
         ready_to_write(out)
@@ -86,6 +92,7 @@ def predict(
             raise DataError("is the input file, which would be lost; give another name to --out", out)
     loaded = load(model)
     loaded.check_dial(dial, "--dial")
+    places, least = _asked(k, threshold, loaded.cutoff)
     if database is not None:
         from longtail.export.database import searching
         from longtail.search.database import VectorTable
@@ -98,11 +105,12 @@ def predict(
         say("type or paste texts, one per line; end with Ctrl-D")
     # Progress bars would break into the output on the same screen.
     quiet = typed or (out is None and sys.stdout.isatty())
-    with nullcontext() if quiet else progress(), _writing(out) as file:
+    remedies = Remedies() if loaded.table is None else loaded.table.remedies(Remedies())
+    with mending(remedies), nullcontext() if quiet else progress(), _writing(out) as file:
         between = "[\n" if json else ""
         table_file = PredictionTable(file, source) if as_table else None
         for chunk in in_chunks(lines, 1 if typed else FOLDER_CHUNK if Path(source).is_dir() else CHUNK):
-            for answer in answer_lines(loaded, chunk, k, threshold, dial, name, why):
+            for answer in answer_lines(loaded, chunk, places, least, dial, name, why):
                 if table_file is not None:
                     table_file.write(answer)
                     continue
@@ -111,6 +119,13 @@ def predict(
             file.flush()
         if json:
             file.write("\n]\n" if between == ",\n" else "[]\n")
+
+
+def _asked(k: int | None, threshold: float | None, stored: Cutoff | None) -> tuple[int, float | None]:
+    """Most labels and least score: as asked for, else as the model stores, else 5 labels of any score."""
+    if stored is None or threshold is not None:
+        return k or 5, threshold
+    return k or stored.k, stored.threshold
 
 
 def _standard_input() -> Iterator[tuple[int, str]]:

@@ -85,7 +85,7 @@ def serve(
             raise MissingExtra(package, "serve", "longtail serve")
     for name, value in LIBRARIES.items():
         os.environ.setdefault(name, value)
-    from longtail.data.read import Columns, load
+    from longtail.data.read import Columns, columns_of, load
     from longtail.serve.models import load_models
     from longtail.serve.server import bind, serve
     from longtail.serve.settings import Settings, read_token
@@ -116,7 +116,8 @@ def serve(
         if examples is not None:
             first = next(iter(served.values())).now.model
             columns = Columns(text=text_column, labels=label_column, separator=label_separator)
-            fields = None if text_column else first.text_field
+            columns = (columns_of(examples, first.table) if columns == Columns() else None) or columns
+            fields = None if columns.text else first.text_field
             training = TrainingExamples.of(load(examples, columns=columns, text=fields, valid_share=0))
             for one in served.values():
                 training.check(one.now.model.labels, one.path)

@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from longtail.data.labels import Propensity
     from longtail.data.mending import Remedies
     from longtail.data.table import Columns
+    from longtail.data.table_facts import TableFacts
+    from longtail.data.vocabulary import VocabularyFile
     from longtail.recipe import Recipe
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")]
@@ -49,6 +51,7 @@ class Source:
     seed: int
     valid_share: float = VALID
     remedies: Remedies | None = None
+    vocabulary: VocabularyFile | None = None
 
     def read(self, *, test: bool = False) -> Corpus:
         """Reads the data set.
@@ -70,7 +73,18 @@ class Source:
             test_share=self.test_share or (HELD_OUT if test else None),
             propensity=self.propensity,
             remedies=self.remedies,
+            vocabulary=self.vocabulary,
         )
+
+
+def read_like(source: Source, table: TableFacts | None) -> Source:
+    """The data as a model read its training table, where other columns are not asked for."""
+    from longtail.data.read import Columns, Remedies, columns_of
+
+    found = columns_of(source.data, table) if source.columns == Columns() else None
+    if found is None or table is None:
+        return source
+    return replace(source, columns=found, remedies=table.remedies(source.remedies or Remedies()))
 
 
 def _source(
@@ -80,7 +94,7 @@ def _source(
     ],
     text: Annotated[
         str | None,
-        typer.Option(metavar="FIELDS", help="Fields that make the text of a document: title, text or title+text."),
+        typer.Option(metavar="FIELDS", help="Fields of the text: title, text, title+text, or title/text (apart)."),
     ] = None,
     text_column: Annotated[
         str | None,
@@ -126,11 +140,17 @@ def _source(
         str | None, typer.Option(metavar="WORDS", help="Words that are no labels, separated by commas: 'N/A,none,-'.")
     ] = None,
     min_count: Annotated[int, typer.Option(metavar="NUMBER", help="Training examples that a label needs.")] = 1,
+    vocabulary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Labels by URI or name: SKOS (.ttl, .nt, .rdf), or .tsv.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Language of the vocabulary's names; default: the commonest.")
+    ] = None,
 ) -> Source:
     """Checks the options before anything is read."""
     from longtail.data.corpus_facts import check_text_field
     from longtail.data.mending import Remedies
-    from longtail.data.read import Columns
+    from longtail.data.read import Columns, VocabularyFile
     from longtail.errors import DataError
 
     if not data:
@@ -146,7 +166,10 @@ def _source(
         ready_to_write(Path(skip_bad_rows))
     ignored = tuple(word.strip() for word in (ignore_labels or "").split(",") if word.strip())
     remedies = Remedies(encoding, skip_bad_rows, drop_duplicates, fold_labels, ignored, min_count)
-    return Source(data, columns, text, test_share, constants(propensity), seed, valid_share, remedies)
+    if language is not None and vocabulary is None:
+        raise DataError("--language chooses the names of a vocabulary; name its file with --vocabulary")
+    subjects = None if vocabulary is None else VocabularyFile(vocabulary, language)
+    return Source(data, columns, text, test_share, constants(propensity), seed, valid_share, remedies, subjects)
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:

@@ -27,7 +27,8 @@ from longtail.cli.torchrun import Patience, joined, written_by_an_earlier_attemp
 from longtail.cli.train_on import check_train_on, train_on
 from longtail.cli.train_within import train_within
 from longtail.cli.tune import seconds_of
-from longtail.errors import ModelError, RecipeError, what_to_do
+from longtail.cutoff import Cutoff, CutoffChoice
+from longtail.errors import DataError, ModelError, RecipeError, what_to_do
 
 if TYPE_CHECKING:
     from longtail.data.corpus import Corpus
@@ -52,6 +53,13 @@ def train(
         bool,
         typer.Option("--refit", help="Choose and calibrate on valid, then train again on train and valid together."),
     ] = False,
+    choose_threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="Choose on valid which labels are predicted, and store it: f1, precision=0.9, labels=3, or two.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
     checkpoint_dir: CheckpointDir = None,
     patience: Patience = 600.0,
@@ -71,7 +79,12 @@ def train(
                 f"--within finds a recipe, and {recipe!r} is given; leave out one of them. The settings of a recipe "
                 "within a time: longtail tune"
             )
-        unused = {"--refit": refit, "--force": force, "--checkpoint-dir": checkpoint_dir is not None}
+        unused = {
+            "--refit": refit,
+            "--force": force,
+            "--choose-threshold": choose_threshold is not None,
+            "--checkpoint-dir": checkpoint_dir is not None,
+        }
         unused["--on"] = on is not None
         for option in (name for name, given in unused.items() if given):
             raise RecipeError(f"--within does not go with {option}; train the recipe that it prints with {option}")
@@ -80,6 +93,7 @@ def train(
     if recipe is None:
         raise RecipeError("give a recipe such as 'parabel + rerank', or --within 10m to have one found in that time")
     recipes = read_recipes([recipe])
+    choice = None if choose_threshold is None else CutoffChoice.parse(choose_threshold)
 
     from longtail.cli.plan import refuse_what_will_not_fit
     from longtail.comparison import checkpointing_for, seconds_spent_before
@@ -101,6 +115,8 @@ def train(
         measure_peak() as peak,
     ):
         corpus = source.read()
+        if choice is not None and len(corpus.valid) == 0:
+            raise DataError(f"{corpus.name} has no valid examples to choose a threshold on; give a --valid-share")
         if not force:
             refuse_what_will_not_fit(recipes, corpus.train)
         begin = time.perf_counter() - seconds_spent_before(recipes[0], checkpoint_dir)
@@ -111,8 +127,10 @@ def train(
         seconds = time.perf_counter() - begin
         if not speaks():
             return
-        model = replace(model, text_field=corpus.text_field, id_field=corpus.id_field)
+        model = replace(model, text_field=corpus.text_field, id_field=corpus.id_field, table=corpus.table)
         model = replace(model, doubts=chosen.with_doubts(corpus.train, corpus.valid).doubts)
+        if choice is not None:
+            model = replace(model, cutoff=_cutoff(chosen, corpus, choice))
         # What was trained on valid cannot be measured on it: the card shows the model before.
         card = _card(chosen, corpus, seconds, peak.bytes, refit and len(corpus.valid) > 0)
         try:
@@ -133,6 +151,7 @@ def train(
                 "model_bytes": size,
                 "labels": len(corpus.labels),
                 "rows": rows,
+                **({} if model.cutoff is None else {"cutoff": model.cutoff.as_json()}),
             }
         )
     else:
@@ -140,6 +159,19 @@ def train(
             f"{recipes[0]}: trained on {rows:,} examples with {len(corpus.labels):,} labels "
             f"in {seconds:.1f} s, peak {readable(peak.bytes)}; wrote {out} ({readable(size)})"
         )
+        if model.cutoff is not None:
+            at_most = "" if model.cutoff.most is None else f", at most {model.cutoff.most} a document"
+            least = f"{model.cutoff.threshold:g}{at_most}"
+            typer.echo(f"predicts labels from a score of {least}: {model.cutoff.chosen} on valid")
+
+
+def _cutoff(model: Model, corpus: Corpus, choice: CutoffChoice) -> Cutoff:
+    """Chosen before --refit trains on valid too: its scores for valid would be too good."""
+    from longtail.metrics import choose_cutoff
+    from longtail.predictions import CANDIDATES
+
+    valid = corpus.valid
+    return choose_cutoff(model.predict(valid.rows, CANDIDATES, valid.excluded), valid, choice)
 
 
 def _card(model: Model, corpus: Corpus, seconds: float, peak_bytes: int, refit: bool) -> Card:

@@ -10,14 +10,16 @@ from scipy import sparse
 from longtail.arrays import Longs, Matrix
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
+from longtail.data.mended_labels import folded
 
 
-def aligned(data: Dataset, known: LabelSet) -> tuple[Dataset, int]:
+def aligned(data: Dataset, known: LabelSet, fold: bool = False) -> tuple[Dataset, int]:
     """The same documents over the known labels, matched by id.
 
     Args:
         data: the data set.
         known: the labels of the model, whose counts are kept.
+        fold: labels that differ from a known one only in case, spaces or Unicode form are that label.
 
     Returns:
         The data set over the known labels, followed by the labels of its targets that are not known; and how many
@@ -25,6 +27,10 @@ def aligned(data: Dataset, known: LabelSet) -> tuple[Dataset, int]:
     """
     own = data.labels
     column_of = np.array([known.row_of.get(label, -1) for label in own.ids], dtype=np.int64)
+    if fold:
+        by_form = {folded(label): row for row, label in reversed(list(enumerate(known.ids)))}
+        for row in np.flatnonzero(column_of < 0).tolist():
+            column_of[row] = by_form.get(folded(own.ids[row]), -1)
     used = np.zeros(len(own), dtype=np.bool_)
     used[data.targets.indices] = True
     unknown = np.flatnonzero(used & (column_of < 0))
@@ -48,4 +54,6 @@ def _renumbered(matrix: Matrix, column_of: Longs, columns: int) -> Matrix:
     kept = column_of[column] >= 0
     entries = whole.data[kept], (row[kept], column_of[column[kept]])
     renumbered: Matrix = sparse.csr_array(entries, shape=(matrix.shape[0], columns))
+    if renumbered.dtype == np.float32 and renumbered.nnz < len(entries[0]):  # twins of a row were added up
+        renumbered.data = np.minimum(renumbered.data, np.float32(1))
     return renumbered

@@ -13,6 +13,7 @@ from scipy import sparse
 from longtail.arrays import Bools
 from longtail.data.dataset import GIVEN, Dataset
 from longtail.data.labels import LabelSet, Propensity
+from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError
 
 
@@ -26,6 +27,8 @@ class Corpus:
     test: Dataset  # may be empty
     text_field: str = "text"  # the fields of a document that made its text
     id_field: str = "id"  # the field that had its id
+    table: TableFacts | None = None  # how it was read, where it is or was a table
+    language: str | None = None  # of its texts and label names, where it is known
     drawn: tuple[str, ...] = ()  # splits that were not given and are held out of train
     held_out_labels: int = 0  # labels that lost their training rows on purpose (`longtail build holdout`)
     notes: tuple[str, ...] = ()  # what a user should know: held-out splits, guessed columns

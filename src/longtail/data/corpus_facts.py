@@ -8,9 +8,10 @@ from typing import Any
 
 from longtail.data.files import find, shown, whole_object
 from longtail.data.labels import Propensity
+from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError, did_you_mean
 
-TEXT_FIELDS = ("title", "text", "title+text")
+TEXT_FIELDS = ("title", "text", "title+text", "title/text")  # the last: the title on a line of its own
 COUNTED_ON = ("train", "train+valid")
 
 
@@ -23,13 +24,15 @@ class CorpusFacts:
     text: str | None = None  # the fields of a document that make its text
     counted_on: str = "train"  # "train+valid" where valid was held out of train and labels are counted on both
     held_out_labels: int = 0  # labels that lost their training rows on purpose
+    table: TableFacts | None = None  # how the table was read that the data set comes from
+    language: str | None = None  # of the texts and label names: a code such as de
 
 
 def check_text_field(text: str, path: Path | None = None) -> str:
     """Checks the fields that make the text of a document.
 
     Args:
-        text: "title", "text" or "title+text".
+        text: one of TEXT_FIELDS.
         path: the file that names it, for the message.
 
     Returns:
@@ -71,7 +74,18 @@ def read_facts(folder: Path) -> CorpusFacts:
     unseen = given.get("held_out_labels", 0)
     if type(unseen) is not int or unseen < 0:
         raise DataError(f'"held_out_labels" must be a number of labels, got {shown(unseen)}', path)
-    return CorpusFacts(name, _propensity(given.get("propensity"), path), text, counted_on, unseen)
+    language, table = given.get("language"), given.get("table")
+    if language is not None and not isinstance(language, str):
+        raise DataError(f'"language" must be a code such as "de", got {shown(language)}', path)
+    return CorpusFacts(
+        name,
+        _propensity(given.get("propensity"), path),
+        text,
+        counted_on,
+        unseen,
+        None if table is None else TableFacts.of_json(table, path),
+        language,
+    )
 
 
 def _propensity(given: Any, path: Path) -> Propensity:

@@ -7,6 +7,7 @@ import os
 import reprlib
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,11 +62,12 @@ def listing(folder: Path, max_names: int = 12) -> str:
     return ", ".join(names[:max_names]) + more if names else "nothing"
 
 
-def chunks(path: Path) -> Iterator[tuple[int, bytes]]:
+def chunks(path: Path, quiet: bool = False) -> Iterator[tuple[int, bytes]]:
     """Reads a file in pieces of about a megabyte, without cutting lines.
 
     Args:
         path: the file, plain or compressed.
+        quiet: reports no stage, for one file of many.
 
     Yields:
         The number of the first line of each piece, and the piece. It ends with a line end, except perhaps the last.
@@ -75,19 +77,20 @@ def chunks(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     try:
         with open_file(path) as raw:
-            yield from _chunks(raw, path)
+            yield from _chunks(raw, path, quiet)
     except EOFError:
         raise DataError("the compressed file ends too early; copy or make it again", path) from None
     except OSError as error:
         raise cannot_read(path, error) from None
 
 
-def _chunks(raw: IO[bytes], path: Path) -> Iterator[tuple[int, bytes]]:
+def _chunks(raw: IO[bytes], path: Path, quiet: bool) -> Iterator[tuple[int, bytes]]:
     packed = path.suffix in COMPRESSED[1:]
     size = os.fstat(raw.fileno()).st_size
     if size == 0 and packed:
         raise DataError("the compressed file has 0 bytes; copy or make it again", path)
-    with stage(f"reading {path.name.split('.')[0]}", total=size) as advance:
+    shown_stage = stage(f"reading {path.name.split('.')[0]}", total=size)
+    with nullcontext(lambda _: None) if quiet else shown_stage as advance:
         stream: Stream = transcoded(Unpacked(raw, path.suffix) if packed else raw, path)
         line, reported, unpacked, held = 1, 0, 0, 0
         watch = MemoryWatch(path)
@@ -201,6 +204,28 @@ def decoded(piece: bytes, path: Path, first: int) -> str:
             path,
             line,
         ) from None
+
+
+def document_text(path: Path) -> str:
+    """Reads a file that is one document of many: no stage of its own is reported.
+
+    Args:
+        path: the file, plain or compressed.
+
+    Returns:
+        Its text, with line feeds as line ends.
+
+    Raises:
+        DataError: it cannot be read, is not UTF-8, or is longer than a line may be.
+    """
+    pieces: list[str] = []
+    read = 0
+    for first, piece in chunks(path, quiet=True):
+        read += len(piece)
+        if read > MAX_LINE:
+            raise DataError(f"has more than {readable(MAX_LINE)}, the most that a document may have; split it", path)
+        pieces.append(decoded(piece, path, first))
+    return "".join(pieces).replace("\r\n", "\n")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:

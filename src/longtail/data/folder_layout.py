@@ -1,7 +1,8 @@
 """The folder layout: `train/valid/test.jsonl`, `labels.jsonl`, `exclude.jsonl` and `corpus.json`.
 
     train.jsonl    {"id": "7", "title": "...", "text": "...", "labels": ["a", "b"]}    or {"a": 1, "b": 0.4}
-    labels.jsonl   {"id": "a", "text": "words for a"}                                  optional
+    labels.jsonl   {"id": "a", "text": "words for a"}                                  optional; perhaps also
+                   "names": [further names], "broader": [label ids], "related": [label ids]
     exclude.jsonl  {"id": "7", "labels": ["c"]}            optional: never predicted for document 7
     corpus.json    {"name": "...", "propensity": {"a": 0.55, "b": 1.5}, "text": "title+text"}    optional
 
@@ -96,7 +97,13 @@ def _text_of(text: str) -> Callable[[dict[str, Any]], str]:
         joined: str = title + " " + body if title and body else title + body
         return joined
 
-    return both if text == "title+text" else one
+    def apart(row: dict[str, Any]) -> str:
+        """The first line is the title, even where it is empty: see `title_weight`."""
+        title = row.get("title") or ""
+        body = (row.get("text") if title else row["text"]) or ""
+        return " ".join(title.split()) + "\n" + body
+
+    return {"title+text": both, "title/text": apart}.get(text, one)
 
 
 def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any]], str]) -> Gathered:
@@ -149,7 +156,16 @@ def _read_labels(path: Path | None) -> LabelIndex:
         if text is not None and type(text) is not str:
             raise DataError(f'"text" of label {shown(name)} must be a string, got {shown(text)}', path, line)
         labels.define(name, text or "", line)
+        for kind in ("names", "broader", "related"):
+            if kind in row:
+                labels.describe(kind, name, _strings(row[kind], kind, path, line))
     return labels
+
+
+def _strings(given: Any, kind: str, path: Path, line: int) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(one, str) and one for one in given):
+        raise DataError(f'"{kind}" must be a list of strings that are not empty, got {shown(given)}', path, line)
+    return given
 
 
 def _read_excluded(

@@ -115,7 +115,15 @@ def _with(splits: Splits, found: dict[str, Dataset], notes: tuple[str, ...]) -> 
     return replace(splits, train=found["train"], valid=found.get("valid"), test=found.get("test"), notes=notes)
 
 
-def _named(words: Sequence[str]) -> str:
+def named(words: Sequence[str]) -> str:
+    """Some words for a note.
+
+    Args:
+        words: all of them.
+
+    Returns:
+        The first few.
+    """
     return ", ".join(repr(word) for word in words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
 
 
@@ -138,7 +146,7 @@ def _without_copies(splits: Splits) -> Splits:
         if copies:
             notes.append(
                 f"left out {len(copies):,} rows of {name} with the text and labels of an earlier row: "
-                f"{_named([data.ids[row] for row in copies])}"
+                f"{named([data.ids[row] for row in copies])}"
             )
         found[name] = data.take(kept) if copies else data
     return _with(splits, found, tuple(notes))
@@ -162,7 +170,7 @@ def _folded(splits: Splits) -> Splits:
     note = f"folded {len(labels) - len(kept):,} spellings into {len(groups):,} labels: {', '.join(pairs[:SHOWN])}"
     note += ", …" if len(pairs) > SHOWN else ""
     column_of = np.searchsorted(kept, target)
-    return _over(splits, labels.take(kept), column_of, note)
+    return over(splits, labels.take(kept), column_of, note)
 
 
 def _without(splits: Splits, gone: Longs, why: str) -> Splits:
@@ -174,15 +182,25 @@ def _without(splits: Splits, gone: Longs, why: str) -> Splits:
     column_of[kept] = np.arange(len(kept))
     entries = sum(int(np.isin(data.targets.indices, gone).sum()) for data in _every(splits).values())
     before = sum(int((np.diff(data.targets.indptr) == 0).sum()) for data in _every(splits).values())
-    mended = _over(splits, labels.take(kept), column_of, "")
+    mended = over(splits, labels.take(kept), column_of, "")
     after = sum(int((np.diff(data.targets.indptr) == 0).sum()) for data in _every(mended).values())
-    note = f"labels {why}: {len(gone):,} ({_named([labels.ids[row] for row in gone.tolist()])}), {entries:,} entries"
+    note = f"labels {why}: {len(gone):,} ({named([labels.ids[row] for row in gone.tolist()])}), {entries:,} entries"
     note += f"; {after - before:,} rows have no label left" if after > before else ""
     return replace(mended, notes=(*splits.notes, note))
 
 
-def _over(splits: Splits, labels: LabelSet, column_of: Longs, note: str) -> Splits:
-    """The splits over other labels: `column_of` is the new column of each old one, -1 for none."""
+def over(splits: Splits, labels: LabelSet, column_of: Longs, note: str) -> Splits:
+    """The splits over other labels.
+
+    Args:
+        splits: what a reader found.
+        labels: the new labels.
+        column_of: (old labels,) the new column of each, -1 for none.
+        note: what was done; "" says nothing.
+
+    Returns:
+        The splits.
+    """
 
     def moved(matrix: Matrix) -> Matrix:
         kept = column_of[matrix.indices] >= 0

@@ -23,16 +23,21 @@ from longtail.data.repository import is_repository, read_bag_of_words_file, read
 from longtail.data.repository_matrix import is_bag_of_words
 from longtail.data.repository_split import find_whole, read_whole
 from longtail.data.rows import Splits
+from longtail.data.subjects import find_subjects, is_subject_table, read_subjects
 from longtail.data.table import Columns, find_tables, read_tables
+from longtail.data.table_facts import TableFacts
 from longtail.data.vectors import with_vectors
+from longtail.data.vocabulary import VocabularyFile
 from longtail.errors import DataError
 
-__all__ = ["Columns", "Remedies", "load"]
+__all__ = ["Columns", "Remedies", "VocabularyFile", "load"]
 
 SHIPPED = ("wordnet",)
+APART = "title/text"
 LOOKED_FOR = (
     "train.jsonl, train.csv, train.tsv, train.parquet, train.xlsx, trn_X_Y.txt, trn.json, Y.trn.npz, "
-    "and a bag of words such as train.txt with the header 'rows features labels'"
+    "a bag of words such as train.txt with the header 'rows features labels', and documents NAME.txt with NAME.tsv or "
+    "NAME.key"
 )
 
 
@@ -46,21 +51,23 @@ def load(
     seed: int = 0,
     propensity: Propensity | None = None,
     remedies: Remedies | None = None,
+    vocabulary: VocabularyFile | None = None,
 ) -> Corpus:
-    """Reads a data set: JSON lines, tables, or files of the Extreme Classification Repository.
+    """Reads a data set: JSON lines, tables, documents with subjects, or files of the Extreme Classification Repository.
 
         corpus = load("wordnet")
         corpus = load("books.csv", columns=Columns(text="title,blurb", separator=";"), test_share=0.2)
 
     Args:
         path: a folder or a file; "wordnet" is the data set that ships with longtail.
-        columns: of a table that hold texts, labels and ids; default: the usual names.
+        columns: of a table that hold texts, labels and ids; default: those of `corpus.json`, or the usual names.
         text: the fields that make the text of a document: "title", "text" or "title+text"; default: `corpus.json`.
         valid_share: of train to hold out as valid, where there is no valid split.
         test_share: of train to hold out as test, where there is no test split; None holds nothing out.
         seed: of the held-out splits.
         propensity: constants; default: those of `corpus.json`.
         remedies: what may be done about faults of the data; default: nothing, and a fault is an error.
+        vocabulary: the labels, by their URIs or names; default: that of a folder of documents with subjects.
 
     Returns:
         The data set.
@@ -72,13 +79,36 @@ def load(
     """
     if text is not None:
         check_text_field(text)
-    with reading(path), mending(remedies or Remedies()) as mender:
-        corpus = _load(_place(path), columns, text, valid_share, test_share, seed, propensity, remedies or Remedies())
+    with reading(path):
+        place = _place(path)
+        facts = read_facts(place) if place.is_dir() else CorpusFacts()
+        wanted = remedies or Remedies()
+        if facts.table is not None and find_tables(place):
+            wanted = facts.table.remedies(wanted)
+        with mending(wanted) as mender:
+            corpus = _load(place, facts, columns, text, valid_share, test_share, seed, propensity, wanted, vocabulary)
     return corpus if mender is None else replace(corpus, notes=(*corpus.notes, *mender.notes()))
+
+
+def columns_of(path: str | Path, table: TableFacts | None) -> Columns | None:
+    """The columns of a table, where another was read before.
+
+    Args:
+        path: a table or a folder of tables, or other data.
+        table: how the other one was read.
+
+    Returns:
+        The columns; None where `path` is no table, or nothing was read before.
+    """
+    place = Path(path)
+    if table is None or not (find_tables(place) if place.is_dir() else table_kind(place)):
+        return None
+    return None if place.is_file() and is_subject_table(place) else Columns.of(table)
 
 
 def _load(
     place: Path,
+    facts: CorpusFacts,
     columns: Columns | None,
     text: str | None,
     valid_share: float,
@@ -86,12 +116,21 @@ def _load(
     seed: int,
     propensity: Propensity | None,
     remedies: Remedies,
+    vocabulary: VocabularyFile | None,
 ) -> Corpus:
-    facts = read_facts(place) if place.is_dir() else CorpusFacts()
     read = _read_directory if place.is_dir() else _read_file
+    if facts.table is not None and columns in (None, Columns()) and find_tables(place):
+        columns = Columns.of(facts.table)
     splits = read(place, columns, text or facts.text, propensity or facts.propensity)
     splits = with_vectors(splits, place) if place.is_dir() else splits
     splits = splits if remedies == Remedies() else mended(splits, remedies)
+    table = facts.table if splits.table is None else splits.table.with_remedies(remedies)
+    if splits.table is None and table is not None:  # the data set comes from a table, as models trained on it should
+        splits = replace(splits, text_field=table.text_field, id_field=table.id or splits.id_field)
+    found = vocabulary or (VocabularyFile.of_folder(place, facts.language) if splits.subjects else None)
+    language = facts.language
+    if found is not None:
+        splits, language = found.over(splits)
     if len(splits.train) == 0:
         raise DataError("the train split has no examples; add some", place)
     corpus = make_corpus(
@@ -110,13 +149,16 @@ def _load(
     named = (corpus.name, place.resolve().name)
     warning = constants_note(named, corpus.labels.train_rows, len(corpus.labels), corpus.propensity)
     notes = corpus.notes if warning is None else (*corpus.notes, warning)
-    return replace(corpus, notes=notes, held_out_labels=facts.held_out_labels)
+    return replace(corpus, notes=notes, held_out_labels=facts.held_out_labels, table=table, language=language)
 
 
 def _read_directory(folder: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:
     rows, tables, whole = find(folder, "train.jsonl"), find_tables(folder), find_whole(folder)
     repository = is_repository(folder)
-    found = [rows is not None, "train" in tables, repository, whole is not None]
+    subjects = find_subjects(folder)
+    if subjects and "train" in tables and is_subject_table(tables["train"]):
+        tables = {}
+    found = [rows is not None, "train" in tables, repository, whole is not None, bool(subjects)]
     if sum(found) == 0:
         raise DataError(f"has no data set: looked for {LOOKED_FOR}; found {listing(folder)}", folder)
     if sum(found) > 1:
@@ -124,12 +166,19 @@ def _read_directory(folder: Path, columns: Columns | None, text: str | None, pro
     if "train" in tables:
         return read_tables(tables, columns or Columns(), text, propensity)
     _no_columns(columns, folder)
+    if text == APART and rows is None:
+        raise DataError(f"--text {APART} keeps titles apart in JSON lines and tables, not in this layout", folder)
+    if subjects:
+        return read_subjects(subjects, propensity)
     if whole is not None:
         return read_whole(*whole, propensity)
     return (read_repository if repository else read_folder)(folder, text or "title+text", propensity)
 
 
 def _read_file(path: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:
+    if is_subject_table(path):
+        _no_columns(columns, path)
+        return read_subjects({"train": path}, propensity)
     if table_kind(path):
         return read_tables({"train": path}, columns or Columns(), text, propensity)
     _no_columns(columns, path)

@@ -18,6 +18,7 @@ from longtail.data.files import shown
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.limits import FREE_COLUMNS, FREE_LABELS, PER_ENTRY
 from longtail.data.mending import DUPLICATE, pass_over
+from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError, did_you_mean
 
 MIN_WEIGHT = 2.0**-150  # a weight must be larger: this and less rounds to 0 in float32
@@ -32,6 +33,8 @@ class Splits:
     test: Dataset | None = None
     text_field: str = "text"
     id_field: str = "id"
+    table: TableFacts | None = None  # how a table was read
+    subjects: bool = False  # documents with subjects of a vocabulary
     notes: tuple[str, ...] = ()
 
 
@@ -78,6 +81,7 @@ class LabelIndex:
     row_of: dict[str, int] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)  # the line of each label in the labels file
+    described: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # names, broader, related: by label
 
     def define(self, name: str, text: str, line: int) -> None:
         """Adds a label of the labels file.
@@ -96,6 +100,16 @@ class LabelIndex:
         self.row_of[name] = len(self.texts)
         self.texts.append(text)
         self.lines.append(line)
+
+    def describe(self, kind: str, name: str, given: list[str]) -> None:
+        """Adds further names of a label, or its relations.
+
+        Args:
+            kind: names, broader or related.
+            name: the id of the label.
+            given: names, or ids of labels.
+        """
+        self.described.setdefault(kind, {})[name] = given
 
     def column(self, label: Any, path: Path, line: int) -> int:
         """Finds or adds the column of a label; slower than `row_of`, but with checks.
@@ -127,7 +141,36 @@ class LabelIndex:
 
     def label_set(self, propensity: Propensity) -> LabelSet:
         """The labels so far, without counts."""
-        return LabelSet(ids=tuple(self.row_of), texts=tuple(self.texts), propensity=propensity)
+        names = self.described.get("names", {})
+        return LabelSet(
+            ids=tuple(self.row_of),
+            texts=tuple(self.texts),
+            propensity=propensity,
+            names=tuple(tuple(names.get(label, ())) for label in self.row_of) if names else (),
+            broader=self._linked("broader"),
+            related=self._linked("related"),
+        )
+
+    def _linked(self, kind: str) -> Matrix | None:
+        """(labels, labels) the relations of this kind; None where no label has one."""
+        found = self.described.get(kind)
+        if not found:
+            return None
+        ends: list[tuple[int, int]] = []
+        for label, others in found.items():
+            row = self.row_of[label]
+            for other in others:
+                if other not in self.row_of:
+                    raise DataError(
+                        f"label {shown(label)} has the {kind} label {shown(other)}, which is not in the file; add it "
+                        "or remove it",
+                        self.source,
+                        self.lines[row],
+                    )
+                ends.append((row, self.row_of[other]))
+        rows, columns = np.array(sorted(set(ends)), dtype=np.int32).reshape(-1, 2).T
+        size = len(self.row_of)
+        return sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(size, size))
 
 
 @dataclass(eq=False)

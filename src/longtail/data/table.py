@@ -19,11 +19,11 @@ from longtail.data.label_cells import SeparatorTally, is_mark, labels_of_cell, l
 from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids
+from longtail.data.table_facts import SHAPES, TableFacts
 from longtail.errors import DataError, did_you_mean
 
 TEXT_NAMES = ("text", "title", "content", "body", "abstract", "description", "document", "sentence", "query")
 LABEL_NAMES = ("labels", "label", "subjects", "tags", "categories")
-SHAPES = ("list", "columns", "one-hot", "pairs")
 LOOKED_AT = 1000  # records whose cells tell columns of labels from one-hot columns
 
 
@@ -35,11 +35,13 @@ class Columns:
         DataError: the separator is empty, or there is no such shape.
     """
 
-    text: str | None = None  # one or more, separated by commas; their texts are joined with a space
+    # One or more, separated by commas; their texts are joined with a space. "title/blurb": the first on its own line.
+    text: str | tuple[str, ...] | None = None
     labels: str | None = None  # one or more, separated by commas; * stands for anything: tag_*
     id: str | None = None
     separator: str = "|"  # between the labels of a cell
     shape: str | None = None  # of the labels, one of SHAPES; None: a list, or by the cells of several columns
+    title_apart: bool = False  # the first text column is a line of its own
 
     def __post_init__(self) -> None:
         if self.shape is not None and self.shape not in SHAPES:
@@ -47,6 +49,18 @@ class Columns:
             raise DataError(f"--label-shape must be one of {', '.join(SHAPES)}, got {self.shape!r}{near}")
         if not self.separator:
             raise DataError("the label separator is empty; pass the characters between two labels, such as |")
+
+    @classmethod
+    def of(cls, facts: TableFacts) -> Columns:
+        """The columns of a table that was read before.
+
+        Args:
+            facts: how it was read.
+
+        Returns:
+            Its columns.
+        """
+        return cls(facts.text, facts.labels, facts.id, facts.separator, facts.shape, facts.title_apart)
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,12 @@ class _Chosen:
     id: str | None
     shape: str = "list"
     label_names: tuple[str, ...] = ()  # of one-hot columns: the label of each
+    title_apart: bool = False
+
+    def facts(self, columns: Columns) -> TableFacts:
+        """What other tables are read by."""
+        labels = columns.labels or self.labels[0]
+        return TableFacts(self.text, labels, self.id, columns.separator, self.shape, title_apart=self.title_apart)
 
 
 def find_tables(folder: Path) -> dict[str, Path]:
@@ -106,19 +126,28 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
         train=found["train"],
         valid=found.get("valid"),
         test=found.get("test"),
-        text_field="+".join(chosen.text),
+        text_field=chosen.facts(columns).text_field,
         id_field=chosen.id or "id",
         notes=(*notes, *tally.notes(columns.separator)),
+        table=chosen.facts(columns),
     )
 
 
 def _choose(names: list[str], columns: Columns, text: str | None, path: Path) -> tuple[_Chosen, list[str]]:
     notes = []
-    if columns.text is not None:
+    apart = columns.title_apart
+    if isinstance(columns.text, tuple):
+        texts = list(columns.text)
+    elif columns.text is not None:
         whole = columns.text.strip()  # a name may have a comma in it
+        title, slash, rest = whole.partition("/")
+        apart = bool(slash) and whole not in names and title.strip() in names
         texts = [whole] if whole in names else [name.strip() for name in whole.split(",")]
+        if apart:
+            texts = [title.strip(), *(name.strip() for name in rest.split(","))]
     elif text is not None:
-        texts = [_usual(names, (name,)) or name for name in text.split("+")]
+        apart = "/" in text
+        texts = [_usual(names, (name,)) or name for name in text.replace("/", "+").split("+")]
     else:
         guess = _usual(names, TEXT_NAMES)
         if guess is None:
@@ -136,7 +165,7 @@ def _choose(names: list[str], columns: Columns, text: str | None, path: Path) ->
         labels, label_names = [guess], [guess]
     else:
         labels, label_names = _label_columns(columns.labels, names, {*texts, *([named] if named else [])}, path)
-    chosen = _Chosen(tuple(texts), tuple(labels), named, columns.shape or "list", tuple(label_names))
+    chosen = _Chosen(tuple(texts), tuple(labels), named, columns.shape or "list", tuple(label_names), apart)
     _check(chosen, names, path)
     if columns.shape is None and len(labels) > 1:
         shape = _guessed_shape(chosen, names, path)
@@ -203,6 +232,7 @@ def _read_split(
         for name in chosen.label_names:
             labels.column(name, path, 1)
     wanted = [*chosen.labels, *chosen.text, *([chosen.id] if chosen.id else [])]
+    joined = chosen.facts(Columns()).joined
     first, texts_end = len(chosen.labels), len(chosen.labels) + len(chosen.text)
     with closing(records(path, names, wanted)) as found:
         for row, (line, record) in enumerate(found, 1):
@@ -213,7 +243,7 @@ def _read_split(
                     if given is None:
                         raise DataError(f"the id is {shown(record[-1])}; give each document its own id", path, line)
                     name = given
-                text = " ".join(str(part) for part in record[first:texts_end] if part is not None and part != "")
+                text = joined(record[first:texts_end])
                 own: list[Any] | dict[str, Any]
                 if chosen.shape == "one-hot":
                     own = marked_labels(record[:first], chosen.label_names, path, line)

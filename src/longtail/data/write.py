@@ -19,12 +19,18 @@ from longtail.arrays import AnyArray, Matrix
 from longtail.atomic import new_folder
 from longtail.data.corpus import Corpus
 from longtail.data.dataset import Dataset
+from longtail.data.labels import LabelSet
 from longtail.errors import DataError
 from longtail.progress import stage
 
 
 def write_folder(
-    corpus: Corpus, path: str | Path, *, overwrite: bool = False, facts: dict[str, Any] | None = None
+    corpus: Corpus,
+    path: str | Path,
+    *,
+    overwrite: bool = False,
+    facts: dict[str, Any] | None = None,
+    undivided: bool = False,
 ) -> Path:
     """Writes `train/valid/test/labels.jsonl.gz`, `exclude.jsonl.gz` and `corpus.json`, which `load` reads.
 
@@ -36,6 +42,7 @@ def write_folder(
         path: the folder to write.
         overwrite: replaces a data set that longtail wrote there.
         facts: more of them for `corpus.json`, such as the licence.
+        undivided: an empty valid split is not written, so that `load` holds one out of train.
 
     Returns:
         The folder.
@@ -53,20 +60,20 @@ def write_folder(
             f"{corpus.name} has sparse features beside its texts, which this layout cannot hold; use "
             "write_repository, which keeps both, or drop them in each split: dataclasses.replace(split, features=None)"
         )
-    with _new_folder(Path(path), overwrite) as folder:
+    with new_data_folder(Path(path), overwrite) as folder:
         for split, dataset in splits.items():
-            if len(dataset) or split == "valid":  # without a valid file, `load` would hold it out of train again
+            # Without a valid file, `load` holds it out of train again.
+            if len(dataset) or (split == "valid" and not undivided):
                 with stage(f"writing {split}", total=len(dataset)) as advance:
-                    _write_lines(folder / f"{split}.jsonl.gz", map(_json, _rows(dataset)))
+                    write_lines(folder / f"{split}.jsonl.gz", map(_json, _rows(dataset)))
                     advance(len(dataset))
                 if dataset.features is not None:
                     np.save(folder / f"{split}.vectors.npy", dataset.features.toarray())
-        labels = zip(corpus.labels.ids, corpus.labels.texts, strict=True)
-        _write_lines(folder / "labels.jsonl.gz", (_json({"id": name, "text": text}) for name, text in labels))
+        write_lines(folder / "labels.jsonl.gz", map(_json, _described(corpus.labels)))
         excluded = [entry for dataset in splits.values() for entry in _excluded(dataset)]
         if excluded:
-            _write_lines(folder / "exclude.jsonl.gz", map(_json, excluded))
-        _write_facts(folder, corpus, {"text": "text", "counted_on": _counted_on(corpus), **(facts or {})})
+            write_lines(folder / "exclude.jsonl.gz", map(_json, excluded))
+        write_facts(folder, corpus, {"text": "text", "counted_on": _counted_on(corpus), **(facts or {})})
     return Path(path)
 
 
@@ -93,19 +100,19 @@ def write_repository(
     """
     _check_ids(corpus)
     labels = corpus.labels
-    with _new_folder(Path(path), overwrite) as folder:
+    with new_data_folder(Path(path), overwrite) as folder:
         for short, split, parts in (("trn", "train", (corpus.train, corpus.valid)), ("tst", "test", (corpus.test,))):
             given = [part for part in parts if len(part)]
             if given:
                 with stage(f"writing {split}", total=None):
                     _write_split(folder, short, split, given)
         described = ({"uid": name, "title": text} for name, text in zip(labels.ids, labels.texts, strict=True))
-        _write_lines(folder / "lbl.json.gz", map(_json, described))
+        write_lines(folder / "lbl.json.gz", map(_json, described))
         if labels.has_texts:
-            _write_lines(folder / "Y.txt", map(_one_line, labels.texts))
+            write_lines(folder / "Y.txt", map(one_line, labels.texts))
         if labels.features is not None:
             _write_matrix(folder / "Yf.txt", labels.features)
-        _write_facts(folder, corpus, facts or {})
+        write_facts(folder, corpus, facts or {})
     return Path(path)
 
 
@@ -119,7 +126,7 @@ def _write_split(folder: Path, short: str, split: str, parts: Sequence[Dataset])
     if parts[0].features is not None:
         _write_matrix(folder / f"{short}_X_Xf.txt", sparse.vstack([part.features for part in parts], format="csr"))
     if parts[0].texts is not None:
-        _write_lines(folder / f"{short}_X.txt", (_one_line(text) for part in parts for text in part.texts or ()))
+        write_lines(folder / f"{short}_X.txt", (one_line(text) for part in parts for text in part.texts or ()))
     pairs: list[tuple[int, int]] = []
     before = 0
     for part in parts:
@@ -128,7 +135,7 @@ def _write_split(folder: Path, short: str, split: str, parts: Sequence[Dataset])
             pairs.extend(zip((rows + before).tolist(), columns.tolist(), strict=True))
         before += len(part)
     if pairs:
-        _write_lines(folder / f"filter_labels_{split}.txt", (f"{row} {column}" for row, column in pairs))
+        write_lines(folder / f"filter_labels_{split}.txt", (f"{row} {column}" for row, column in pairs))
 
 
 def _write_matrix(path: Path, matrix: Matrix) -> None:
@@ -137,7 +144,7 @@ def _write_matrix(path: Path, matrix: Matrix) -> None:
         " ".join([f"{index}:{value}" for index, value in zip(indices[start:end], values[start:end], strict=True)])
         for start, end in pairwise(matrix.indptr.tolist())
     )
-    _write_lines(path, _after(f"{matrix.shape[0]} {matrix.shape[1]}", lines))
+    write_lines(path, _after(f"{matrix.shape[0]} {matrix.shape[1]}", lines))
 
 
 def _after(header: str, lines: Iterable[str]) -> Iterator[str]:
@@ -170,6 +177,22 @@ def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
         yield {"id": name, "text": text, "labels": labels}
 
 
+def _described(labels: LabelSet) -> Iterator[dict[str, Any]]:
+    """The labels with their further names and relations."""
+    relations = {"broader": labels.broader, "related": labels.related}
+    bounds = {kind: links.indptr.tolist() for kind, links in relations.items() if links is not None}
+    for row, (name, text, names) in enumerate(zip(labels.ids, labels.texts, labels.names, strict=True)):
+        found: dict[str, Any] = {"id": name, "text": text}
+        if names:
+            found["names"] = list(names)
+        for kind, starts in bounds.items():
+            links = relations[kind]
+            assert links is not None
+            if starts[row + 1] > starts[row]:
+                found[kind] = [labels.ids[column] for column in links.indices[starts[row] : starts[row + 1]].tolist()]
+        yield found
+
+
 def _excluded(dataset: Dataset) -> Iterator[dict[str, Any]]:
     if dataset.excluded is None:
         return
@@ -185,11 +208,20 @@ def _counted_on(corpus: Corpus) -> str:
     return "train+valid" if len(corpus.valid) and corpus.labels.counted(both) == corpus.labels else "train"
 
 
-def _write_facts(folder: Path, corpus: Corpus, more: dict[str, Any]) -> None:
+def write_facts(folder: Path, corpus: Corpus, more: dict[str, Any]) -> None:
+    """Writes `corpus.json`.
+
+    Args:
+        folder: the folder.
+        corpus: the data set.
+        more: facts beside those of the data set.
+    """
     propensity = {"a": corpus.propensity.a, "b": corpus.propensity.b}
     unseen = {"held_out_labels": corpus.held_out_labels} if corpus.held_out_labels else {}
-    facts = {"name": corpus.name, "propensity": propensity, **unseen, **more}
-    _write_lines(folder / "corpus.json", [json.dumps(facts, indent=2)])
+    known: dict[str, Any] = {} if corpus.table is None else {"table": corpus.table.as_json()}
+    known |= {} if corpus.language is None else {"language": corpus.language}
+    facts = {"name": corpus.name, "propensity": propensity, **unseen, **known, **more}
+    write_lines(folder / "corpus.json", [json.dumps(facts, indent=2)])
 
 
 def _check_ids(corpus: Corpus) -> None:
@@ -213,13 +245,25 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _one_line(text: str) -> str:
-    """A text without line ends, and without a byte order mark at its start, which readers would drop."""
+def one_line(text: str) -> str:
+    """A text without line ends, and without a byte order mark at its start, which readers would drop.
+
+    Args:
+        text: the text.
+
+    Returns:
+        The text on one line.
+    """
     return text.lstrip("\ufeff").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines as UTF-8 and flushes them to the disk; the same lines give the same bytes."""
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Writes lines as UTF-8 and flushes them to the disk; the same lines give the same bytes.
+
+    Args:
+        path: the file; packed where its name ends with .gz.
+        lines: without line ends.
+    """
     with path.open("wb") as raw:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
@@ -236,7 +280,8 @@ def _ours(name: str) -> bool:
     """Whether one of the writers of this module, or a builder, writes files of this name."""
     folder = r"(train|valid|test|labels|exclude)\.jsonl\.gz|(train|valid|test)\.vectors\.npy|corpus\.json|\.gitignore"
     repository = r"(trn|tst)_X(_Y|_Xf)?\.txt|Yf?\.txt|lbl\.json\.gz|filter_labels_(train|test)\.txt"
-    return re.fullmatch(f"{folder}|{repository}", name) is not None
+    subjects = r"vocabulary\.nt|(train|valid|test)(\.tsv\.gz)?"
+    return re.fullmatch(f"{folder}|{repository}|{subjects}", name) is not None
 
 
 def check_place(path: Path, *, overwrite: bool) -> None:
@@ -258,8 +303,19 @@ def check_place(path: Path, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def _new_folder(path: Path, overwrite: bool) -> Iterator[Path]:
-    """A temporary folder that becomes `path` at the end of the block, and is removed after an error."""
+def new_data_folder(path: Path, overwrite: bool) -> Iterator[Path]:
+    """A temporary folder that becomes `path` at the end of the block, and is removed after an error.
+
+    Args:
+        path: the folder to write.
+        overwrite: replaces a data set that longtail wrote there.
+
+    Yields:
+        The temporary folder.
+
+    Raises:
+        DataError: the folder may not be replaced, or cannot be written.
+    """
     check_place(path, overwrite=overwrite)
     try:
         with new_folder(path) as folder:

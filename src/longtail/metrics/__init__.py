@@ -11,14 +11,14 @@ Start reading at `evaluate.py`, which defines every measure. Files:
 - `curves.py`, `calibration.py`: bins for calibration curves, and the calibration of a teacher
 - `norms.py`: norms of classifier rows by label frequency; `bounds.py`: the generalisation bounds of LEVER
 
-May import `data`, `predictions`, `threads`, `arrays` and `errors`; importing this package loads no Numba.
+May import `cutoff`, `data`, `predictions`, `threads`, `arrays` and `errors`; importing this package loads no Numba.
 """
 
 from longtail.metrics.evaluate import evaluate
 from longtail.metrics.frequency import BANDS, bands, equi_volume_bins, pos80
 from longtail.metrics.measures import Bin, Measures
 from longtail.metrics.propensity import inverse_propensity
-from longtail.metrics.threshold import AtThreshold, at_threshold, best_threshold
+from longtail.metrics.threshold import AtThreshold, at_threshold, best_threshold, choose_cutoff, threshold_of_precision
 
 __all__ = [
     "BANDS",
@@ -28,8 +28,10 @@ __all__ = [
     "at_threshold",
     "bands",
     "best_threshold",
+    "choose_cutoff",
     "equi_volume_bins",
     "evaluate",
     "inverse_propensity",
     "pos80",
+    "threshold_of_precision",
 ]

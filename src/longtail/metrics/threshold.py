@@ -1,4 +1,4 @@
-"""Predict every label above a score instead of the top k: the measures, and the threshold with the best F1."""
+"""Predict every label above a score instead of the top k: the measures, and thresholds chosen by F1 or precision."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from longtail.cutoff import Cutoff, CutoffChoice
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError
 from longtail.predictions import Predictions
@@ -84,6 +85,58 @@ def best_threshold(predictions: Predictions, data: Dataset) -> float:
     f1 = 2 * found / (np.arange(1, len(found) + 1) + data.targets.nnz)
     f1[:-1][scores[:-1] == scores[1:]] = 0  # a threshold takes all predictions of equal score or none
     return float(str(scores[int(np.argmax(f1))]))  # the shortest decimal that rounds to this float32
+
+
+def threshold_of_precision(predictions: Predictions, data: Dataset, precision: float) -> float:
+    """Find the lowest threshold with a precision over all pairs. Choose it on data you do not report on.
+
+    Args:
+        predictions: of the rows of `data`, in the same order.
+        data: the rows with their targets.
+        precision: right predictions / predictions that is wanted at least, 0 to 1.
+
+    Returns:
+        The threshold.
+
+    Raises:
+        DataError: the rows do not match, or no threshold has this precision.
+    """
+    _check(predictions, data)
+    filled = predictions.indices >= 0
+    scores, hits = predictions.scores[filled], predictions.hits(data.targets)[filled]
+    order = np.argsort(-scores, kind="stable")
+    scores = scores[order]
+    shares = np.cumsum(hits[order]) / np.arange(1, len(scores) + 1)
+    shares[:-1][scores[:-1] == scores[1:]] = 0  # a threshold takes all predictions of equal score or none
+    reached = np.flatnonzero(shares >= precision)
+    if not len(reached):
+        raise DataError(
+            f"no threshold has a precision of {precision:g} on these rows; the best is {shares.max(initial=0):.3f}: "
+            "ask for less, or train a better model"
+        )
+    return float(str(scores[int(reached[-1])]))
+
+
+def choose_cutoff(predictions: Predictions, data: Dataset, choice: CutoffChoice) -> Cutoff:
+    """Choose which labels are predicted, on data you do not report on.
+
+    Args:
+        predictions: of the rows of `data`, in the same order, with a k large enough.
+        data: the rows with their targets.
+        choice: what is wanted.
+
+    Returns:
+        The cutoff.
+
+    Raises:
+        DataError: see `best_threshold` and `threshold_of_precision`.
+    """
+    found = predictions if choice.most is None else predictions.top(choice.most)
+    if choice.precision is None:
+        threshold = best_threshold(found, data)
+    else:
+        threshold = threshold_of_precision(found, data, choice.precision)
+    return Cutoff(threshold, choice.most, str(choice))
 
 
 def _check(predictions: Predictions, data: Dataset) -> None:

@@ -13,6 +13,7 @@ from longtail.seams.scorer import Scorer
 
 # What a part may need of the data, and what to do where the data lacks it.
 DATA_NEEDS = {
+    "hierarchy": 'labels with broader labels: give a SKOS --vocabulary, or "broader" in labels.jsonl',
     "label_texts": "labels with texts: add them to labels.jsonl",
     "texts": "documents with texts, not only features",
 }

@@ -206,6 +206,7 @@ class Served:
             "text_field": model.text_field,
             "bands": dict(zip(BANDS, counted.tolist(), strict=True)),
             "probabilities": model.probabilities,
+            "cutoff": None if model.cutoff is None else model.cutoff.as_json(),
             "takes_labels": self.why_not is None,
             "why_not": self.why_not,
         }

@@ -11,10 +11,11 @@ from pydantic_core import PydanticCustomError
 from longtail.dial import MAX_DIAL
 
 MAX_TEXTS = 1024  # of a request
-MAX_TEXT_LENGTH = 100_000  # characters
+MAX_TEXT_LENGTH = 3_000_000  # characters: a long book; the bytes of a request are limited too
 MAX_K = 1000
 # The most texts of a request by its k: an answer has at most 50,000 labels. In steps, so that the schema can tell them.
 TEXTS_BY_K = ((48, MAX_TEXTS), (200, 250), (MAX_K, 50))
+ABOVE_THRESHOLD = 48  # labels of a text where the model stores a threshold, and no most
 MAX_NEW_LABELS = 256  # of a request
 MAX_LABEL_LENGTH = 2000  # characters
 MAX_FOUND = 200  # labels of a search
@@ -89,7 +90,10 @@ _PREDICT_RULES: dict[str, Any] = {
 
 
 class PredictRequest(StrictRequest):
-    """One text or many. Up to 1,024 texts for k up to 48, 250 for k up to 200, and 50 for k up to 1,000."""
+    """One text or many. Up to 1,024 texts for k up to 48, 250 for k up to 200, and 50 for k up to 1,000.
+
+    Without a threshold, a model that stores one (`cutoff` in GET /models) answers by it, and k is 48 or its own most.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=_PREDICT_RULES)
 
@@ -97,7 +101,14 @@ class PredictRequest(StrictRequest):
     texts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)] | None = None
     k: Annotated[int, Field(ge=1, le=MAX_K, description="The most labels of a text."), _WHOLE] = 5
     model: ModelName | None = Field(None, description="Default: the first model.")
-    threshold: Annotated[float, Field(ge=0, allow_inf_nan=False, description="Leave out labels that score less.")] = 0.0
+    threshold: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="Leave out labels that score less.",
+        ),
+    ] = 0.0
     dial: Annotated[
         float,
         Field(
@@ -236,6 +247,14 @@ class Examples(BaseModel):
     examples: dict[str, list[Example]] = Field(description="By label id; the most similar first.")
 
 
+class StoredCutoff(BaseModel):
+    """A threshold that was chosen on validation data and is stored in the model."""
+
+    threshold: float
+    most: int | None = Field(None, description="Labels of a text at most.")
+    chosen: str = Field(description="How it was chosen, such as f1 or precision=0.9.")
+
+
 class ModelFacts(BaseModel):
     """A model."""
 
@@ -247,6 +266,7 @@ class ModelFacts(BaseModel):
     text_field: str
     bands: dict[str, int] = Field(description="Labels of each band.")
     probabilities: bool = Field(description="Whether scores are probabilities, so that requests may have a dial.")
+    cutoff: StoredCutoff | None = Field(description="Which labels requests without a threshold get; null: k.")
     takes_labels: bool
     why_not: str | None = Field(description="Why labels cannot be added, where they cannot.")
 

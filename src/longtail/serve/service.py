@@ -166,19 +166,23 @@ class Service:
         assert texts is not None
         if asked.why and asked.text is None:
             raise Refused(422, "why explains one text; give text", "values")
-        most = next(texts for k, texts in schema.TEXTS_BY_K if asked.k <= k)
+        cutoff = model.now.model.cutoff
+        given = asked.model_fields_set
+        stored = cutoff is not None and "threshold" not in given
+        k = asked.k if "k" in given or cutoff is None or not stored else cutoff.most or schema.ABOVE_THRESHOLD
+        threshold = cutoff.threshold if cutoff is not None and stored else asked.threshold
+        most = next(texts for places, texts in schema.TEXTS_BY_K if k <= places)
         if len(texts) > most:
-            raise Refused(422, f"{len(texts)} texts are too many: k {asked.k} takes at most {most}", "values")
+            raise Refused(422, f"{len(texts)} texts are too many: k {k} takes at most {most}", "values")
         try:
             dial = model.now.model.check_dial(asked.dial)
         except DataError as error:
             raise Refused(422, str(error), "values") from None
-        facts.update(model=model.name, texts=len(texts), k=asked.k)
-        answers = await self._answers((model.name, asked.k, dial, asked.why), texts, facts)
-        if asked.threshold > 0:
+        facts.update(model=model.name, texts=len(texts), k=k)
+        answers = await self._answers((model.name, k, dial, asked.why), texts, facts)
+        if threshold > 0:
             answers = [
-                {**one, "labels": [label for label in one["labels"] if label["score"] >= asked.threshold]}
-                for one in answers
+                {**one, "labels": [label for label in one["labels"] if label["score"] >= threshold]} for one in answers
             ]
         return {"model": model.name, "answers": answers}
 

@@ -114,7 +114,7 @@ class Lever:
     Published form: `lever:paper`.
     Needs: texts of documents and labels, torch for the teacher. The teacher is a recipe whose model puts both
     into one space (dpr, ngame, ...), or the folder of a saved one, which then serves many students.
-    Costs: the teacher's training, its pass over the documents, a search over labels, and the texts of labels to train on.
+    Costs: the teacher's training, its pass over the documents, a search over labels, one more example a label.
     Predicting costs what it did.
     Prefer instead: `rows` where the teacher finds little; `ensemble` or the teacher alone if mostly the tail counts.
     Example: longtail compare wordnet "parabel" "parabel + lever(teacher='dpr(encoder=\\"bag\\", epochs=3)')"

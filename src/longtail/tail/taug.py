@@ -56,7 +56,7 @@ class Taug:
 
     How the two rankings become one: with `scores="raw"` the scores of both models stand beside each other as they are,
     as in the paper: more of the tail, less precision. The tail's model has never seen a document without a tail label,
-    so its scores are too high for such documents. With `scores="calibrated"` both models predict documents of valid, and each side
+    so its scores are too high for such documents. With `scores="calibrated"` both models predict valid, and each side
     gets its own logistic curve from the log of its score, and the best score of the other side, to the probability that
     its label is right; the ranking is by that probability. Without valid, the odds are the side's score times the
     share of the training examples that it saw.

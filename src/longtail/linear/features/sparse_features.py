@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,15 +42,19 @@ class Features:
     idf: Floats  # (words,)
     columns: int
     share: float = 0.0  # of the examples' own features beside their words
+    title_weight: float = 1.0  # of the words of the first line, beside those of the rest
 
     @classmethod
-    def learn(cls, train: Dataset, words: WordCounts = PLAIN, share: float = 0.0) -> tuple[Features, Matrix]:
+    def learn(
+        cls, train: Dataset, words: WordCounts = PLAIN, share: float = 0.0, title_weight: float = 1.0
+    ) -> tuple[Features, Matrix]:
         """Learn the vocabulary and the idf weights.
 
         Args:
             train: training data.
             words: how texts become columns.
             share: weight of the examples' own features beside their words; see `joined`.
+            title_weight: of the words of the first line, beside those of the rest.
 
         Returns:
             The features, and the vectors of the training examples: csr (rows, columns).
@@ -63,8 +67,9 @@ class Features:
         rows_with = np.bincount(counts.indices, minlength=vocabulary.columns)
         idf = (np.log((1 + len(train)) / (1 + rows_with)) + 1).astype(np.float32)
         own = int(train.features.shape[1]) if share and train.features is not None else 0
-        features = cls(vocabulary, idf, vocabulary.columns + own, share)
-        return features, features._join(features._weigh(counts), train.features)
+        features = cls(vocabulary, idf, vocabulary.columns + own, share, title_weight)
+        vectors = features._weigh(counts) if title_weight == 1 else features._words(train.texts)
+        return features, features._join(vectors, train.features)
 
     def of(self, rows: Rows) -> Matrix:
         """Vectors of other examples.
@@ -84,7 +89,7 @@ class Features:
             return unit_rows(_canonical(rows.features))
         if rows.texts is None:
             raise DataError("the model was trained on texts and cannot read examples that have only features")
-        return self._join(self._weigh(self.vocabulary.count(rows.texts)), rows.features)
+        return self._join(self._words(rows.texts), rows.features)
 
     def _check(self, rows: Rows) -> None:
         own = self.columns - (0 if self.vocabulary is None else self.vocabulary.columns)
@@ -99,12 +104,24 @@ class Features:
     def _join(self, words: Matrix, own: Matrix) -> Matrix:
         return joined(words, own, self.share) if self.share else words
 
+    def _words(self, texts: Sequence[str]) -> Matrix:
+        """Unit vectors of the words; title and rest of a text are counted apart where they have different weights."""
+        assert self.vocabulary is not None
+        if self.title_weight == 1:
+            return self._weigh(self.vocabulary.count(texts))
+        parts = [text.partition("\n") for text in texts]
+        titles, rests = (self._scaled(self.vocabulary.count([part[side] for part in parts])) for side in (0, 2))
+        return unit_rows(_canonical(sparse.csr_array(np.float32(self.title_weight) * titles + rests)))
+
     def _weigh(self, counts: Matrix) -> Matrix:
+        return unit_rows(self._scaled(counts))
+
+    def _scaled(self, counts: Matrix) -> Matrix:
         assert self.vocabulary is not None
         if self.vocabulary.settings.sublinear_tf:
             counts.data = 1 + np.log(counts.data)
         counts.data *= self.idf[counts.indices]  # `_columns_fit` holds a weight for every column
-        return unit_rows(counts)
+        return counts
 
     def state(self) -> State:
         """Settings and tensors to save; a scorer adds its own."""
@@ -115,6 +132,8 @@ class Features:
         tensors: dict[str, AnyArray] = {"words": packed, "word_offsets": offsets, "idf": self.idf}
         if len(self.vocabulary.pairs):
             tensors["word_pairs"] = self.vocabulary.pairs
+        if self.title_weight != 1:
+            settings["title_weight"] = self.title_weight
         return State({**settings, "words": asdict(self.vocabulary.settings)}, tensors)
 
     @classmethod
@@ -126,7 +145,9 @@ class Features:
         words = tuple(unpack_strings(tensors["words"], tensors["word_offsets"]))
         pairs = tensors.get("word_pairs", np.zeros(0, dtype=np.int64))
         vocabulary = Vocabulary(words, WordCounts(**state.settings.get("words", {})), pairs)
-        return cls(vocabulary, tensors["idf"], columns, state.settings.get("feature_weight", 0.0))
+        settings = state.settings
+        shares = settings.get("feature_weight", 0.0), settings.get("title_weight", 1.0)
+        return cls(vocabulary, tensors["idf"], columns, *shares)
 
 
 COUNTING = Fields(  # of a `WordCounts`
@@ -172,6 +193,7 @@ FEATURES = Declaration(  # of what `Features.state` returns
         "columns": Whole(0, LARGEST, size="columns"),
         "texts": Flag(),
         "feature_weight": Number(0, 1, optional=True),
+        "title_weight": Number(0, 1000, optional=True),
     },
     then=(_declared_words,),
 )

@@ -32,6 +32,7 @@ class TfidfSettings:
     feature_weight: float = 0.0  # share of the examples' own features, such as vectors of an encoder; 1: they alone
     words: str = "plain"  # forms of words: plain, stem, lemma; joined to chars or compounds: "stem+chars"
     language: str = "auto"  # of the texts, for stems and lemmas: a code such as de; auto: guessed for each text
+    title_weight: float = 1.0  # of the words of a text's first line, such as of title/text
 
     def __post_init__(self) -> None:
         self.word_counts()
@@ -39,6 +40,12 @@ class TfidfSettings:
             raise RecipeError(
                 "setting 'feature_weight' is the share of the examples' own features beside their words, 0 (words "
                 f"alone) to 1 (features alone), got {self.feature_weight:g}"
+            )
+
+        if not 0 <= self.title_weight <= 1000:
+            raise RecipeError(
+                "setting 'title_weight' is how much the words of the first line count beside the others, 0 to 1000, "
+                f"got {self.title_weight:g}"
             )
 
     @property
@@ -93,7 +100,7 @@ class TfidfSettings:
         """
         self.check(train)
         with stage("counting words"):
-            features, rows = Features.learn(train, self.word_counts(), self.feature_weight)
+            features, rows = Features.learn(train, self.word_counts(), self.feature_weight, self.title_weight)
         if self.min_df > 1 and rows.nnz == 0:
             raise RecipeError(
                 f"no word is in min_df={self.min_df:,} of the {len(train):,} training examples, so nothing can be "

@@ -1,0 +1,89 @@
+"""`longtail convert`: writes a data set of any layout in another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longtail.cli.shared import VALID, Json, Source, print_json, progress, reads_data, ready_to_write, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from longtail.data.corpus import Corpus
+
+KINDS = {  # what can be written, and what it is, for people
+    "folder": "JSON lines and a corpus.json, which remembers how a table was read",
+    "annif": "folders of NAME.txt with NAME.tsv, and a SKOS vocabulary",
+    "annif-tsv": "a table without a header for each split, and a SKOS vocabulary",
+}
+
+
+@reads_data
+def convert(
+    source: Source,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Folder to write.")],
+    to: Annotated[str, typer.Option("--to", metavar="KIND", help="folder, annif or annif-tsv.")] = "folder",
+    exclude_type: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URI", help="Type of concepts to leave out of the vocabulary; may repeat."),
+    ] = None,
+    exclude_scheme: Annotated[
+        list[str] | None, typer.Option(metavar="URI", help="Scheme of concepts to leave out; may repeat.")
+    ] = None,
+    exclude_collection: Annotated[
+        list[str] | None, typer.Option(metavar="URI", help="Collection of concepts to leave out; may repeat.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the data set that is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Write a data set in another layout, and remember how it was read.
+
+    From a table, `corpus.json` remembers columns, separators and folding: models trained on the folder read new tables
+    the same way. Splits stay as they are given; what is missing is held out when the folder is read, as before.
+    """
+    from longtail.data.write import check_place
+    from longtail.errors import DataError, did_you_mean
+
+    if to not in KINDS:
+        raise DataError(f"--to must be one of {', '.join(KINDS)}, got {to!r}{did_you_mean(to, KINDS)}")
+    check_place(target, overwrite=overwrite)
+    ready_to_write(target, folder=True)
+    if exclude_type or exclude_scheme or exclude_collection:
+        if source.vocabulary is None:
+            raise DataError("concepts are left out of a vocabulary; name its file with --vocabulary")
+        chosen = replace(
+            source.vocabulary,
+            exclude_types=tuple(exclude_type or ()),
+            exclude_schemes=tuple(exclude_scheme or ()),
+            exclude_collections=tuple(exclude_collection or ()),
+        )
+        source = replace(source, vocabulary=chosen)
+    if source.valid_share == VALID:
+        source = replace(source, valid_share=0.0)  # held out, by the same ids, when the folder is read
+    with progress():
+        corpus = source.read()
+        _writers()[to](corpus, target, overwrite)
+    for note in corpus.notes:
+        say(f"note: {note}")
+    rows = {name: len(getattr(corpus, name)) for name in ("train", "valid", "test")}
+    if json:
+        print_json({"target": str(target), "to": to, "labels": len(corpus.labels), "rows": rows})
+    else:
+        sizes = ", ".join(f"{number:,} {name}" for name, number in rows.items() if number)
+        typer.echo(f"{corpus.name}: wrote {target} ({sizes}; {len(corpus.labels):,} labels): {KINDS[to]}")
+
+
+def _writers() -> dict[str, Callable[[Corpus, Path, bool], object]]:
+    """A writer for each kind."""
+    from longtail.data.write import write_folder
+    from longtail.data.write_subjects import write_subjects
+
+    return {
+        "folder": lambda corpus, path, over: write_folder(corpus, path, overwrite=over, undivided=True),
+        "annif": lambda corpus, path, over: write_subjects(corpus, path, overwrite=over),
+        "annif-tsv": lambda corpus, path, over: write_subjects(corpus, path, overwrite=over, tables=True),
+    }
