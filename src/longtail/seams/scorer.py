@@ -226,7 +226,11 @@ class Explanation:
     words: tuple[AttendedWord, ...] = ()  # of learners with an attention for each label, the most attended first
 
     def as_json(self) -> dict[str, Any]:
-        """Return the explanation as JSON values, without what the model does not know."""
+        """Return the explanation as JSON values.
+
+        Returns:
+            An object without what the model does not know.
+        """
         found: dict[str, Any] = {}
         if self.votes:
             found["members"] = [

@@ -68,13 +68,25 @@ class LabelTower(Protocol):
         """Called before each step."""
 
     def end_step(self, learning_rate: float) -> None:
-        """Called after all gradients of a step, for what is in no parameter group; given the encoder's rate now."""
+        """Called after all gradients of a step, for what is in no parameter group.
+
+        Args:
+            learning_rate: of the encoder now.
+        """
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint holds besides the module's own state."""
+        """Collect what a checkpoint holds besides the module's own state.
+
+        Returns:
+            Tensors by name.
+        """
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what `state` returned."""
+        """Restore what `state` returned.
+
+        Args:
+            state: Tensors by name.
+        """
 
 
 def tower_state(tower: LabelTower) -> dict[str, Tensor]:

@@ -106,7 +106,7 @@ class ResolutionFit(TreeFit):
         """The fewest nodes of a level that a row has to choose from."""
         if self.predicted is None:
             return self.levels.nodes(level)
-        return self.predicted.shape[1] * self.levels.narrowest(level - 1)
+        return int(self.predicted.shape[1]) * self.levels.narrowest(level - 1)
 
     def solved(self, vectors: Floats) -> tuple[Floats, Floats]:
         """Linear classifiers of this level's nodes on the encoder's vectors as they are: where its training begins.
@@ -120,6 +120,7 @@ class ResolutionFit(TreeFit):
         settings, levels, assigned = self.settings, self.levels, self.parents
         assert isinstance(settings, ResolutionSettings)
         assert assigned is not None
+        assert self.counts is not None
         begins = levels.begins[self.level - 1]
         rows, each = assigned.shape
         room = max(settings.head_init_candidates // levels.widest(self.level - 1), 1)

@@ -154,4 +154,5 @@ def own_first(counts: Matrix, predicted: AnyArray, width: int) -> Ints:
     order = order[np.flatnonzero(np.diff(keys, prepend=-1))]  # of a node that is named twice, the better place
     order = order[np.lexsort((rank[order], row[order]))]
     starts = np.searchsorted(row[order], np.arange(rows))
-    return node[order][starts[:, None] + np.arange(width)].astype(np.int32)
+    found: Ints = node[order][starts[:, None] + np.arange(width)].astype(np.int32)
+    return found

@@ -25,7 +25,15 @@ class TreeHeads(Protocol):
     """The classifiers that are trained."""
 
     def loss(self, vectors: Tensor, entries: Any) -> Tensor:
-        """Of the vectors (examples, dimension) of a batch, and what `TreeTask.entries` makes of its targets."""
+        """Compute the loss of a batch.
+
+        Args:
+            vectors: (examples, dimension), or what the task reads instead.
+            entries: what `TreeTask.entries` makes of the targets.
+
+        Returns:
+            A number with a gradient.
+        """
 
 
 class NumberedBatch(NamedTuple):
