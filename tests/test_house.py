@@ -586,6 +586,15 @@ def test_no_two_classes_share_a_name() -> None:
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
+def test_a_files_name_says_what_it_holds() -> None:
+    """No two files of one name. Commands, methods and exports are called what users type, and a page is a page."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for path in FILES:
+        if room_of(path) not in ("cli", "learners", "tail", "export") and path.name not in ("__init__.py", "page.py"):
+            homes[path.name].append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
 def test_public_functions_document_arguments_results_and_errors() -> None:
     """In Google form. Commands are left out: their docstrings are the help on the screen."""
     lacking = []
