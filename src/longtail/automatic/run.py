@@ -21,7 +21,6 @@ from longtail.automatic.members import DataProfile, plans_of
 from longtail.automatic.result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried
 from longtail.automatic.schedule import (
     BEST_RESERVE,
-    BEST_SHARE,
     CLOSING,
     FIRST_PACE,
     MARGIN,
@@ -197,7 +196,7 @@ class _TimedSearch:
         """The next member and the seconds that must be left after it; none where no time is left for another."""
         left, pace, reserve = self._left(), pace_of(self.paces), self._reserve(profile)
         best = waiting[0]
-        if best.recipe == next(iter(self.plans)) and best.on(pace) <= BEST_SHARE * left:
+        if best.recipe == next(iter(self.plans)) and best.on(pace) <= left:  # better than any combination of poor ones
             return best, BEST_RESERVE * left
         place = first_that_fits(waiting, left, pace, reserve)
         if place is not None:
