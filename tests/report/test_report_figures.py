@@ -123,6 +123,14 @@ def test_many_lines_are_named_by_the_legend_alone() -> None:
     assert not elements(chart, "text", "end-name")
 
 
+def test_an_error_bar_does_not_stretch_percents_beyond_100() -> None:
+    series, slots = [Series("a", (100.0, 40.0), (0.3, 0.3))], [Slot("2", ""), Slot("1", "")]
+    for most, top in ((math.inf, 125), (100.0, 100)):
+        chart = figures.lines(series, slots, title="t", most=most)
+        marks = [float(one.text or 0) for one in elements(chart, "text", "tick") if (one.text or "").isdigit()]
+        assert max(marks) == top
+
+
 def test_higher_values_stand_higher() -> None:
     chart = figures.lines([Series("a", (0.0, 10.0))], [Slot("2", ""), Slot("1", "")], title="t")
     path = elements(chart, "path", "line")[0].get("d", "")

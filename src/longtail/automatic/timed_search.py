@@ -21,7 +21,6 @@ from longtail.automatic.fusing import (
 from longtail.automatic.member_order import DataProfile, plans_of
 from longtail.automatic.schedule import (
     BEST_RESERVE,
-    BEST_SHARE,
     CLOSING,
     FIRST_PACE,
     MARGIN,
@@ -44,7 +43,7 @@ from longtail.metrics import evaluate
 from longtail.metrics.measures import Measures
 from longtail.model import Model
 from longtail.plan import Plan, readable_seconds
-from longtail.predictions import Predictions
+from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import checking, note, stage
 from longtail.recipe import Recipe
 from longtail.reuse import reusing
@@ -63,7 +62,7 @@ class OutOfTime(LongtailError):
     """A training was stopped, because its time is over."""
 
 
-def auto(corpus: Corpus, within: float) -> AutoResult:
+def auto(corpus: Corpus, within: float, clock: Callable[[], float] = time.perf_counter) -> AutoResult:
     """Train the best model that fits in a time, without a recipe.
 
     Members are trained one after the other, the most promising first, as long as their plans fit; then they are
@@ -72,6 +71,7 @@ def auto(corpus: Corpus, within: float) -> AutoResult:
     Args:
         corpus: the data.
         within: seconds from now.
+        clock: tells the seconds; `time.process_time` counts those of the processor, on a machine that does other work.
 
     Returns:
         The model, the recipe that repeats it, and what was tried.
@@ -79,7 +79,7 @@ def auto(corpus: Corpus, within: float) -> AutoResult:
     Raises:
         DataError: the time is no number above 0, or nothing can be trained on the data.
     """
-    return _TimedSearch(check_within(within), _with_valid(corpus)).result()
+    return _TimedSearch(check_within(within), _with_valid(corpus), clock).result()
 
 
 def _with_valid(corpus: Corpus) -> Corpus:
@@ -99,14 +99,18 @@ class _TimedSearch:
 
     within: float
     corpus: Corpus
-    began: float = field(default_factory=time.perf_counter)
+    clock: Callable[[], float]
     tried: list[Tried] = field(default_factory=list)
-    answers: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)  # about valid, by recipe
+    answers: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)  # about valid, by recipe, to combine
+    candidates: dict[str, Predictions] = field(default_factory=dict)  # the same, more of them, to re-rank
     members: list[PlannedMember] = field(default_factory=list)  # that were trained
     paces: list[tuple[float, float]] = field(default_factory=list)  # planned and real seconds
     plans: dict[str, Plan] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     tree_rate: float | None = None  # see `combining_seconds`; measured once there are two members
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
 
     def result(self) -> AutoResult:
         train, valid = self.corpus.train, self.corpus.valid
@@ -148,7 +152,7 @@ class _TimedSearch:
             tried=tuple(self.tried),
             looked_at=str(profile),
             within=self.within,
-            seconds=time.perf_counter() - self.began,
+            seconds=self.clock() - self.began,
             train_rows=len(train),
             valid_rows=len(valid),
             notes=tuple(self.notes),
@@ -157,7 +161,7 @@ class _TimedSearch:
     def _left(self) -> float:
         """Seconds until the model must be chosen."""
         size = sum(self.plans[one.recipe].model_bytes for one in self.members)
-        return self.within * (1 - CLOSING) - size / WRITING - (time.perf_counter() - self.began)
+        return self.within * (1 - CLOSING) - size / WRITING - (self.clock() - self.began)
 
     def _waiting(self) -> list[PlannedMember]:
         asking = len(self.corpus.valid) / 1000
@@ -197,7 +201,7 @@ class _TimedSearch:
         """The next member and the seconds that must be left after it; none where no time is left for another."""
         left, pace, reserve = self._left(), pace_of(self.paces), self._reserve(profile)
         best = waiting[0]
-        if best.recipe == next(iter(self.plans)) and best.on(pace) <= BEST_SHARE * left:
+        if best.recipe == next(iter(self.plans)) and best.on(pace) <= left:  # better than any combination of poor ones
             return best, BEST_RESERVE * left
         place = first_that_fits(waiting, left, pace, reserve)
         if place is not None:
@@ -243,32 +247,33 @@ class _TimedSearch:
         warm_up([Recipe.parse(_fuse(names, FULL)[:-1] + ", trees=1)")], self.corpus.train)
         with stage("auto: measuring the combiner"), checking(self._stop_at(0.0), quiet=True):
             answers = [self.answers[name] for name in names]
-            self.tree_rate = tree_rate(answers, self.corpus.train, self.corpus.valid) or TREE_RATE
+            self.tree_rate = tree_rate(answers, self.corpus.train, self.corpus.valid, self.clock) or TREE_RATE
 
     def _train(self, one: PlannedMember, reserve: float | None) -> None:
         """Train a member and judge it on valid; it is stopped when only the reserve is left, or never."""
         recipe, train, valid = Recipe.parse(one.recipe), self.corpus.train, self.corpus.valid
         check = _never if reserve is None else self._stop_at(reserve)
         warm_up([recipe], train)  # kernels are compiled once a machine; that says nothing about its pace
-        start = time.perf_counter()
+        start = self.clock()
         try:
             with stage(f"auto: {one.recipe}"), checking(check):
                 model = recipe.fit(train, valid)
                 found = FittedMember.of(model, train.labels).top(
-                    valid.rows, min(PLACES, len(train.labels)), train.labels
+                    valid.rows, min(CANDIDATES, len(train.labels)), train.labels
                 )
         except OutOfTime:
             self._stopped(one.recipe, start, one.seconds)
             return
         except LongtailError as error:
             note(f"auto: {one.recipe} failed: {error}")
-            self.tried.append(Tried(one.recipe, FAILED, one.seconds, time.perf_counter() - start, why=str(error)))
+            self.tried.append(Tried(one.recipe, FAILED, one.seconds, self.clock() - start, why=str(error)))
             return
-        taken = time.perf_counter() - start
+        taken = self.clock() - start
         self.members.append(one)
         self.paces.append((one.seconds, taken))
-        self.answers[one.recipe] = found
-        self._judged(one.recipe, Predictions(train.labels, *found).without(valid.excluded), taken, one.seconds)
+        self.answers[one.recipe] = found[0][:, :PLACES], found[1][:, :PLACES]
+        self.candidates[one.recipe] = Predictions(train.labels, *found).without(valid.excluded)
+        self._judged(one.recipe, self.candidates[one.recipe], taken, one.seconds)
 
     def _judged(self, recipe: str, predictions: Predictions, seconds: float, planned: float | None = None) -> None:
         valid = self.corpus.valid
@@ -294,12 +299,12 @@ class _TimedSearch:
         names = [one.recipe for one in self.members]
         folds = self._affordable_folds(names, growing) if combined > 1 else None
         if folds:
-            self._as_it_is(f"{_fuse(names, growing)[:-1]}, folds={folds})")
+            self._with_folds(f"{_fuse(names, growing)[:-1]}, folds={folds})")
 
     def _combine(self, growing: Growing) -> bool:
         """Combine the members and judge that; False where no time is left to judge it."""
         names, train, valid = [one.recipe for one in self.members], self.corpus.train, self.corpus.valid
-        start = time.perf_counter()
+        start = self.clock()
         recipe, answers = _fuse(names, growing), [self.answers[name] for name in names]
         try:
             with stage("auto: combining"), checking(self._stop_at(0.0)):
@@ -307,8 +312,8 @@ class _TimedSearch:
         except OutOfTime:
             self._stopped(recipe, start)
             return False
-        seconds = time.perf_counter() - start
-        start = time.perf_counter()
+        seconds = self.clock() - start
+        start = self.clock()
         try:
             if seconds * LEAST_JUDGING > self._left():
                 raise OutOfTime("no time to judge it")
@@ -323,7 +328,7 @@ class _TimedSearch:
             note(f"auto: {recipe}: not judged, no time left, {readable_seconds(seconds)}")
             return False
         candidates = candidates_of(len(names), len(valid), len(train.labels), PLACES)
-        self.tree_rate = (time.perf_counter() - start) / tree_work(len(names), candidates, growing.trees)
+        self.tree_rate = (self.clock() - start) / tree_work(len(names), candidates, growing.trees)
         self._judged(recipe, predictions, seconds)
         return True
 
@@ -340,9 +345,9 @@ class _TimedSearch:
                 return folds
         return None
 
-    def _as_it_is(self, recipe: str) -> None:
-        """Fit a recipe that learns nothing from valid, such as a combination with folds: valid judges it as it is."""
-        start, valid = time.perf_counter(), self.corpus.valid
+    def _with_folds(self, recipe: str) -> None:
+        """The combination that learns on out-of-fold answers over train: valid judges it as it stands."""
+        start, valid = self.clock(), self.corpus.valid
         try:
             with stage(f"auto: {recipe}"), checking(self._stop_at(0.0)):
                 model = Recipe.parse(recipe).fit(self.corpus.train, valid)
@@ -350,21 +355,21 @@ class _TimedSearch:
         except OutOfTime:
             self._stopped(recipe, start)
             return
-        self._judged(recipe, predictions, time.perf_counter() - start)
+        self._judged(recipe, predictions, self.clock() - start)
 
     def _rerank(self) -> None:
-        """Where a single member is the best, try it re-ranked too, which trains nothing."""
-        done = [one for one in self.tried if one.state == TRAINED and one.measures is not None]
+        """Where a single member is the best, judge it re-ranked too: its answers are there, so it costs nothing."""
+        done = [one for one in self.tried if one.state == TRAINED]
         best = max(done, key=lambda one: one.worth, default=None)
-        members = {one.recipe: one for one in self.members}
-        if best is None or best.recipe not in members or any(one.state == TRAINED and one.why for one in self.tried):
+        if best is None or best.measures is None or best.recipe not in self.answers or any(one.why for one in done):
             return
-        if members[best.recipe].answer_seconds * pace_of(self.paces) > self._left():
-            return
-        self._as_it_is(f"{best.recipe} + rerank")
+        start, recipe = self.clock(), f"{best.recipe} + rerank"
+        reranker = Recipe.parse(recipe).fit(self.corpus.train, self.corpus.valid).rerankers[-1]
+        found = reranker.rerank(self.candidates[best.recipe], self.corpus.valid.rows)
+        self._judged(recipe, found, self.clock() - start)
 
     def _stopped(self, recipe: str, start: float, planned: float | None = None) -> None:
-        taken = time.perf_counter() - start
+        taken = self.clock() - start
         note(f"auto: {recipe} was stopped after {readable_seconds(taken)}, as time was over")
         self.tried.append(Tried(recipe, STOPPED, planned, taken, why="its time was over"))
 

@@ -44,6 +44,7 @@ def lines(
     title: str,
     wide: tuple[int, int] = (680, 376),
     top: float | None = None,
+    most: float = math.inf,
     direct: bool = False,
     write: Callable[[float], str] = words.percent,
 ) -> Safe:
@@ -54,7 +55,8 @@ def lines(
         slots: the places on the x axis.
         title: what a screen reader reads.
         wide: width and height on a wide screen, in pixels.
-        top: the end of the y axis; None means the largest value.
+        top: the end of the y axis; None means the largest value with its error bar.
+        most: a value that none can exceed, where an error bar could: 100 percent.
         direct: writes names at the line ends where there is room.
         write: formats a value for the tooltip.
 
@@ -72,7 +74,7 @@ def lines(
         across = [frame.left + slot * (place + 0.5) for place in range(len(slots))]
         known = [value + _error(one, place) for one in series for place, value in enumerate(one.values)]
         known = [value for value in known if math.isfinite(value)]
-        marks = ticks(0, top if top is not None else max(known, default=1) or 1)
+        marks = ticks(0, top if top is not None else min(max(known, default=1) or 1, most))
         down = AxisScale(marks[0], marks[-1], frame.bottom, frame.top)
         parts = [_shade(slots, across, slot, frame), rules(marks, down, frame)]
         parts += [_slot_texts(texts, across, frame.bottom), _ends_named(frame, height - 4)]

@@ -102,6 +102,7 @@ def bins_section(results: Sequence[Result]) -> Safe:
             slots,
             title="Labels found at least once by label frequency; the table below has the figures",
             wide=(440, 376),
+            most=100.0,
         ),
     )
     return section(
