@@ -206,12 +206,12 @@ def test_the_schema_names_every_path_and_bound(running: Running) -> None:
 
 
 def test_a_stored_threshold_answers_unless_another_is_given(folders: tuple[Path, Path]) -> None:
-    towers, _ = folders
-    with serving(towers) as running:
+    _, means = folders  # whose labels have different scores
+    with serving(means) as running:
         every = running.post("/predict", {"text": "a castle", "k": 10}).json["answers"][0]["labels"]
         assert running.get("/models").json["models"][0]["cutoff"] is None
-    store_cutoff(towers, Cutoff(every[2]["score"], 2, "f1,labels=2"))
-    with serving(towers) as running:
+    store_cutoff(means, Cutoff(every[2]["score"], 2, "f1,labels=2"))
+    with serving(means) as running:
         stored = running.get("/models").json["models"][0]["cutoff"]
         assert stored == {"threshold": every[2]["score"], "most": 2, "chosen": "f1,labels=2"}
 
