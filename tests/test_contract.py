@@ -74,7 +74,7 @@ RECIPES = {  # by what a test of it is called
     **{learner: with_settings(learner) for learner in LEARNERS},
     **{f"{learner} + {method}": f"{with_settings(learner)} + {with_settings(method)}" for learner, method in PAIRS},
 }
-JOINT = ("ranknet",)  # what they make of a candidate depends on the other candidates of its row
+JOINT = ("ranknet", "ancestors")  # what they make of a candidate depends on the other candidates of its row
 SOFT = [name for name in LEARNERS if "soft_targets" in learner_class(name).offers]
 
 

@@ -230,14 +230,16 @@ def test_a_table_is_read_by_the_columns_of_training(by_columns: Path) -> None:
     answers = call("predict", by_columns, "new.csv", "-k", "1").lines
     assert [answer["id"] for answer in answers] == ["x", "y", "z"]
     assert [best(answer) for answer in answers] == ["b", "a", None]
-    Path("one.tsv").write_text("Titel\napple\npear\n")  # a column less, and no ids: lines stand for them
+    Path("one.tsv").write_text("Rest\tTitel\n\tapple\n\tpear\n")  # no ids: lines stand for them
     answers = call("predict", by_columns, "one.tsv", "-k", "1").lines
     assert [(answer["id"], best(answer)) for answer in answers] == [("2", "a"), ("3", "b")]
     Path("other.csv").write_text("title,year\napple,1999\n")
     error = call("predict", by_columns, "other.csv").error
     assert error.startswith(
-        "other.csv: there is no column 'Titel' or 'Rest', which the model was trained on; the columns are title"
+        "other.csv: there is no column 'Titel', 'Rest', which the model was trained on; did you mean 'title'"
     )
+    Path("less.csv").write_text("Titel\napple\n")
+    assert "there is no column 'Rest', which" in call("predict", by_columns, "less.csv").error
 
 
 def test_a_column_name_may_hold_what_parts_names() -> None:

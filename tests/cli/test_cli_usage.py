@@ -10,7 +10,19 @@ from cli_calls import call
 
 import longtail
 
-COMMANDS = ["check", "plan", "compare", "train", "tune", "predict", "evaluate", "methods", "reproduce", "presets"]
+COMMANDS = [
+    "check",
+    "convert",
+    "plan",
+    "compare",
+    "train",
+    "tune",
+    "predict",
+    "evaluate",
+    "methods",
+    "reproduce",
+    "presets",
+]
 COMMANDS += ["neighbours", "serve", "export", "index", "job", "build"]
 ALL = [
     [],

@@ -84,10 +84,12 @@ def test_answers_agree_with_the_hierarchy(seed: int, excluded: bool) -> None:
                 if other not in given_scores:
                     continue
                 if not excluded:
-                    expected[other] = max(expected[other], score)
+                    expected[other] = max(expected[other], score * (1 - 2**-22))
                 elif given_scores[other] <= score:
                     expected.pop(other, None)
-        assert {int(a): float(b) for a, b in zip(found[row], values[row], strict=True) if a >= 0} == expected
+        assert {int(a): float(b) for a, b in zip(found[row], values[row], strict=True) if a >= 0} == pytest.approx(
+            expected, rel=1e-7
+        )
 
 
 def make_labels() -> LabelSet:
@@ -113,7 +115,8 @@ def test_a_model_predicts_and_leaves_out_broader_labels(tiny: Corpus) -> None:
     left = Recipe.parse("parabel + ancestors(answer='excluded')").fit(tiny.train, tiny.valid)
     assert not {7, 8} & set(scores(left)) and 9 in scores(left)
     implied = Recipe.parse("parabel + ancestors").fit(tiny.train, tiny.valid)
-    assert scores(implied)[7] == scores(implied)[8] == scores(implied)[9] == scores(before)[9]
+    assert scores(implied)[9] == scores(before)[9] > scores(implied)[8] == scores(implied)[7]
+    assert scores(implied)[7] == pytest.approx(scores(before)[9]) and next(iter(scores(implied))) == 9
 
 
 def test_without_a_hierarchy_it_is_told_before_training(tiny: Corpus) -> None:

@@ -40,7 +40,7 @@ def convert(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the data set that is there.")] = False,
     json: Json = False,
 ) -> None:
-    """Write a data set in another layout, and remember how it was read.
+    """Write a data set in another layout.
 
     From a table, `corpus.json` remembers columns, separators and folding: models trained on the folder read new tables
     the same way. Splits stay as they are given; what is missing is held out when the folder is read, as before.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scipy import sparse
 
-from longtail.data.columns import table_kind
+from longtail.data.columns import column_names, table_kind
 from longtail.data.corpus import Corpus, make_corpus
 from longtail.data.corpus_facts import CorpusFacts, check_text_field, read_facts
 from longtail.data.files import find, listing
@@ -98,12 +98,15 @@ def columns_of(path: str | Path, table: TableFacts | None) -> Columns | None:
         table: how the other one was read.
 
     Returns:
-        The columns; None where `path` is no table, or nothing was read before.
+        The columns; None where `path` is no table, or nothing was read before. Rows may lack the ids of the first.
     """
     place = Path(path)
-    if table is None or not (find_tables(place) if place.is_dir() else table_kind(place)):
+    found = find_tables(place).get("train") if place.is_dir() else place
+    if table is None or found is None or not table_kind(found) or not found.is_file() or is_subject_table(found):
         return None
-    return None if place.is_file() and is_subject_table(place) else Columns.of(table)
+    with mending(table.remedies(Remedies())):
+        has_ids = table.id in column_names(found)
+    return Columns.of(table if has_ids else replace(table, id=None))
 
 
 def _load(

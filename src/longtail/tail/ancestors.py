@@ -20,7 +20,7 @@ ANSWERS: tuple[str, ...] = get_args(Answer)
 
 @dataclass(frozen=True, eq=False)
 class AncestorReranker:
-    """Raises the labels above a better one to its score, or drops them."""
+    """Raises the labels above a better one to stand behind it, or drops them."""
 
     starts: Longs  # (labels + 1,) where the labels above each begin
     above: Longs  # (pairs,)
@@ -60,9 +60,9 @@ class AncestorReranker:
 class Ancestors:
     """Make answers agree with the hierarchy: a broader label is implied by a narrower one, or left out beside it.
 
-    implied: a label above another among the candidates gets at least its score, as where documents are indexed with all
-    broader labels. excluded: it is dropped where it scores no more than the narrower one, as where only the most
-    specific labels are given.
+    implied: a label above another among the candidates stands right behind it at the latest, as where documents are
+    indexed with all broader labels. excluded: it is dropped where it scores no more than the narrower one, as where
+    only the most specific labels are given.
 
     Needs: labels with broader labels: a SKOS vocabulary, or "broader" in labels.jsonl.
     Costs: nothing to train; one look at the candidates of each document.

@@ -7,6 +7,8 @@ from numba import njit
 
 from longtail.arrays import Floats, Ints, Longs
 
+BEHIND = np.float32(1 - 2**-22)  # just less than 1: the narrower label keeps its place before those above it
+
 
 @njit(nogil=True, cache=True)
 def change_answers(
@@ -38,7 +40,7 @@ def change_answers(
                 if at == len(higher) or higher[at] != other:
                     continue
                 if not excluded:
-                    new_scores[row, place] = max(new_scores[row, place], scores[row, lower])
+                    new_scores[row, place] = max(new_scores[row, place], scores[row, lower] * BEHIND)
                 elif scores[row, place] <= scores[row, lower]:
                     new_indices[row, place] = -1
                     new_scores[row, place] = 0

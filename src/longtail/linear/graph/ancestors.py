@@ -73,8 +73,8 @@ def answers_with_ancestors(
         scores: (rows, places).
         starts: (labels + 1,) where the labels above each begin in `above`.
         above: (pairs,) labels above, in rising order for each label.
-        excluded: drops a label that scores no more than one below it; otherwise it gets the score of that one, where
-            that is higher.
+        excluded: drops a label that scores no more than one below it; otherwise it gets just less than the score of
+            that one, where that is higher.
 
     Returns:
         New labels and scores, in the order they had.
