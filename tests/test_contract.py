@@ -18,7 +18,7 @@ from longtail.errors import DataError
 from longtail.model import Model
 from longtail.plan import DataFacts
 from longtail.recipe import Recipe
-from longtail.seams import DATA_NEEDS, OFFERS, Declaration, seams_of
+from longtail.seams import DATA_NEEDS, OFFERS, Declaration, goes_on, seams_of
 from longtail.store import load
 
 INCEPTION = "dimension=64, max_words=4, label_cluster_size=2, batch_size=64, epochs=8, learning_rate=0.02"
@@ -63,7 +63,7 @@ PAIRS = [
     (learner, method)
     for learner in LEARNERS
     for method in TAIL_METHODS
-    if tail_class(method).needs <= learner_class(learner).offers
+    if goes_on(tail_class(method), learner_class(learner))
 ]
 RECIPES = {  # by what a test of it is called
     **{learner: with_settings(learner) for learner in LEARNERS},

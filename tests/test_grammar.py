@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,11 @@ def test_errors_point_at_the_place(text: str, problem: str) -> None:
         ('centroid + rerank(strength="much")', 'takes a number, got "much"'),
         ("knn(neighbours=0)", "is at least 1, got 0"),
         ("bm25(b=2)", "b between 0 and 1"),
+        ("knn + lever(lambda=0.5)", "the paper's lambda is the setting 'blend' of lever: write blend=..."),
+        ("knn + taug(rho=0.5)", "the paper's rho is the setting 'keep_probability' of taug"),
+        ("bm25 + rows", "rows changes training rows, and bm25 does not learn from them"),
+        ("bm25 + lever", "lever changes training rows, and bm25 does not learn from them"),
+        ("dpr + dexa + dexa(clusters=3)", "dexa and dexa each put a tower on the labels, which has room for one"),
     ],
 )
 def test_recipes_are_checked_before_any_data(text: str, problem: str) -> None:
@@ -209,3 +214,13 @@ def test_unknown_presets_name_the_near_ones(text: str, problem: str) -> None:
     with pytest.raises(RecipeError) as caught:
         Recipe.parse(text)
     assert problem in str(caught.value)
+
+
+def test_the_papers_names_lead_to_settings() -> None:
+    for parts in (LEARNERS, TAIL_METHODS):
+        for name in parts:
+            kind = parts.load(name)
+            settings = {field.name for field in fields(kind)}
+            symbols = getattr(kind, "symbols", {})
+            assert set(symbols.values()) <= settings, name
+            assert not set(symbols) & settings, name

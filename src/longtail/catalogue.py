@@ -212,6 +212,11 @@ def build(part: Part, kind: type[Any]) -> Any:
         if setting.name not in fields:
             if setting.name == "members" and takes_members:
                 raise RecipeError(f'the members of {part.name} have no name: write {part.name}("knn", "parabel")')
+            here = getattr(kind, "symbols", {}).get(setting.name)
+            if here is not None:
+                raise RecipeError(
+                    f"the paper's {setting.name} is the setting '{here}' of {part.name}: write {here}=..."
+                )
             valid = ", ".join(fields) or "it has none"
             raise RecipeError(
                 f"unknown setting '{setting.name}' of {part.name}{did_you_mean(setting.name, fields)} "

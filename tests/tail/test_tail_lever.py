@@ -31,7 +31,7 @@ from longtail.plan import DataFacts
 from longtail.progress import collecting, listening
 from longtail.recipe import Recipe
 from longtail.store import load
-from longtail.tail.lever import TAUS, Lever, Try
+from longtail.tail.lever import TAUS, Choice, Lever, Try
 
 TEACHER = "dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)"
 
@@ -283,15 +283,48 @@ def test_tau_and_blend_are_chosen_on_valid_with_a_line_for_each_try(given: bool,
     with collecting() as told, listening(lines):
         model = recipe.fit(tiny.train, valid)
     tries = [one for one in told if isinstance(one, Try)]
-    assert [one.tau for one in tries[: len(TAUS)]] == list(TAUS)
+    assert [one.choice.tau for one in tries[: len(TAUS)]] == list(TAUS)
     assert lines.lines[:-1] == [f"lever: {one}" for one in tries]
-    best, chosen = max(tries, key=lambda one: one.value), told[-1].chosen
+    best, chosen = max(tries, key=lambda one: one.value).choice, told[-1].chosen
     assert (chosen["tau"], chosen["blend"]) == (best.tau, best.blend)
-    assert lines.lines[-1] == f"lever: chosen tau={best.tau}, blend={best.blend:g}"
+    assert lines.lines[-1] == f"lever: chosen {best}"
     assert model.predict(tiny.test.rows, 1).hits(tiny.test.targets).mean() > 0.9
     fixed = Recipe.parse(f"dismec + {lever(tau=best.tau, blend=best.blend, min_relevance=0.3)}").fit(tiny.train, valid)
     if given:  # without valid rows the teacher had to leave some out
         assert np.array_equal(fixed.predict(tiny.test.rows, 5).scores, model.predict(tiny.test.rows, 5).scores)
+
+
+def test_twins_are_tried_where_pairs_are_excluded_and_everything_from_label_rows_on(tiny: Corpus) -> None:
+    wrong = tiny.train.targets.toarray()[:, ::-1] * (tiny.train.targets.toarray() == 0)
+    for data, number in ((tiny.train, 0), (replace(tiny.train, excluded=sparse.csr_array(wrong > 0)), 2)):
+        with collecting() as told:
+            Recipe.parse(f"knn + {lever(tau=2)}").fit(data, tiny.valid)
+        tries = [one for one in told if isinstance(one, Try)]
+        assert [one.choice.excluded_is_self for one in tries] == [False, True][:number]
+    with collecting() as told:
+        Recipe.parse(f'knn + lever:auto(teacher="{TEACHER}")').fit(data, tiny.valid)
+    first, *others = [one for one in told if isinstance(one, Try)]
+    assert str(first.choice) == "tau=1, min_documents=0, excluded_is_self=false, blend=0"
+    assert {one.choice.min_documents for one in others} == {0, 15}
+    assert told[-1].chosen["tau"] in TAUS
+
+
+def test_the_first_of_what_auto_tries_is_plain_label_rows(circle: tuple[Dataset, Known]) -> None:
+    data, teacher = circle
+    learned = learn_from(teacher, data, data.take([]), DistillSettings(3, 15, 0.0, "cosine", "exact"))
+    plain = Choice(1, 0, False, 0.0).softened(learned, data)
+    assert np.array_equal(plain.targets[:4].toarray(), data.targets.toarray())
+    assert np.array_equal(plain.targets[4:].toarray(), np.eye(4))
+    assert learned.entries(data, 1, False, False) == 0
+
+
+def test_a_tau_beyond_the_labels_is_planned_and_trained_as_all_of_them(tiny: Corpus) -> None:
+    facts = DataFacts.of(tiny.train)
+    many, all_of_them = (Recipe.parse(f"knn + {lever(tau=tau)}") for tau in (100_000, len(tiny.labels)))
+    assert many.plan(facts) == all_of_them.plan(facts)
+    assert Recipe.parse(f"knn + {lever(min_documents=10**8)}").plan(facts).train_bytes < 2**31
+    answers = [one.fit(tiny.train, tiny.valid).predict(tiny.test.rows, 5).scores for one in (many, all_of_them)]
+    assert np.array_equal(*answers)
 
 
 def test_a_saved_teacher_serves_many_students(tiny: Corpus, tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from lines import Lines
 from longtail.catalogue import LEARNERS, learner_class
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import RecipeError
+from longtail.linear.fusion.sides import Side, TaugScorer
 from longtail.linear.solvers.score_scale import ScoreCalibration
 from longtail.nn.training.checkpoint import checkpointing
 from longtail.plan import DataFacts
@@ -17,7 +19,7 @@ from longtail.progress import listening
 from longtail.recipe import Recipe
 from longtail.seams import Misfit, State
 from longtail.store import load
-from longtail.tail.taug import DecoupledLearner, Side, Taug, TaugScorer, facts_of_sides, restricted
+from longtail.tail.taug import DecoupledLearner, Taug, facts_of_sides, restricted
 from stored import check
 
 
@@ -152,6 +154,47 @@ def test_chances_of_valid_candidates_are_right_as_often_as_they_say(banned: bool
         kept = (places >= 0) & ~(found.hits(excluded) if banned else np.zeros(places.shape, bool))
         probabilities, hits = sides[name].scale.of(scores, rivals)[kept], found.hits(valid.targets)[kept]
         assert probabilities.mean() == pytest.approx(hits.mean(), rel=0.05)
+
+
+def test_the_papers_form_puts_raw_scores_side_by_side(tiny: Corpus, tmp_path: Path) -> None:
+    model = Recipe.parse("knn(neighbours=5) + taug:paper(head_share=0.3, copies=1)").fit(tiny.train, tiny.valid)
+    scorer, rows = model.scorer, tiny.test.rows
+    assert isinstance(scorer, TaugScorer) and not model.probabilities
+    assert all(side.scale is None for side in scorer.sides.values())
+    expected = np.zeros((len(rows), 10), np.float32)  # each side's own model, asked alone
+    for side in scorer.sides.values():
+        labels, scores = side.scorer.top(rows, len(side.labels))
+        for row in range(len(rows)):
+            for label, score in zip(labels[row], scores[row], strict=True):
+                if label >= 0:
+                    expected[row, side.labels[label]] = score
+    found = model.predict(rows, k=10)
+    for row in range(len(rows)):
+        filled = found.indices[row] >= 0
+        order = np.lexsort((np.arange(10), -expected[row]))[: filled.sum()]
+        assert found.indices[row][filled].tolist() == order.tolist()
+        assert np.array_equal(found.scores[row][filled], expected[row][order])
+    again = load(model.save(tmp_path / "model")).predict(rows, k=10)
+    assert np.array_equal(again.indices, found.indices) and np.array_equal(again.scores, found.scores)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "told"),
+    [
+        ("knn + taug(copies=1)", "only dropping words acts"),
+        ("knn + taug(copies=1, keep_probability=1)", "plain duplicates"),
+        ("knn(bigrams=true) + taug(copies=1)", ""),
+        ("knn + taug(copies=1, swap_fraction=0)", ""),
+        ("knn + taug(copies=0)", ""),
+    ],
+)
+def test_a_note_says_where_swapping_words_changes_nothing(recipe: str, told: str, tiny: Corpus) -> None:
+    notes = Lines()
+    with listening(notes):
+        Recipe.parse(recipe).fit(tiny.train, tiny.valid)
+    swapping = [one for one in notes.lines if "swapping" in one]
+    assert len(swapping) == (1 if told else 0)
+    assert not told or told in swapping[0]
 
 
 def common_and_rare(rows: int, seed: int) -> Dataset:
@@ -293,6 +336,8 @@ def test_at_once_is_the_same_model_and_its_stages_are_heard(tiny: Corpus) -> Non
 
         def finish(self, handle: int) -> None: ...
 
+        def note(self, line: str) -> None: ...
+
     ear = Ear()
     with listening(ear):
         both = Recipe.parse("centroid + taug(parallel=true)").fit(tiny.train, tiny.valid)
@@ -332,6 +377,9 @@ def test_a_side_whose_labels_are_not_rows_is_refused(tiny: Corpus) -> None:
         bent = {**state.tensors, "head.labels": np.array(wrong, dtype=np.int64)}
         with pytest.raises(Misfit, match=r"head.labels"):
             check(TaugScorer, State(state.settings, bent, state.parts))
+    mixed = {"head": state.settings["head"], "tail": {}}
+    with pytest.raises(Misfit, match=r"'tail' has a scale and the head has none"):
+        check(TaugScorer, State(mixed, state.tensors, state.parts))
     both = {**state.tensors, "head.labels": state.tensors["tail.labels"][:3]}
     with pytest.raises(Misfit, match=r"'tail.labels' has a label that the head has, too"):
         check(TaugScorer, State(state.settings, both, state.parts))

@@ -126,6 +126,7 @@ def _show(name: str, kind: type[Any], learners: dict[str, type[Any]], tail: dict
     from rich.text import Text
 
     from longtail.method_help import describe_method
+    from longtail.seams import goes_on
 
     found = describe_method(name, kind)
     screen = console()
@@ -138,10 +139,10 @@ def _show(name: str, kind: type[Any], learners: dict[str, type[Any]], tail: dict
     screen.print(Text(found.what))
     screen.print()
     if found.seams:
-        goes = [one for one, learner in learners.items() if kind.needs <= learner.offers]
+        goes = [one for one, learner in learners.items() if goes_on(kind, learner)]
         show("Goes on", _goes_on(goes, learners))
     else:
-        show("Takes", ", ".join(one for one, method in tail.items() if method.needs <= kind.offers))
+        show("Takes", ", ".join(one for one, method in tail.items() if goes_on(method, kind)))
     for heading, text in found.sections.items():
         show(heading, text, soft_wrap=heading == "Example")
     for paper in found.papers:
@@ -177,7 +178,7 @@ def _goes_on(some: list[str], learners: dict[str, type[Any]]) -> str:
 
 def _everything(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> dict[str, Any]:
     """The catalogue as JSON, with the grid of what goes on what."""
-    from longtail.seams import seams_of
+    from longtail.seams import goes_on, seams_of
 
     return {
         "learners": {name: {**_facts(kind), "offers": sorted(kind.offers)} for name, kind in learners.items()},
@@ -186,7 +187,7 @@ def _everything(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> d
             for name, kind in tail.items()
         },
         "grid": {
-            name: {method: part.needs <= learner.offers for method, part in tail.items()}
+            name: {method: goes_on(part, learner) for method, part in tail.items()}
             for name, learner in learners.items()
         },
     }

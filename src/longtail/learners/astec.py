@@ -35,6 +35,7 @@ class Astec(ShallowSettings):
         0.075  # in a shortlist, of labels of similar rows; the rest is the cosine to a label's mean row
     )
 
+    ignores_word_order: ClassVar[bool] = True
     summary: ClassVar[str] = "bag of word vectors, residual block, classifiers"
     papers: ClassVar[tuple[Paper, ...]] = (DEEPXML,)
     scorer: ClassVar[type[Scorer]] = OneVsAllScorer

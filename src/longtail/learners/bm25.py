@@ -87,6 +87,7 @@ class Bm25:
     summary: ClassVar[str] = "searches label texts with the document's words; zero-shot"
     papers: ClassVar[tuple[Paper, ...]] = (BM25,)
     offers: ClassVar[frozenset[str]] = frozenset()
+    learns_from_rows: ClassVar[bool] = False
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})
     scorer: ClassVar[type[Scorer]] = Bm25Scorer
 

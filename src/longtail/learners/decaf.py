@@ -34,6 +34,7 @@ class Decaf(TextNet, ShallowSettings):
     epochs: int = 30
     beam: int = 100  # clusters of a row whose labels are in the pool
 
+    ignores_word_order: ClassVar[bool] = True
     summary: ClassVar[str] = "astec whose classifiers are partly made of label texts"
     papers: ClassVar[tuple[Paper, ...]] = (DECAF,)
     scorer: ClassVar[type[Scorer]] = ShallowScorer

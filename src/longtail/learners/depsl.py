@@ -45,6 +45,8 @@ class Depsl(DualEncoderSettings):
     head_dropout: float = 0.1
 
     summary: ClassVar[str] = "dual encoder over pools of labels with many positives"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"beta": "positives", "eta": "negatives", "tau": "refresh_every"}
     papers: ClassVar[tuple[Paper, ...]] = (UNIDEC,)
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": Preset(

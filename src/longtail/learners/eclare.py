@@ -34,6 +34,7 @@ class Eclare(GraphNet, TextNet, ShallowSettings):
     dropout: float = 0.2
     beam: int = 50  # clusters of a row whose labels are in the pool
 
+    ignores_word_order: ClassVar[bool] = True
     summary: ClassVar[str] = "decaf with texts and scores from a label graph"
     papers: ClassVar[tuple[Paper, ...]] = (ECLARE,)
     scorer: ClassVar[type[Scorer]] = ShallowScorer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -49,6 +50,8 @@ class Ngame(DualEncoderSettings):
     classifier_batch_size: int = 1024  # of Module II
 
     summary: ClassVar[str] = "dual encoder, clustered batches, then classifiers"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"gamma": "margin"}
     papers: ClassVar[tuple[Paper, ...]] = (NGAME,)
     scorer: ClassVar[type[Scorer]] = DualEncoderScorer
 

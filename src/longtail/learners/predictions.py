@@ -99,6 +99,7 @@ class FilePredictions:
     summary: ClassVar[str] = "answers of another tool, read from files"
     papers: ClassVar[tuple[Paper, ...]] = ()
     offers: ClassVar[frozenset[str]] = frozenset()
+    learns_from_rows: ClassVar[bool] = False
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = PredictionsScorer
 

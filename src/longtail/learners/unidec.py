@@ -59,6 +59,13 @@ class Unidec(DualEncoderSettings):
     unseen: Literal["mapped", "zero"] = "mapped"  # classifier of a label that joins later: from its text, or none
 
     summary: ClassVar[str] = "dual encoder and classifiers trained together over pools"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {
+        "beta": "positives",
+        "eta": "negatives",
+        "tau": "refresh_every",
+        "lambda": "encoder_loss_weight",
+    }
     papers: ClassVar[tuple[Paper, ...]] = (UNIDEC,)
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": Preset(

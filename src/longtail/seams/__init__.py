@@ -76,6 +76,8 @@ from longtail.seams.tail_method import (
     Reranker,
     Reranks,
     Wraps,
+    acts_in_vain,
+    goes_on,
     seams_of,
 )
 
@@ -129,8 +131,10 @@ __all__ = [
     "Words",
     "WrappedLearner",
     "Wraps",
+    "acts_in_vain",
     "csr",
     "gives_probabilities",
+    "goes_on",
     "seams_of",
     "shared_fit",
     "sharing_fits",

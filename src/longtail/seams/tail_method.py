@@ -220,6 +220,34 @@ class AddsCost(Protocol):
         """
 
 
+def goes_on(method: Any, learner: Any) -> bool:
+    """Find out whether a tail method can change what a learner learns or answers.
+
+    Args:
+        method: a tail method, or its class.
+        learner: a learner, or its class.
+
+    Returns:
+        Whether the learner offers what the method needs, and learns from rows where the method only adds rows.
+    """
+    return bool(method.needs <= learner.offers) and not acts_in_vain(method, learner)
+
+
+def acts_in_vain(method: Any, learner: Any) -> bool:
+    """Find out whether a tail method only changes training rows, and the learner does not learn from any.
+
+    Args:
+        method: a tail method, or its class.
+        learner: a learner, or its class.
+
+    Returns:
+        Whether the model would be the same without the method.
+    """
+    kind = method if isinstance(method, type) else type(method)
+    only_rows = seams_of(kind) == ("augment",) or getattr(method, "only_changes_rows", False)
+    return only_rows and not getattr(learner, "learns_from_rows", True)
+
+
 def seams_of(part: type) -> tuple[str, ...]:
     """List the seams of a tail method, read from the methods it has.
 

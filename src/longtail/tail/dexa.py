@@ -6,7 +6,7 @@ trainer a module that moves the label vectors; neither knows the other's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -40,6 +40,8 @@ class Dexa:
     learning_rate_scale: float = 1.0  # of the vectors' learning rate, as a multiple of the encoder's
 
     summary: ClassVar[str] = "auxiliary vectors that labels with similar texts share"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"K": "clusters"}
     papers: ClassVar[tuple[Paper, ...]] = (DEXA,)
     needs: ClassVar[frozenset[str]] = frozenset({"label_tower"})
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})

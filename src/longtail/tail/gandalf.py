@@ -80,6 +80,8 @@ class Gandalf:
     seed: int = 0
 
     summary: ClassVar[str] = "label texts as examples, labels they co-occur with as targets"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"delta": "threshold"}
     papers: ClassVar[tuple[Paper, ...]] = (GANDALF,)
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": Preset(

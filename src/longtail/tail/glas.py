@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -38,6 +38,8 @@ class Glas:
     threshold: float = 0.01  # P(i | j) below which labels count as not co-occurring
 
     summary: ClassVar[str] = "classifier rows near each other where labels co-occur"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"lambda": "weight"}
     papers: ClassVar[tuple[Paper, ...]] = (GLAS,)
     needs: ClassVar[frozenset[str]] = frozenset({"row_penalties"})
     data_needs: ClassVar[frozenset[str]] = frozenset()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,10 @@ from longtail.seams import (
 )
 from longtail.threads import thread_count
 
+Tried: TypeAlias = Literal["auto"]  # as the value of a setting: chosen by trying a few on valid
+
 TAUS = (1, 4, 15, 40)  # tried by tau="auto"; 1 is the label without neighbours, which the others have to beat
+DOCUMENTS = (0, 15)  # tried by min_documents="auto"
 BLENDS = (0.0, 0.5, 0.75)  # tried by blend="auto"
 HELD_OUT = 0.05  # of the training rows, where there is no valid split to choose on
 VALIDATION_ROWS = 4000  # valid rows that a student is measured on
@@ -62,15 +65,19 @@ def _published(
         "min_documents": documents,
         "blend": 0.5,
         "calibration": "cosine",
+        "min_relevance": 0.8,
         "excluded_is_self": False,
     }
     elsewhere = {"teacher": "table 16, equation 9", "blend": "appendix D.7: lambda = 0.5", "calibration": "theorem 3"}
-    elsewhere["excluded_is_self"] = "the paper has no such step"
+    elsewhere |= {"excluded_is_self": "the paper has no such step", "min_relevance": "the published code"}
     differs = "appendix D.7 says tau_d = 12 where table 22 says 15" if documents else ""
     return Preset(settings, "table 22", elsewhere, differs)
 
 
 PRESETS = {
+    "auto": Preset(
+        dict.fromkeys(("tau", "min_documents", "excluded_is_self", "blend"), "auto"), "ours: chosen on valid"
+    ),
     "paper": _published(15, 0, 32, 8, 0.3, 1600, 300),
     "LF-AmazonTitles-131K": _published(15, 0, 32, 8, 0.3, 1600, 300),
     "LF-Amazon-131K": _published(20, 0, 128, 512, 0.3, 700, 400),
@@ -92,17 +99,19 @@ class Lever:
     target is blend x y + (1 - blend) x p; where y is 1, p is 1 too. How relevant a cosine is, is learned from valid
     rows; with `calibration="cosine"`, or where there are none, the relevance is (1 + cosine) / 2 itself, from
     `min_relevance` on. Where pairs are excluded because a row is the label itself, the row of the label's text also
-    gets the labels of that row, which it would contradict otherwise; `excluded_is_self=false` leaves that out.
+    gets the labels of that row, which it would contradict otherwise; `excluded_is_self=false` leaves that out, and
+    "auto" tries both on valid, which is one more training of the learner where pairs are excluded.
     A student whose encoder has the architecture of the teacher's starts from the teacher's encoder, unless
     `init_from` (in `renee`) names another model or `init_student=false`.
 
-    `tau=1, min_documents=0, excluded_is_self=false` is plain label rows. With "auto", tau and then blend are chosen by
-    P + PSP at 1, 3 and 5 on valid (or on a twentieth of train where there is none): one training of the learner for
-    each value tried, and a logged line with its measures. The paper's settings are `min_documents=0, blend=0.5,
-    calibration="cosine", excluded_is_self=false`. For more of the tail from a label tree, at some cost to common
-    labels, take `propensity_power=0.3`; `renee` weighs rare labels itself: there take `blend=0.33`, and a little
-    re-ranking behind it, `+ rerank(strength=0.2)`.
+    `tau=1, min_documents=0, excluded_is_self=false` is plain label rows. With "auto", tau, documents,
+    `excluded_is_self` and blend are chosen in turn by P + PSP at 1, 3 and 5 on valid (or on a twentieth of train where
+    there is none): one training of the learner for each value tried, and a logged line with its measures. `lever:auto`
+    chooses all four; label rows alone are among what it tries, so on valid it is never behind `rows`. For more of the
+    tail from a label tree, at some cost to common labels, take `propensity_power=0.3`; `renee` weighs rare labels
+    itself: there take `blend=0.33`, and a little re-ranking behind it, `+ rerank(strength=0.2)`.
 
+    Published form: `lever:paper`.
     Needs: texts of rows and labels, torch for the teacher. The teacher is a recipe whose model puts rows and labels
     into one space (dpr, ngame, ...), or the folder of a saved one, which then serves many students.
     Costs: the teacher's training, its pass over the documents, a search over labels, and label rows to train on.
@@ -113,46 +122,52 @@ class Lever:
 
     # Recipe or folder of the model whose neighbours become soft labels.
     teacher: str = "dpr(anchors='labels', epochs=60)"
-    tau: int | Literal["auto"] = 15  # tau_l: labels of a label's row, itself counted
-    min_documents: int = 15  # tau_d: rows that a label has at least, its own text counted
+    tau: int | Tried = 15  # tau_l: labels of a label's row, itself counted
+    min_documents: int | Tried = 15  # tau_d: rows that a label has at least, its own text counted
     min_relevance: float | Literal["auto"] = "auto"  # (1 + cosine) / 2; auto: 0.8 with calibration="cosine", else 0
-    blend: float | Literal["auto"] = 0.0  # lambda: weight of the given label in a target
+    blend: float | Tried = 0.0  # lambda: weight of the given label in a target
     calibration: Asked = "auto"  # isotonic, logistic: learned on valid; cosine; auto: isotonic where valid has enough
     propensity_power: float = 0.0  # relevances are multiplied by this power of the inverse propensity, up to 1
-    excluded_is_self: bool = True  # what is excluded for a row is the row itself, as a label
+    excluded_is_self: bool | Tried = "auto"  # what is excluded for a row is the row itself, as a label
     init_student: bool = True  # start from the teacher's encoder, where architectures match and init_from is none
     search: Search = "auto"  # of neighbours: exact, approximate, or auto
 
     summary: ClassVar[str] = "soft labels from a teacher that is good at rare labels"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"lambda": "blend", "tau_l": "tau", "tau_d": "min_documents"}
     papers: ClassVar[tuple[Paper, ...]] = (LEVER,)
     presets: ClassVar[Mapping[str, Preset]] = PRESETS
     needs: ClassVar[frozenset[str]] = frozenset()
+    only_changes_rows: ClassVar[bool] = True
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts", "label_texts"})
 
     def __post_init__(self) -> None:
         if self.tau != "auto" and self.tau < 1:
             raise RecipeError(f"setting 'tau' of lever is at least 1, the label itself, or \"auto\", got {self.tau}")
-        if self.min_documents < 0:
+        if self.min_documents != "auto" and self.min_documents < 0:
             raise RecipeError(f"setting 'min_documents' of lever is at least 0, got {self.min_documents}")
         for name in ("min_relevance", "blend", "propensity_power"):
             value = getattr(self, name)
             if value != "auto" and not 0 <= value <= 1:
                 raise RecipeError(f"setting '{name}' of lever lies between 0 and 1, got {value:g}")
 
-    @property
-    def taus(self) -> tuple[int, ...]:
-        """The values of tau to try."""
-        return TAUS if self.tau == "auto" else (self.tau,)
+    def choices(self, excluded: bool) -> dict[str, tuple[int | float, ...]]:
+        """List the values to try of each setting, in the order in which they are chosen.
 
-    @property
-    def blends(self) -> tuple[float, ...]:
-        """The values of blend to try."""
-        return BLENDS if self.blend == "auto" else (self.blend,)
+        Args:
+            excluded: whether pairs of the training rows are excluded.
 
-    @property
-    def tries(self) -> int:
-        """How often the learner is trained to choose tau and blend."""
-        return len(self.taus) + len(self.blends) - 1
+        Returns:
+            Values by setting, one where nothing is tried. All the first values together are plain label rows, where
+            everything is tried.
+        """
+        itself = (False, True) if excluded else (False,)
+        return {
+            "tau": TAUS if self.tau == "auto" else (self.tau,),
+            "min_documents": DOCUMENTS if self.min_documents == "auto" else (self.min_documents,),
+            "excluded_is_self": itself if self.excluded_is_self == "auto" else (self.excluded_is_self,),
+            "blend": BLENDS if self.blend == "auto" else (self.blend,),
+        }
 
     def wrap_with(self, learner: Learner, teacher: Teacher) -> Learner:
         """See `HasTeacher.wrap_with`."""
@@ -165,16 +180,33 @@ class Lever:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """The soft labels of a student."""
+
+    tau: int
+    min_documents: int
+    excluded_is_self: bool
+    blend: float
+
+    def __str__(self) -> str:
+        itself = "true" if self.excluded_is_self else "false"
+        return f"tau={self.tau}, min_documents={self.min_documents}, excluded_is_self={itself}, blend={self.blend:g}"
+
+    def softened(self, soft_labels: SoftLabels, train: Dataset) -> Dataset:
+        """Add the soft labels to the rows, and the label rows behind them."""
+        return soft_labels.softened(train, self.tau, self.blend, self.min_documents > 1, self.excluded_is_self)
+
+
+@dataclass(frozen=True)
 class Try:
     """A student that was trained to choose settings, and its measures on valid."""
 
-    tau: int
-    blend: float
+    choice: Choice
     value: float  # P + PSP at 1, 3 and 5
     words: str  # a few measures to log
 
     def __str__(self) -> str:
-        return f"tau={self.tau}, blend={self.blend:g}: {self.words}"
+        return f"{self.choice}: {self.words}"
 
 
 @dataclass(frozen=True)
@@ -191,8 +223,10 @@ class DistilledLearner(WrappedLearner):
 
     def _fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Scorer:
         own = self.method
+        values = own.choices(train.excluded is not None and train.excluded.nnz > 0)
+        tries = sum(map(len, values.values())) > len(values)
         seen = np.arange(len(train))  # the rows that tries learn from
-        if own.tries > 1 and valid.targets.nnz == 0:
+        if tries and valid.targets.nnz == 0:
             away = held_out(train.ids, HELD_OUT, "lever")
             seen, valid = np.flatnonzero(~away), train.take(away)
         enough(valid.targets.nnz, own.calibration)
@@ -204,25 +238,27 @@ class DistilledLearner(WrappedLearner):
         trained = time.perf_counter()
         with stage("finding soft labels"):
             settings = DistillSettings(
-                max(own.taus),
-                own.min_documents,
+                int(max(values["tau"])),
+                int(max(values["min_documents"])),
                 own.min_relevance,
                 own.calibration,
                 own.search,
-                own.excluded_is_self,
+                bool(max(values["excluded_is_self"])),
                 own.propensity_power,
             )
             soft_labels = learn_from(teacher, train, valid, settings, seen)
         found = time.perf_counter()
         learner = self._initialised(teacher)
         del teacher
-        scorer, tau, blend = self._best_student(learner, soft_labels, train, valid, seen, parts)
-        chosen = {"tau": tau, "min_documents": own.min_documents, "min_relevance": soft_labels.floor, "blend": blend}
+        scorer, best = self._best_student(learner, soft_labels, train, valid, seen, parts, values)
+        added = (train, best.tau, best.min_documents > 1, best.excluded_is_self)
+        chosen = {"tau": best.tau, "min_documents": best.min_documents, "min_relevance": soft_labels.floor}
+        chosen |= {"blend": best.blend, "excluded_is_self": float(best.excluded_is_self)}
         emit(
             replace(
                 soft_labels.teaching,
                 chosen=chosen,
-                entries=soft_labels.entries(train, tau) if blend < 1 else 0,
+                entries=soft_labels.entries(*added) if best.blend < 1 else 0,
                 seconds={
                     "teacher": trained - start,
                     "soft labels": found - trained,
@@ -253,45 +289,51 @@ class DistilledLearner(WrappedLearner):
         valid: Dataset,
         seen: Longs,
         parts: tuple[TailMethod, ...],
-    ) -> tuple[Scorer, int, float]:
-        """The student with the tau and the blend that are best on valid, or with the only ones."""
-        own = self.method
+        values: Mapping[str, tuple[int | float, ...]],
+    ) -> tuple[Scorer, Choice]:
+        """The student with the settings that are best on valid, one setting after the other, or with the only ones."""
 
-        def student(tau: int, blend: float, rows: Longs) -> Scorer:
-            data = soft_labels.softened(train, tau, blend)
+        def student(choice: Choice, rows: Longs) -> Scorer:
+            data = choice.softened(soft_labels, train)
             if len(rows) < len(train):
                 data = data.take(np.concatenate([rows, np.arange(len(train), len(data))]))
             return learner.fit(data, valid, parts)
 
-        if own.tries == 1:
-            return student(own.taus[0], own.blends[0], seen), own.taus[0], own.blends[0]
-        tried: dict[tuple[int, float], float] = {}
+        choice = Choice(**{name: some[0] for name, some in values.items()})  # type: ignore[arg-type]
+        tried: dict[Choice, float] = {}
         best: list[Scorer] = []
 
-        def value(tau: int, blend: float) -> float:
-            if (tau, blend) not in tried:
-                with stage(f"trying tau={tau}, blend={blend:g}"):
-                    scorer = student(tau, blend, seen)
-                    one = Try(tau, blend, *validation_value(scorer, valid))
+        def value(choice: Choice) -> float:
+            if choice not in tried:
+                with stage(f"trying {choice}"):
+                    scorer = student(choice, seen)
+                    one = Try(choice, *validation_value(scorer, valid))
                 note(f"lever: {one}")
                 emit(one)
                 if one.value > max(tried.values(), default=-1.0):
                     best[:] = [scorer]
-                tried[tau, blend] = one.value
-            return tried[tau, blend]
+                tried[choice] = one.value
+            return tried[choice]
 
-        tau = max(own.taus, key=lambda one: value(one, own.blends[0]))
-        has_soft_labels = tau > 1 or own.min_documents > 1  # without them there is nothing to blend
-        blend = max(own.blends, key=lambda one: value(tau, one)) if has_soft_labels else own.blends[0]
-        note(f"lever: chosen tau={tau}, blend={blend:g}")
+        for name, some in values.items():
+            soft = choice.tau > 1 or choice.min_documents > 1 or choice.excluded_is_self
+            if len(some) > 1 and (name != "blend" or soft):  # without soft labels there is nothing to blend
+                choice = max((replace(choice, **{name: one}) for one in some), key=value)
+        if not tried:
+            return student(choice, seen), choice
+        note(f"lever: chosen {choice}")
         if len(seen) < len(train):
-            return student(tau, blend, np.arange(len(train))), tau, blend
-        return best[0], tau, blend
+            return student(choice, np.arange(len(train))), choice
+        return best[0], choice
 
     def plan(self, facts: DataFacts) -> Plan:
         """See `Learner.plan`: the teacher, the search, then the student on label rows and soft labels for each try."""
-        own, teacher = self.method, self.teacher.plan(facts)
-        soft = facts.labels * (max(own.taus) - 1) + max(own.min_documents - 1, 0) * facts.labels // 2
+        values, teacher = self.method.choices(excluded=False), self.teacher.plan(facts)
+        # No label has more neighbours than there are labels, and no more rows than there are.
+        near = min(int(max(values["tau"])), facts.labels) - 1
+        documents = min(int(max(values["min_documents"])), facts.rows + 1)
+        tries = sum(map(len, values.values())) - len(values) + 1
+        soft = facts.labels * near + max(documents - 1, 0) * facts.labels // 2
         rows = facts.rows + facts.labels
         student = self.learner.plan(
             replace(
@@ -304,14 +346,14 @@ class DistilledLearner(WrappedLearner):
                 empty=0.0,
             )
         )
-        vectors = 4 * DIMENSION * (2 * facts.labels + (facts.rows if own.min_documents > 1 else 0))
+        vectors = 4 * DIMENSION * (2 * facts.labels + (facts.rows if documents > 1 else 0))
         entries = 24 * soft + 16 * (facts.labels + facts.positives)  # neighbours, and targets while they are merged
         speed = 5e13 if Path("/dev/nvidia0").exists() else 6e10 * thread_count()  # operations a second
-        searched = 2 * facts.labels * DIMENSION * (facts.labels + (facts.rows if own.min_documents > 1 else 0))
+        searched = 2 * facts.labels * DIMENSION * (facts.labels + (facts.rows if documents > 1 else 0))
         return Plan(
             train_bytes=max(teacher.train_bytes, vectors + entries, entries + student.train_bytes),
             model_bytes=student.model_bytes,
-            train_seconds=teacher.train_seconds + searched / speed + own.tries * student.train_seconds,
+            train_seconds=teacher.train_seconds + searched / speed + tries * student.train_seconds,
             predict_seconds=student.predict_seconds,
             steps=(
                 *((f"{name} of the teacher", size) for name, size in teacher.steps),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar
@@ -163,6 +163,8 @@ class RankNet:
     seed: int = 0
 
     summary: ClassVar[str] = "a network over candidates that raises rare right labels"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"lambda": "margin_weight", "c": "margin", "V": "bottleneck"}
     papers: ClassVar[tuple[Paper, ...]] = (RANKNET_TAUG,)
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset()

@@ -5,130 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import Bools, Floats, Ints, Longs
-from longtail.data.dataset import Dataset, Rows
+from longtail.arrays import Bools, Longs
+from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
-from longtail.data.subsample import evenly_spaced
 from longtail.errors import RecipeError
 from longtail.linear.features.noise import noisy_features, noisy_texts
-from longtail.linear.solvers.score_scale import DECLARED, ScoreCalibration
+from longtail.linear.fusion.sides import CALIBRATION_ROWS, Side, TaugScorer, calibrated
+from longtail.linear.solvers.score_scale import ScoreCalibration
 from longtail.nn.training.checkpoint import checkpoint_folder
-from longtail.papers import RANKNET_TAUG, Paper
+from longtail.papers import RANKNET_TAUG, Paper, Preset
 from longtail.plan import DataFacts, Plan
-from longtail.predictions import CANDIDATES, Predictions, ranked
-from longtail.progress import stage
-from longtail.seams import (
-    Array,
-    Contents,
-    Declaration,
-    HasClassifierRows,
-    Learner,
-    Misfit,
-    Scorer,
-    State,
-    TailMethod,
-    WrappedLearner,
-)
-
-SIDES = ("head", "tail")
-CALIBRATION_ROWS = 2000  # held-out rows that a side's three weights are learned from
+from longtail.predictions import CANDIDATES
+from longtail.progress import note, stage
+from longtail.seams import Learner, Scorer, TailMethod, WrappedLearner
 
 
-@dataclass(frozen=True, eq=False)
-class Side:
-    """The fitted model of the head labels, or of the tail labels."""
-
-    scorer: Scorer  # over this side's labels only
-    labels: Longs  # (side's labels,) their rows in the whole label set, in rising order
-    scale: ScoreCalibration
-
-
-def _declared_sides(settings: Mapping[str, Any]) -> Declaration:
-    """What is stored of the sides that the settings name; each has a model over its own labels."""
-    sides = [name for name in SIDES if name in settings]
-    return Declaration(
-        {f"{name}.labels": Array("int64", name, least=0, below="labels", rising=True) for name in sides},
-        dict.fromkeys(sides, DECLARED),
-        parts={name: name for name in sides},
+def _published(head_share: float) -> Preset:
+    return Preset(
+        {"head_share": head_share, "copies": 4, "scores": "raw"},
+        "section 4, implementation",
+        {"scores": 'section 3.3: "the prediction score of models are integrated"'},
+        differs="the paper prints neither how many entries are kept nor how many are swapped: these stay the defaults",
     )
 
 
-def _check_sides(stored: Contents) -> None:
-    """There is a side, none is empty, and no label is on both."""
-    sides = [stored.tensors[f"{name}.labels"] for name in SIDES if name in stored.settings]
-    if not sides or not all(map(len, sides)):
-        raise Misfit("head.labels", "and 'tail.labels' have no label, or a side has none")
-    if len(np.unique(np.concatenate(sides))) < sum(map(len, sides)):
-        raise Misfit("tail.labels", "has a label that the head has, too")
-
-
-@dataclass(frozen=True, eq=False)
-class TaugScorer:
-    """The rankings of both sides in one. Scores lie in (0, 1): probabilities of being right."""
-
-    sides: dict[str, Side]  # "head" and "tail", or the one that has labels to learn
-    kind: ClassVar[str] = "taug.v2"
-    probabilities: ClassVar[bool] = True
-    declared: ClassVar[Declaration] = Declaration(then=(_declared_sides,), checks=(_check_sides,))
-
-    def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
-        """See `Scorer.top`."""
-        # More than k of each side, so that rounding at place k cannot change what stands before it.
-        found = self.rankings(rows, max(k, CANDIDATES))
-        labels, probabilities = [np.full((len(rows), k), -1, np.int32)], [np.zeros((len(rows), k), np.float32)]
-        for name, (places, scores, rivals) in found.items():
-            side = self.sides[name]
-            # `declared` gives the side's model as many labels as the side has, so its answers are places among them.
-            labels.append(np.where(places >= 0, side.labels[places], -1).astype(np.int32))
-            probabilities.append(side.scale.of(scores, rivals))
-        best, scores = ranked(np.concatenate(labels, axis=1), np.concatenate(probabilities, axis=1))
-        return best[:, :k], scores[:, :k]
-
-    def rankings(self, rows: Rows, k: int) -> dict[str, tuple[Ints, Floats, Floats]]:
-        """Rank each side's labels apart.
-
-        Args:
-            rows: what to predict.
-            k: labels a side.
-
-        Returns:
-            By side: labels, counted within the side, and scores (rows, up to k), and the best score of the other side
-            (rows, 1).
-        """
-        found = {name: side.scorer.top(rows, min(k, len(side.labels))) for name, side in self.sides.items()}
-        best = {name: scores.max(axis=1, keepdims=True, initial=0) for name, (_, scores) in found.items()}
-        best.setdefault("no other side", np.zeros((len(rows), 1), np.float32))
-        return {name: (*found[name], next(best[other] for other in best if other != name)) for name in found}
-
-    def row_norms(self) -> Floats:
-        """See `HasClassifierRows`: the rows that each side learned, before their scores are calibrated."""
-        norms = np.full(1 + max(int(side.labels.max()) for side in self.sides.values()), np.nan, dtype=np.float32)
-        for side in self.sides.values():
-            if isinstance(side.scorer, HasClassifierRows):
-                norms[side.labels] = side.scorer.row_norms()
-        return norms
-
-    def state(self) -> State:
-        """See `Scorer.state`."""
-        return State(
-            {name: asdict(side.scale) for name, side in self.sides.items()},
-            {f"{name}.labels": side.labels for name, side in self.sides.items()},
-            {name: side.scorer for name, side in self.sides.items()},
-        )
-
-    @classmethod
-    def restore(cls, state: State) -> TaugScorer:
-        """See `Scorer.restore`."""
-        sides = {}
-        for name, scale in state.settings.items():
-            sides[name] = Side(state.parts[name], state.tensors[f"{name}.labels"], ScoreCalibration(**scale))
-        return cls(sides)
+PRESETS = {
+    "paper": _published(0.1),
+    "EURLex-4K": _published(0.1),
+    "AmazonCat-13K": _published(0.01),
+    "Wiki10-31K": _published(0.01),
+    "Amazon-670K": _published(0.01),
+}
 
 
 @dataclass(frozen=True)
@@ -140,16 +53,17 @@ class Taug:
     Each tail row gets copies: in texts, words are dropped and swapped; in features, values. A learner that counts
     single words does not see their order: on texts, `swap_fraction` matters to one that reads order.
 
-    The paper does not say how the two rankings become one. The tail's model has never seen a row without a tail label,
-    so its scores are too high for such rows and cannot be compared with the head's. Here both models predict rows of
-    valid, and each side gets its own logistic curve from the log of its score, and the best score of the other side, to
-    the probability that its label is right; the ranking is by that probability. Without valid rows, the odds are the
-    side's score times the share of training rows that it saw.
+    How the two rankings become one: with `scores="raw"` the scores of both models stand beside each other as they are,
+    as in the paper: more of the tail, less precision. The tail's model has never seen a row without a tail label, so
+    its scores are too high for such rows. With `scores="calibrated"` both models predict rows of valid, and each side
+    gets its own logistic curve from the log of its score, and the best score of the other side, to the probability that
+    its label is right; the ranking is by that probability. Without valid rows, the odds are the side's score times the
+    share of training rows that it saw.
 
     Controls: `copies=0` decouples only; `swap_fraction=0` only drops; `keep_probability=1` only swaps; `head_share=0`
     only adds copies, and `head_share=1` leaves the learner as it was.
 
-    Published form: section 3.3.
+    Published form: section 3.3, `taug:paper`.
     Needs: nothing; goes on every learner.
     Costs: 1 + copies times the rows and the training time of the tail, two predictions instead of one. Head and tail
     are fitted one after the other, or with `parallel` at the same time, in the memory of both; with checkpoints always
@@ -161,12 +75,16 @@ class Taug:
     head_share: float = 0.1  # tau: share of the labels that are head
     copies: int = 4  # n_aug: noisy copies of each tail row
     keep_probability: float = 0.8  # rho: that a word or value stays; the paper does not give its own
+    scores: Literal["calibrated", "raw"] = "calibrated"  # probabilities fitted on valid, or each model's own scores
     swap_fraction: float = 0.2  # share of the words or values that are swapped, one pair at the least where above 0
     seed: int = 0
     parallel: bool = False  # fit head and tail at the same time
 
     summary: ClassVar[str] = "head and tail learned apart, the tail with noisy copies"
+    # The paper's names of settings.
+    symbols: ClassVar[Mapping[str, str]] = {"tau": "head_share", "n_aug": "copies", "rho": "keep_probability"}
     papers: ClassVar[tuple[Paper, ...]] = (RANKNET_TAUG,)
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = TaugScorer
@@ -264,6 +182,8 @@ class DecoupledLearner(WrappedLearner):
                 sides = {name: side.result() for name, side in started.items()}
         else:
             sides = {name: fit(name) for name in names}
+        if self.method.scores == "raw":
+            return TaugScorer(sides)
         with stage("calibrating the scores"):
             return calibrated(TaugScorer(sides), valid)
 
@@ -271,11 +191,22 @@ class DecoupledLearner(WrappedLearner):
         labels = train.labels.take(own)
         rows = restricted(train, own, labels)
         rows = rows.take(np.flatnonzero(np.diff(rows.targets.indptr)))
-        scale = ScoreCalibration.of_share(max(len(rows), 1) / len(train))
+        raw = self.method.scores == "raw"
+        scale = None if raw else ScoreCalibration.of_share(max(len(rows), 1) / len(train))
         if name == "tail":
+            self._note_no_order(rows)
             with stage("copying tail rows"):
                 rows = self.method.with_copies(rows)
         return Side(self.learner.fit(rows, restricted(valid, own, labels), parts), own, scale)
+
+    def _note_no_order(self, rows: Dataset) -> None:
+        """Log a note where swapping words cannot change what the learner reads."""
+        own = self.method
+        if rows.texts is None or not own.copies or not own.swap_fraction:
+            return
+        if getattr(self.learner, "ignores_word_order", False):
+            left = "copies are plain duplicates to it" if own.keep_probability == 1 else "only dropping words acts"
+            note(f"taug: the learner counts words whatever their order, so swapping them changes nothing: {left}")
 
     def plan(self, facts: DataFacts) -> Plan:
         """See `Learner.plan`."""
@@ -318,28 +249,6 @@ def restricted(data: Dataset, own: Longs, labels: LabelSet) -> Dataset:
     """
     excluded = None if data.excluded is None else data.excluded[:, own]
     return replace(data, labels=labels, targets=data.targets[:, own], excluded=excluded)
-
-
-def calibrated(scorer: TaugScorer, valid: Dataset) -> TaugScorer:
-    """Learn each side's calibration from its candidates for held-out rows, with a label of the side or without.
-
-    Args:
-        scorer: both sides with the calibrations to start from.
-        valid: held-out rows; up to CALIBRATION_ROWS of them are used, evenly spaced.
-
-    Returns:
-        The same sides with fitted calibrations.
-    """
-    sample = valid.take(evenly_spaced(len(valid), CALIBRATION_ROWS))
-    sides = {}
-    for name, (places, scores, rivals) in scorer.rankings(sample.rows, CANDIDATES).items():
-        side = scorer.sides[name]
-        found = Predictions(sample.labels, np.where(places >= 0, side.labels[places], -1).astype(np.int32), scores)
-        banned = np.zeros(places.shape, bool) if sample.excluded is None else found.hits(sample.excluded)
-        kept = (places >= 0) & ~banned
-        rival = np.broadcast_to(rivals, places.shape)[kept]
-        sides[name] = replace(side, scale=side.scale.fitted(scores[kept], rival, found.hits(sample.targets)[kept]))
-    return TaugScorer(sides)
 
 
 def facts_of_sides(facts: DataFacts, method: Taug) -> tuple[DataFacts, DataFacts]:

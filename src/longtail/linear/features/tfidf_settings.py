@@ -41,6 +41,11 @@ class TfidfSettings:
                 f"alone) to 1 (features alone), got {self.feature_weight:g}"
             )
 
+    @property
+    def ignores_word_order(self) -> bool:
+        """Whether texts with the same words in another order are the same to the learner."""
+        return not self.bigrams
+
     def word_counts(self) -> WordCounts:
         """How texts become columns."""
         return WordCounts(

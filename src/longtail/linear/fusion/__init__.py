@@ -8,6 +8,7 @@ Start reading at `combiner.py`, which learns and predicts. Files:
 - `reliability.py`: how often a label was right where it was proposed, counted out of fold
 - `boosted_trees.py`: gradient-boosted trees as plain arrays: LightGBM grows them, our own kernel walks them
 - `combiner.py`: the trees over these numbers; `fuse_scorer.py`: the members and the combiner as one model
+- `sides.py`: two models with labels of their own, head and tail, as one ranking
 
 May import `arrays`, `data`, `errors`, `linear/features`, `linear/solvers`, `predictions`, `progress`, `seams` and
 `threads`; no learner: members are passed in.

@@ -79,20 +79,22 @@ class SoftLabels:
     teaching: Teaching
     weights: Floats | None = None  # (labels,) factors of the relevances
 
-    def softened(self, train: Dataset, tau: int, blend: float) -> Dataset:
+    def softened(self, train: Dataset, tau: int, blend: float, documents: bool = True, twins: bool = True) -> Dataset:
         """The training rows with soft labels, followed by the label texts as rows.
 
         Args:
             train: the rows.
             tau: labels of a label's row, including itself.
             blend: weight of given targets; soft targets are multiplied by 1 - blend.
+            documents: whether labels with few rows are added to the documents nearest to them.
+            twins: whether label rows get the labels of rows that are about the label.
 
         Returns:
             The longer data set.
         """
         with stage("joining soft labels"):
-            targets = self._label_rows(tau, blend)
-            if self.documents.rows.shape[1]:
+            targets = self._label_rows(tau, blend, twins)
+            if documents and self.documents.rows.shape[1]:
                 entries = document_targets(self.documents, len(train), self.floor, self.probabilities, 1 - blend)
                 train = train.with_entries(entries)
             readable = labels_with_input(train, "lever")
@@ -112,23 +114,27 @@ class SoftLabels:
         found = self.relevance.of(cosines)
         return found if self.weights is None else np.minimum(found * self.weights[labels], np.float32(1))
 
-    def entries(self, train: Dataset, tau: int) -> int:
+    def entries(self, train: Dataset, tau: int, documents: bool = True, twins: bool = True) -> int:
         """How many soft targets are added.
 
         Args:
             train: the rows.
             tau: labels of a label's row, including itself.
+            documents: as in `softened`.
+            twins: as in `softened`.
 
         Returns:
             The number of entries on label rows and documents.
         """
-        documents = document_targets(self.documents, len(train), self.floor, self.probabilities, 1.0)
-        return int(self._label_rows(tau, 0.0).nnz - len(train.labels) + documents.nnz)
+        number = int(self._label_rows(tau, 0.0, twins).nnz - len(train.labels))
+        if not documents:
+            return number
+        return number + int(document_targets(self.documents, len(train), self.floor, self.probabilities, 1.0).nnz)
 
-    def _label_rows(self, tau: int, blend: float) -> Matrix:
+    def _label_rows(self, tau: int, blend: float, twins: bool) -> Matrix:
         """csr (labels, labels): targets of the label texts: the label, its nearest labels, and its twins' labels."""
         rows = label_targets(self.labels, tau, self.floor, self.probabilities, 1 - blend)
-        return rows.maximum(self.twins * np.float32(1 - blend))
+        return rows.maximum(self.twins * np.float32(1 - blend)) if twins else rows
 
 
 def learn_from(
