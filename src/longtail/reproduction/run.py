@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,32 +61,23 @@ def reproduce(
         if not table.ready:
             reasons = "; ".join(f"{row.name}: {row.missing()}" for row in table.rows)
             raise DataError(f"no row of {found.name} {table.name} can be trained here: {reasons}")
+    deadline = math.inf if within is None else began + within
     corpus = data if isinstance(data, Corpus) else load(data, test_share=HELD_OUT)
     refused = check_tables(wanted, corpus)
     first: dict[str, TableRow] = {}
     for row in (row for table in wanted for row in table.ready if row.name not in refused[table.name]):
         first.setdefault(row.key, row)
     ks = sorted({1, 3, 5, *(int(k[2]) for table in wanted for one in table.columns if (k := MEASURE.fullmatch(one)))})
-    results: dict[str, Result] = {}
-    densities = dict.fromkeys(row.examples_per_label for row in first.values())
-    for density in densities:  # those of the whole data are together, so that they share stages
-        keys = [key for key, row in first.items() if row.examples_per_label == density]
-        part = corpus if density is None else thinned(corpus, density)
-        trained = each(part, [first[key].recipe for key in keys], ks, checkpoint_dir, chosen)
-        for key in keys:
-            if within is not None and results and time.perf_counter() - began > within:
-                break
-            results[key] = next(trained)
-        trained.close()  # type: ignore[attr-defined]
-    if len(results) < len(first):
-        note(f"the time is out; {len(first) - len(results)} of {len(first)} recipes were not started")
+    results, failed = trained_rows(corpus, list(first.values()), ks, chosen, checkpoint_dir, deadline)
+    if left := len(first) - len(results) - len(failed):
+        note(f"the time is out; {left} of {len(first)} recipes were not started")
     labels = corpus.labels
     outcomes = []
     for table in wanted:
-        away = refused[table.name]
-        left = tuple(row.name for row in table.ready if row.key not in results and row.name not in away)
-        reasons = tuple(f"{name} ({reason})" for name, reason in away.items())
-        outcomes.append(TableOutcome(table, results, left, reasons, corpus.train.targets.nnz / max(len(labels), 1)))
+        away = refused[table.name] | {row.name: failed[row.key] for row in table.ready if row.key in failed}
+        late = tuple(row.name for row in table.ready if row.key not in results and row.name not in away)
+        why = tuple(f"{name} ({reason})" for name, reason in away.items())
+        outcomes.append(TableOutcome(table, results, late, why, corpus.train.targets.nnz / max(len(labels), 1)))
     return Reproduction(
         paper=found.name,
         data=corpus.name,
@@ -100,6 +92,53 @@ def reproduce(
         },
         notes=corpus.notes,
     )
+
+
+def trained_rows(
+    corpus: Corpus,
+    rows: Sequence[TableRow],
+    ks: Sequence[int],
+    seeds: Sequence[int],
+    checkpoint_dir: str | Path | None = None,
+    deadline: float = math.inf,
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """Train rows until the time is out.
+
+    Args:
+        corpus: the data.
+        rows: with different keys.
+        ks: the k of the measures.
+        seeds: that each is trained with.
+        checkpoint_dir: a folder for what is finished.
+        deadline: by `time.perf_counter`; the first row is trained all the same.
+
+    Returns:
+        Results by key, and by key why a row could not be trained.
+
+    Raises:
+        DataError: no row could be trained.
+    """
+    results: dict[str, Result] = {}
+    failed: dict[str, str] = {}
+    for density in dict.fromkeys(row.examples_per_label for row in rows):
+        part = corpus if density is None else thinned(corpus, density)
+        waiting = [row for row in rows if row.examples_per_label == density]  # together, so that they share stages
+        while waiting:
+            trained = each(part, [row.recipe for row in waiting], ks, checkpoint_dir, seeds)
+            while waiting:
+                if results and time.perf_counter() > deadline:
+                    trained.close()  # type: ignore[attr-defined]
+                    return results, failed
+                row = waiting.pop(0)
+                try:
+                    results[row.key] = next(trained)
+                except LongtailError as error:  # such as an encoder that cannot be downloaded; the others go on
+                    note(f"{row.name} could not be trained: {error}")
+                    failed[row.key] = str(error)
+                    break
+    if failed and not results:
+        raise DataError(f"no row could be trained: {'; '.join(failed.values())}")
+    return results, failed
 
 
 def chosen_rows(tables: Sequence[PaperTable], patterns: Sequence[str]) -> list[PaperTable]:
