@@ -17,7 +17,7 @@ WORDS = {"parabel", "centroid", "knn", "bonsai", "xreg"}  # learners that train 
 
 
 def cheapest(table: PaperTable) -> str:
-    """The name of a row without an encoder, else of one with a bag of words and few epochs; those with a control first."""
+    """A row without an encoder, else one with a bag of words and few epochs; one with a control first."""
     words = [row for row in table.ready if "encoder" not in row.recipe and row.recipe.split("(")[0].split()[0] in WORDS]
     bags = [row for row in table.ready if "encoder='bag'" in row.recipe and ("epochs=5" in row.recipe or not words)]
     rows = [row for row in words or bags if "clusters=" not in row.recipe]
