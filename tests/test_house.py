@@ -98,6 +98,7 @@ ARROWS: dict[str, set[str]] = {
         "seams",
         "search",
         "serve",
+        "soft_targets",
         "store",
         "tuning",
     },
@@ -270,6 +271,7 @@ ARROWS: dict[str, set[str]] = {
         "seams",
     },
     "neighbours": {"data", "errors", "tail"},
+    "soft_targets": {"arrays", "data", "tail"},
     "nn/distill": {
         "arrays",
         "data",
@@ -452,6 +454,7 @@ ARROWS: dict[str, set[str]] = {
         "data",
         "errors",
         "linear/features",
+        "linear/fusion",
         "linear/graph",
         "linear/solvers",
         "metrics",

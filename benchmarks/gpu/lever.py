@@ -275,7 +275,7 @@ def facts(teaching: Any) -> dict[str, Any]:
             each.name: [(part.mean_score, part.hit_rate, part.count) for part in each.bins]
             for each in teaching.calibrations
         },
-        "errors": [(each.middle, each.labels, each.error) for each in teaching.errors],
+        "frequencies": [(each.low, each.high, each.found, each.expected) for each in teaching.frequencies],
     }
 
 

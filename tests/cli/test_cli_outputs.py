@@ -234,7 +234,8 @@ def test_check_shows_facts_shares_a_picture_and_problems(data: Path) -> None:
     assert re.search(r"^error: rows of test that also stand in train", done.out, re.MULTILINE)
     facts = call("check", data, "--json")
     assert facts.code == 1
-    assert list(facts.json) == [*("name", "facts", "bands", "notes", "warnings", "errors", "faults", "remedies")]
+    names = ("name", "facts", "bands", "notes", "warnings", "errors", "faults", "remedies", "right_by_size")
+    assert list(facts.json) == [*names]
     assert facts.json["facts"]["train rows"] == 410
 
 

@@ -24,8 +24,11 @@ from longtail.learners.ngame import Ngame
 from longtail.learners.siamesexml import SiameseXml
 from longtail.metrics.evaluate import evaluate
 from longtail.model import Model
+from longtail.nn.dual.classifier_task import ClassifierTask
+from longtail.nn.dual.contrastive_losses import hardest_pairs
 from longtail.nn.dual.dual_fit import DualEncoderFit
 from longtail.nn.dual.dual_scorer import DualEncoderScorer
+from longtail.nn.dual.pair_batches import Curriculum, Pairs
 from longtail.nn.encoders.text_encoder import normalised
 from longtail.nn.training.checkpoint import checkpointing
 from longtail.nn.training.history import History
@@ -71,6 +74,8 @@ def without(corpus: Corpus, label: int) -> Corpus:
         Ance(**SMALL, shortlist=50),  # more than there are wrong labels
         Ngame(**SMALL, loss="triplet", classifier_epochs=2),
         Ngame(**SMALL, loss="logistic", classifier_epochs=2),
+        Ngame(**SMALL, loss="triplet", classifier_loss="softmax", classifier_epochs=2),
+        Ngame(**SMALL, loss="triplet", classifier_loss="hardest", classifier_batches="clustered", classifier_epochs=4),
         Ngame(**{**SMALL, "batch_size": 5}, anchors="labels", loss="logistic", classifiers=False),
         Ngame(**SMALL, classifiers=False, mining_start=0.0, min_cluster_size=2, max_cluster_size=8, refresh_every=1),
         Ngame(**{**SMALL, "batch_size": 5}, anchors="labels", classifier_epochs=2),
@@ -218,7 +223,7 @@ class Killer:
 
 @pytest.mark.parametrize("where", ["training encoder", "training classifiers"])
 def test_a_killed_ngame_resumes_where_it_was(tiny: Corpus, tmp_path: Path, where: str) -> None:
-    learner = replace(NGAME, classifier_epochs=8, dropout=0.1)
+    learner = replace(NGAME, classifier_epochs=8, dropout=0.1, classifier_batches="clustered")
     whole = model(learner, tiny).scorer.state()
     with pytest.raises(Stop), checkpointing(tmp_path, every_seconds=0), listening(Killer(where, 7)):
         model(learner, tiny)
@@ -301,3 +306,22 @@ def test_a_pretrained_encoder_has_a_lower_learning_rate(learner: Any, random_ini
     assert begun.learning_rate == random_init
     assert replace(begun, settings=learner(encoder="a folder")).learning_rate == 2e-4
     assert replace(begun, settings=learner(encoder="a folder", learning_rate=3e-5)).learning_rate == 3e-5
+
+
+def test_classifier_batches_are_clusters_of_similar_documents() -> None:
+    """Forty documents of four directions: once clusters have ten, each batch of ten holds one direction."""
+    rng = np.random.default_rng(0)
+    directions = np.repeat(np.eye(4, 8, dtype=np.float32), 10, axis=0)[rng.permutation(40)]
+    documents = directions + np.float32(0.01) * rng.standard_normal((40, 8)).astype(np.float32)
+    targets = sparse.csr_array(directions[:, :4])
+    task = ClassifierTask(
+        documents, np.eye(4, 8, dtype=np.float32), Pairs(targets), hardest_pairs, 10, 1e-3, torch.device("cpu"),
+        curriculum=Curriculum(start=0.1, min_cluster_size=2, max_cluster_size=16, until=0.5), epochs=10,
+    )  # fmt: skip
+    mixed = []
+    for epoch in range(10):
+        task.begin_epoch(epoch)
+        batches = [directions[batch.rows].argmax(axis=1) for batch in task.batches(epoch, 0)]
+        mixed.append(sum(len(set(one.tolist())) for one in batches))
+    assert mixed[0] > 10  # random batches first
+    assert mixed[-1] == 4

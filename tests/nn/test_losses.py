@@ -45,6 +45,20 @@ def slow_triplet(
     return total / len(scores)
 
 
+def slow_hardest_pairs(
+    scores: Tensor, positive: Tensor, chosen: Tensor, margin: float, positives: int, negatives: int
+) -> float:
+    total = 0.0
+    for row in range(len(scores)):
+        known = [j for j in range(scores.shape[1]) if positive[row, j] or j == int(chosen[row])]
+        low = sorted(float(scores[row, j]) for j in known)[:positives]
+        high = sorted((float(scores[row, j]) for j in negatives_of(row, positive, chosen)), reverse=True)[:negatives]
+        hinges = [n - p + margin for p in low for n in high if n - p + margin > 0]
+        shares = [math.exp(hinge) for hinge in hinges]
+        total += sum(share / sum(shares) * hinge for share, hinge in zip(shares, hinges, strict=True))
+    return total / len(scores)
+
+
 def slow_softmax(scores: Tensor, positive: Tensor, chosen: Tensor, temperature: float, both: bool) -> float:
     total = 0.0
     for row in range(len(scores)):
@@ -95,6 +109,16 @@ def test_triplet_is_the_slow_one(
     scores, positive, chosen = batch(shape[2], shape[0], shape[1])
     got = losses.triplet(scores, positive, chosen, margin=margin, negatives=number, temperature=temperature)
     assert float(got) == pytest.approx(slow_triplet(scores, positive, chosen, margin, number, temperature), abs=1e-12)
+
+
+@given(shapes, st.sampled_from([1, 3, 50]), st.sampled_from([1, 5, 50]), st.sampled_from([0.0, 0.2, 1.0]))
+def test_hardest_pairs_are_the_slow_ones(
+    shape: tuple[int, int, int], positives: int, negatives: int, margin: float
+) -> None:
+    scores, positive, chosen = batch(shape[2], shape[0], shape[1])
+    got = losses.hardest_pairs(scores, positive, chosen, margin=margin, positives=positives, negatives=negatives)
+    expected = slow_hardest_pairs(scores, positive, chosen, margin, positives, negatives)
+    assert float(got) == pytest.approx(expected, abs=1e-12)
 
 
 @given(shapes, st.booleans(), st.sampled_from([0.05, 1.0]))
@@ -198,6 +222,7 @@ def test_probabilistic_takes_no_positive_for_a_negative() -> None:
 ALL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "triplet": losses.triplet,
     "triplet equal shares": lambda s, p: losses.triplet(s, p, temperature=None),
+    "hardest pairs": losses.hardest_pairs,
     "softmax": losses.softmax,
     "softmax both": lambda s, p: losses.softmax(s, p, both=True),
     "logistic": losses.logistic,
@@ -243,7 +268,7 @@ def test_half_precision_is_summed_in_single(name: str) -> None:
 def test_weights_count_rows() -> None:
     scores, positive, chosen = batch(7)
     weights = torch.tensor([1.0, 0.5, 0.0, 1.0, 0.25, 1.0])
-    calls: list[Callable[..., Tensor]] = [losses.triplet, losses.softmax, losses.logistic]
+    calls: list[Callable[..., Tensor]] = [losses.triplet, losses.hardest_pairs, losses.softmax, losses.logistic]
     for call in calls:
         each = [float(call(scores[row : row + 1], positive[row : row + 1], chosen[row : row + 1])) for row in range(6)]
         expected = sum(float(weight) * value for weight, value in zip(weights, each, strict=True)) / 6

@@ -37,6 +37,15 @@ SMALL: dict[str, Any] = {"encoder": "tiny", "batch_size": 32, "epochs": 3, "dime
 class Shift(nn.Module):
     """A label tower: one vector per label is added to its text's."""
 
+    def begin_step(self) -> None: ...
+
+    def end_step(self, learning_rate: float) -> None: ...
+
+    def state(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_state(self, state: object) -> None: ...
+
     def __init__(self, labels: int, dimension: int) -> None:
         super().__init__()
         self.shift = nn.Parameter(torch.full((labels, dimension), 0.1))

@@ -10,7 +10,17 @@ import torch
 from torch import Tensor
 
 from longtail.errors import DataError
-from longtail.nn.pool.pool_losses import LOSSES, PoolTargets, bce, decoupled, infonce, loss_of, supcon
+from longtail.nn.pool.pool_losses import (
+    LOSSES,
+    PoolTargets,
+    bce,
+    decoupled,
+    infonce,
+    loss_of,
+    pick_one,
+    plain_bce,
+    supcon,
+)
 
 
 def case(rows: int = 6, pool: int = 9, seed: int = 0, soft: bool = True) -> tuple[Tensor, Tensor]:
@@ -70,6 +80,40 @@ def test_infonce_draws_one_positive_by_its_target() -> None:
     assert (near_first | np.isclose(found, second)).all()
     assert abs(near_first.mean() - 0.8) < 0.05
     assert infonce(scores, torch.zeros_like(targets)).item() == 0
+
+
+def test_pick_one_is_decoupled_with_one_positive_and_without_the_others() -> None:
+    scores = torch.tensor([[2.0, 1.0, 0.0, -1.0]], dtype=torch.float64)
+    targets = torch.tensor([[1.0, 0.25, 0.0, 0.0]], dtype=torch.float64)
+    # A positive that is not drawn is a negative of weight 1 - target, as in `decoupled`.
+    rivals = 0.75 * math.exp(1.0) + math.exp(0.0) + math.exp(-1.0)
+    wanted = [math.log(1 + rivals / math.exp(2.0)), 0.25 * math.log(1 + rivals / math.exp(1.0))]
+    torch.manual_seed(0)
+    found = np.array([pick_one(scores, targets).item() for _ in range(800)])
+    first = np.isclose(found, wanted[0])
+    assert (first | np.isclose(found, wanted[1])).all()
+    assert abs(first.mean() - 0.8) < 0.05
+    hard = (targets > 0).double()
+    assert pick_one(scores, hard).item() in (
+        pytest.approx(math.log(1 + (1 + math.exp(-1)) / math.exp(2))),
+        pytest.approx(math.log(1 + (1 + math.exp(-1)) / math.exp(1))),
+    )
+    alone = torch.eye(3, 5, dtype=torch.float64)  # one positive a row: nothing to draw
+    values = torch.randn((3, 5), dtype=torch.float64)
+    for dim in (0, 1):
+        assert pick_one(values, alone, dim).item() == pytest.approx(decoupled(values, alone, dim).item())
+    assert pick_one(scores, torch.zeros_like(targets)).item() == 0
+
+
+def test_plain_bce_is_its_formula() -> None:
+    scores, targets = case()
+    total = 0.0
+    for row, wanted in zip(scores.tolist(), targets.tolist(), strict=True):
+        for score, target in zip(row, wanted, strict=True):
+            probability = 1 / (1 + math.exp(-score))
+            total -= target * math.log(probability) + (1 - target) * math.log(1 - probability)
+    assert plain_bce(scores, targets).item() == pytest.approx(total / len(scores), rel=1e-10)
+    assert loss_of("plainbce", 0.3, level=7.0)(scores, targets).item() == pytest.approx(total / len(scores), rel=1e-10)
 
 
 def test_bce_is_its_formula() -> None:
@@ -133,8 +177,9 @@ def test_shapes_are_checked() -> None:
 @pytest.mark.parametrize("name", [*LOSSES, "decoupled+bce"])
 def test_padding_of_a_pool_changes_nothing(name: str) -> None:
     scores, targets = case()
-    if name == "infonce":  # which draws one of several
+    if name in ("infonce", "pickone"):  # which draw one of several
         targets = targets * (targets.cumsum(1) == targets)
+        targets = targets * (targets.cumsum(0) == targets)
     rng = torch.Generator().manual_seed(1)
     more = torch.cat([scores, 9 + torch.randn((len(scores), 4), generator=rng)], 1)
     wide = torch.cat([targets, torch.zeros(len(targets), 4)], 1)

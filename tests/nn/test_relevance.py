@@ -8,7 +8,7 @@ from scipy import sparse
 
 from longtail.data import Dataset, LabelSet
 from longtail.errors import DataError
-from longtail.metrics.calibration import Calibration, error_bins, score_bins
+from longtail.metrics.calibration import Calibration, frequency_bins, score_bins
 from longtail.nn.distill.relevance import ESTIMATORS, estimate
 from longtail.predictions import Predictions
 
@@ -81,7 +81,7 @@ def test_too_few_hits_and_a_teacher_that_learned_nothing_are_refused() -> None:
     assert estimate("cosine", cosines[:0], hits[:0]).of(np.array([-1, 0, 1], np.float32)).tolist() == [0, 0.5, 1]
 
 
-def test_errors_by_frequency_count_every_pair() -> None:
+def test_what_labels_of_each_frequency_were_given() -> None:
     rng = np.random.default_rng(5)
     counts = np.array([1, 1, 2, 3, 4, 9, 0, 16])
     labels = LabelSet(ids=tuple("abcdefgh"), counts=counts, train_rows=20)
@@ -95,9 +95,9 @@ def test_errors_by_frequency_count_every_pair() -> None:
         for label, score in zip(indices[row], scores[row], strict=True):
             if label >= 0:
                 believed[row, label] = score
-    off = np.abs(dense - believed).mean(axis=0)
-    bins = error_bins(Predictions(labels, indices, scores), data)
+    bins = frequency_bins(Predictions(labels, indices, scores), data)
     assert [(one.low, one.high, one.labels) for one in bins] == [(1, 1, 2), (2, 2, 1), (3, 4, 2), (9, 16, 2)]
     for one, members in zip(bins, ([0, 1], [2], [3, 4], [5, 7]), strict=True):
-        assert one.error == pytest.approx(off[members].mean(), rel=1e-5)
-    assert bins[-1].middle == pytest.approx(12)
+        assert one.positives == dense[:, members].sum()
+        assert one.found == (dense * (believed > 0))[:, members].sum()
+        assert one.expected == pytest.approx(believed[:, members].sum(), rel=1e-5)

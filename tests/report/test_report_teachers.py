@@ -11,8 +11,7 @@ from report_sample import sample_corpus, sample_result
 
 from longtail.comparison import run
 from longtail.data import Corpus
-from longtail.metrics.bounds import gaps
-from longtail.metrics.calibration import Calibration, ErrorBin, Teaching, score_bins
+from longtail.metrics.calibration import Calibration, FrequencyBin, Teaching, score_bins
 from longtail.metrics.curves import ScoreBin
 from longtail.recipe import Recipe
 from longtail.report.page import render
@@ -25,7 +24,8 @@ TEACHING = Teaching(
         Calibration("cosine", (ScoreBin(0.4, 0.6, 30, 0.5, 0.1), ScoreBin(0.6, 0.8, 10, 0.7, 0.5))),
         Calibration("logistic", (ScoreBin(0.0, 0.2, 40, 0.2, 0.2),)),
     ),
-    errors=(ErrorBin(1, 1, 20, 1.0, 0.0005), ErrorBin(2, 2, 9, 2.0, 0.001), ErrorBin(17, 30, 3, 22.5, 0.02)),
+    above=0.8,
+    frequencies=(FrequencyBin(1, 1, 20, 40, 10, 20.0), FrequencyBin(17, 30, 3, 0, 0, 0.0)),
     chosen={"tau": 15, "blend": 0.5},
     entries=1234,
     seconds={"teacher": 12.34, "soft labels": 0.5, "student": 3.0},
@@ -34,26 +34,27 @@ TEACHING = Teaching(
 
 def test_the_figures_are_those_that_training_emitted() -> None:
     corpus = sample_corpus()
-    html = teachers_section(
-        [sample_result("a", corpus), replace(sample_result("b", corpus), teaching=TEACHING)], corpus
-    )
+    html = teachers_section([sample_result("a", corpus), replace(sample_result("b", corpus), teaching=TEACHING)])
     assert html is not None and "dpr <b>" not in html
     text = re.sub("<[^>]+>", "", html)
     assert "1,234 soft labels (tau 15, blend 0.5)" in text and "teacher 12.3 s" in text
     assert "cosine, ECE 35.0" in text and "logistic (used), ECE 0.0" in text  # (30 x 0.4 + 10 x 0.2) / 40
-    found = gaps([1.0, 2.0, 22.5], corpus.labels.train_rows, [0.0005, 0.001, 0.02])
-    for place in range(3):
-        assert f"<td>{found.given[place]:.3g}</td>" in html and f"<td>{found.blend[place]:.3g}</td>" in html
-    assert len(html.split('class="chart"')) == 5  # two pictures, wide and narrow
+    assert "similarity of at least 0.8 (40 pairs, 20.0% of them right)" in text  # (30 x 0.1 + 10 x 0.5) / 40
+    rows = html.split("<tbody>")[1].split("</tr>")
+    assert [re.sub("<[^>]+>", " ", row).split() for row in rows[:2]] == [
+        ["17–30", "3", "0", "none", "0.0", "none"],
+        ["1", "20", "40", "25.0%", "20.0", "0.50"],
+    ]
+    assert len(html.split('class="chart"')) == 3  # one picture, wide and narrow
 
 
 def test_no_teacher_no_section() -> None:
     corpus = sample_corpus()
     plain = sample_result("a", corpus)
-    assert teachers_section([plain], corpus) is None
+    assert teachers_section([plain]) is None
     assert 'href="#teachers"' not in render([plain], corpus, command="x", versions={})
     bare = replace(plain, teaching=Teaching("dpr"))  # no valid split: nothing was measured
-    html = teachers_section([bare], corpus)
+    html = teachers_section([bare])
     assert html is not None and "chart" not in html
 
 
@@ -65,7 +66,7 @@ def test_a_comparison_hears_what_a_teacher_was_worth(tiny: Corpus) -> None:
     page = render([result], tiny, command="x", versions={})
     assert (
         'href="#teachers"' in page
-        and "Where label variance dominates" in page
+        and "What labels of each frequency were given on held-out examples" in page
         and "nan" not in page.split("<main>")[1].split("examples-data")[0]
     )
     assert run(Recipe.parse("knn"), tiny).teaching is None

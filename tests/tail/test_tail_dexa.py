@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,10 @@ from longtail.data.corpus import Corpus  # noqa: E402
 from longtail.data.labels import LabelSet  # noqa: E402
 from longtail.errors import DataError, RecipeError  # noqa: E402
 from longtail.nn.dual.auxiliary_vectors import SharedVectors, _AddAndNormalise, kmeans  # noqa: E402
+from longtail.nn.dual.dual_task import DualEncoderTask  # noqa: E402
 from longtail.nn.encoders.text_encoder import normalised  # noqa: E402
+from longtail.nn.training.checkpoint import checkpointing  # noqa: E402
+from longtail.plan import DataFacts  # noqa: E402
 from longtail.recipe import Recipe  # noqa: E402
 from longtail.tail.dexa import Dexa  # noqa: E402
 
@@ -34,9 +39,9 @@ def test_a_label_is_the_normalised_sum_of_its_text_and_its_clusters_vector() -> 
     rows = torch.tensor([0, 5, 5, 11])
     assert torch.allclose(made.vectors(rows, texts[rows]), texts[rows])  # begins at the text alone
     with torch.no_grad():
-        made.shared.weight.copy_(torch.from_numpy(drawn(5)) * 2)
+        made.shared[:5] = torch.from_numpy(drawn(5)) * 2
     for label, vector in zip(rows, made.vectors(rows, texts[rows]), strict=True):
-        whole = texts[label].double() + made.shared.weight[made.cluster[label]].double()
+        whole = texts[label].double() + made.shared[made.cluster[label]].double()
         assert torch.allclose(vector.double(), whole / whole.norm(), atol=1e-6)
 
 
@@ -61,8 +66,8 @@ def test_labels_of_a_cluster_share_one_gradient() -> None:
     for label in range(12):
         one = tower(head=0, number=1)
         (one.vectors(torch.tensor([label]), texts[label : label + 1]) * wanted[label]).sum().backward()
-        alone += one.shared.weight.grad[0]
-    assert torch.allclose(made.shared.weight.grad[0], alone, atol=1e-5)
+        alone += one._used[0][1].grad[0]
+    assert torch.allclose(made._used[0][1].grad[0], alone, atol=1e-5)
 
 
 def test_gradients_are_those_of_the_formula_in_double_precision() -> None:
@@ -89,13 +94,66 @@ def test_gradients_are_those_of_the_formula_in_double_precision() -> None:
 def test_a_new_clustering_begins_at_the_mean_of_its_labels_vectors() -> None:
     made = tower(refresh_every=2)
     with torch.no_grad():
-        made.shared.weight.copy_(torch.from_numpy(drawn(5)))
-    before = made.shared(made.cluster).detach().clone()  # of each label
+        made.shared[:5] = torch.from_numpy(drawn(5))
+        made.first[:5], made.second[:5] = made.shared[:5] * 2, made.shared[:5] ** 2
+        made.updates[:5] = torch.tensor([9, 1, 4, 7, 30], dtype=torch.int32)
+    before = made.shared[made.cluster].clone()  # of each label
+    updates = made.updates[made.cluster].double()
     made.begin_epoch(1, lambda: pytest.fail("not yet"))
     made.begin_epoch(2, lambda: drawn(12)[::-1].copy())
     for cluster in range(5):
         mine = made.cluster == cluster
-        assert torch.allclose(made.shared.weight[cluster], before[mine].mean(0), atol=1e-6)
+        assert torch.allclose(made.shared[cluster], before[mine].mean(0), atol=1e-6)
+        # Its moments come along: those of the clusters its labels were in, not those of the cluster of its number.
+        assert torch.allclose(made.first[cluster], 2 * before[mine].mean(0), atol=1e-6)
+        assert torch.allclose(made.second[cluster], (before[mine] ** 2).mean(0), atol=1e-6)
+        assert made.updates[cluster] == round(float(updates[mine].mean()))
+
+
+def test_a_step_updates_only_the_vectors_it_used_as_adamw_does() -> None:
+    """Two steps of two batches each, against torch's AdamW on the dense table; vectors without a label stay."""
+    made, texts = tower(labels=20, head=0, number=6), torch.from_numpy(drawn(20))
+    wanted = torch.from_numpy(drawn(20)[::-1].copy())
+    dense = torch.nn.Parameter(torch.zeros(6, 6))
+    optimiser = torch.optim.AdamW([dense], lr=0.1, weight_decay=0.0, eps=1e-6)
+    inside = [label for label in range(20) if made.cluster[label] < 4]
+    batches = [torch.tensor(inside), torch.tensor(inside[1::2] + inside[::2])]
+    for _ in range(2):
+        optimiser.zero_grad()
+        made.begin_step()
+        for rows in batches:
+            (made.vectors(rows, texts[rows]) * wanted[rows]).sum().backward()
+            moved = torch.nn.functional.normalize(texts[rows] + dense[made.cluster[rows]], dim=1)
+            (moved * wanted[rows]).sum().backward()
+        made.end_step(0.1)
+        optimiser.step()
+    assert torch.allclose(made.shared[:4], dense[:4].detach(), atol=1e-5)
+    assert not made.shared[4:6].any() and not made.updates[4:6].any()
+    assert made.updates[:4].tolist() == [2, 2, 2, 2]
+    made.begin_step()
+    made.end_step(0.1)  # a step without labels moves nothing
+    assert torch.allclose(made.shared[:4], dense[:4].detach(), atol=1e-5)
+    with torch.no_grad():
+        made.vectors(batches[0], texts[batches[0]])
+    assert not made._used
+
+
+def test_a_killed_training_resumes_with_the_moments(tiny: Corpus, tmp_path: Path) -> None:
+    recipe = Recipe.parse(f"{LEARNER} + dexa(head_min_count=none, clusters=3, learning_rate_scale=5)")
+    whole = recipe.fit(tiny.train, tiny.valid).scorer.state().tensors
+    real = DualEncoderTask.begin_epoch
+
+    def killed(task: Any, epoch: int) -> None:
+        if epoch == 2:
+            raise KeyboardInterrupt
+        real(task, epoch)
+
+    with pytest.MonkeyPatch.context() as patch, checkpointing(tmp_path), pytest.raises(KeyboardInterrupt):
+        patch.setattr(DualEncoderTask, "begin_epoch", killed)
+        recipe.fit(tiny.train, tiny.valid)
+    with checkpointing(tmp_path):
+        again = recipe.fit(tiny.train, tiny.valid).scorer.state().tensors
+    assert all(np.array_equal(again[name], whole[name]) for name in whole)
 
 
 def test_kmeans_puts_rows_with_the_nearest_centre() -> None:
@@ -154,3 +212,15 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 def test_a_learner_without_a_label_tower_is_refused() -> None:
     with pytest.raises(RecipeError, match=r"label_tower.*use it on"):
         Recipe.parse("parabel + dexa")
+
+
+def test_plans_know_the_table_and_the_classifiers(tiny: Corpus) -> None:
+    facts = replace(DataFacts.of(tiny.train), labels=1_000_000, rows=2_000_000, positives=4_000_000)
+    few, many = (Recipe.parse(f"dpr(encoder='bag') + dexa(clusters={number})").plan(facts) for number in (10, 900_000))
+    assert many.train_bytes - few.train_bytes == 12 * 384 * (900_000 - 10)
+    assert few.train_bytes > Recipe.parse("dpr(encoder='bag')").plan(facts).train_bytes
+    with_classifiers, without = (
+        Recipe.parse(f"ngame(encoder='bag', classifiers={word})").plan(facts) for word in ("true", "false")
+    )
+    assert with_classifiers.train_bytes >= 16 * 384 * 1_000_000
+    assert with_classifiers.train_seconds > without.train_seconds

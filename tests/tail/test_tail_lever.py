@@ -238,8 +238,14 @@ def test_relevances_are_learned_on_valid(tiny: Corpus) -> None:
     assert isinstance(teaching, Teaching) and teaching.used == "isotonic" and teaching.teacher == TEACHER
     errors = {one.name: one.error for one in teaching.calibrations}
     assert errors["logistic"] < errors["cosine"] and errors["isotonic"] < errors["cosine"]
+    with collecting() as told:
+        Recipe.parse(f"knn + {lever(calibration='isotonic', min_relevance=0.55)}").fit(tiny.train, tiny.valid)
+    assert teaching.above == 0 and told[-1].above == 0.55
+    pairs = [sum(part.count for part in one.calibrations[0].bins) for one in (teaching, told[-1])]
+    assert 0 < pairs[1] < pairs[0]  # far pairs do not count
     assert set(teaching.seconds) == {"teacher", "soft labels", "student"} and teaching.entries == 90
-    assert sum(one.labels for one in teaching.errors) == 10 and all(0 <= one.error <= 1 for one in teaching.errors)
+    assert sum(one.labels for one in teaching.frequencies) == 10
+    assert sum(one.positives for one in teaching.frequencies) == tiny.valid.targets.nnz
     few = tiny.valid.take(range(3))
     with pytest.raises(DataError, match=r"calibration='logistic' learns .* 6 labels, fewer than 20"):
         Recipe.parse(f"knn + {lever(calibration='logistic')}").fit(tiny.train, few)

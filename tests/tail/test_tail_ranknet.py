@@ -10,7 +10,19 @@ from scipy import sparse
 from longtail.arrays import Doubles
 from longtail.data import Corpus, Dataset, LabelSet, Rows
 from longtail.errors import RecipeError
-from longtail.linear.solvers.ranknet_kernels import Blocks, added, backward, forward, hardest, parted, population_loss
+from longtail.linear.solvers.ranknet_kernels import (
+    Blocks,
+    Candidates,
+    Loss,
+    added,
+    backward,
+    choose,
+    forward,
+    hardest,
+    parted,
+    population_loss,
+)
+from longtail.linear.solvers.ranknet_matrix import matrix_added, matrix_descend
 from longtail.metrics import evaluate, inverse_propensity
 from longtail.predictions import Predictions
 from longtail.recipe import Recipe
@@ -244,6 +256,83 @@ def test_the_same_seed_gives_the_same_weights_on_any_number_of_threads(
         assert np.array_equal(weights, states[1].tensors[name]), name
     assert np.array_equal(answers[0].scores, answers[1].scores)
     assert not np.array_equal(states[0].tensors["into"], states[2].tensors["into"])
+
+
+def test_the_matrix_form_takes_the_steps_of_a_slow_reference() -> None:
+    """Two passes of F = W y + y with row-wise Adagrad, the gradient from differences of the slow loss."""
+    rng = np.random.default_rng(2)
+    indices = np.stack([rng.permutation(7)[:5] for _ in range(12)]).astype(np.int32)
+    indices[3, 3:] = -1
+    inputs = np.where(indices >= 0, rng.random(indices.shape), 0).astype(np.float32)
+    hits = (rng.random(indices.shape) < 0.4) & (indices >= 0)
+    counts = np.array([40, 3, 9, 1, 20, 2, 5], np.float32)
+    rows = Candidates(indices, inputs, hits, np.ones(7, bool), counts)
+    orders = [rng.permutation(12) for _ in range(2)]
+    found = np.zeros((7, 7), np.float32)
+    losses = list(matrix_descend(found, Loss(np.float32(0.3), np.float32(0.7), 9), rows, 0.1, orders))
+
+    weights, squares, expected = np.zeros((7, 7)), np.full(7, 0.1), []
+    for order in orders:
+        total = 0.0
+        for row in order:
+            there = indices[row] >= 0
+            labels, y, right = indices[row][there], inputs[row][there].astype(np.float64), hits[row][there]
+            places = [np.flatnonzero(one).tolist() for one in (right, ~right)]
+
+            settings = (counts[labels].astype(np.float64), *places, 0.3, 0.7)
+            scores = weights[np.ix_(labels, labels)] @ y + y
+            if not right.any():
+                continue
+            total += slow_loss(scores, *settings)
+            steps = np.eye(len(labels)) * 1e-6
+            ends = [[slow_loss(scores + sign * step, *settings) for sign in (1, -1)] for step in steps]
+            gradient = np.array([(above - below) / 2e-6 for above, below in ends])
+            squares[labels] += gradient**2 * (y**2).mean()
+            weights[np.ix_(labels, labels)] -= 0.1 * np.outer(gradient / np.sqrt(squares[labels]), y)
+        expected.append(total / len(order))
+    assert losses == pytest.approx(expected, rel=1e-4)
+    assert found == pytest.approx(weights, abs=1e-4)
+    added_ = matrix_added(found, indices, inputs)
+    for row in range(12):
+        there = indices[row] >= 0
+        labels = indices[row][there]
+        assert added_[row][there] == pytest.approx(weights[np.ix_(labels, labels)] @ inputs[row][there], abs=1e-4)
+        assert not added_[row][~there].any()
+
+
+def test_random_negatives_are_drawn_evenly_and_anew_in_each_pass() -> None:
+    counts, scores, loss = np.zeros(6), np.arange(6.0), Loss(np.float32(0), np.float32(1), 2, seed=5)
+    for epoch in range(500):
+        for row in range(4):
+            places = np.arange(6)
+            choose(places, 2, scores, loss.of_epoch(epoch).seed, row)
+            assert sorted(places.tolist()) == list(range(6))
+            counts[places[:2]] += 1
+    assert counts / counts.sum() == pytest.approx(np.full(6, 1 / 6), abs=0.02)
+    hard = np.arange(6)
+    choose(hard, 2, scores, loss._replace(seed=-1).of_epoch(3).seed, 0)
+    assert hard[:2].tolist() == [5, 4]
+
+
+@pytest.mark.parametrize("preset", ["paper", "matrix"])
+def test_the_papers_forms_raise_the_rarer_of_two_right_labels_by_raw_scores(preset: str) -> None:
+    given = two_right()
+    method = Recipe.parse(f"knn + ranknet:{preset}(epochs=30, margin=0.1)").tail[0]
+    fitted = method.fit_reranker(given)  # type: ignore[attr-defined]
+    assert (fitted.step, fitted.strength, fitted.raw) == (1.0, 0.0, True)
+    assert (fitted.matrix is None) == (preset == "paper")
+    kept = given.predictions
+    change = fitted._added(kept)
+    found = fitted.rerank(kept, NOTHING)
+    first = found.indices[0].tolist()
+    assert first.index(1) < first.index(0) < first.index(2)
+    for row in (0, 1):
+        filled = kept.indices[row] >= 0
+        order = np.argsort(-(kept.scores + change)[row][filled], kind="stable")
+        assert found.indices[row][filled].tolist() == kept.indices[row][filled][order].tolist()
+        assert found.scores[row][filled] == pytest.approx(np.exp((kept.scores + change)[row][filled][order]), rel=1e-4)
+    again = check(RankNetBlocks, fitted.state(), 5).rerank(kept, NOTHING)
+    assert np.array_equal(again.scores, found.scores) and np.array_equal(again.indices, found.indices)
 
 
 def test_scores_stay_above_zero_and_in_order_however_far_labels_move() -> None:

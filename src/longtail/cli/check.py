@@ -29,6 +29,7 @@ def check(source: Source, json: Json = False) -> None:
     from longtail.data.mending import Remedies, mending
     from longtail.errors import DataError
     from longtail.inspection import inspect
+    from longtail.soft_targets import right_by_size
 
     faults: list[Fault] = []
     try:
@@ -39,6 +40,7 @@ def check(source: Source, json: Json = False) -> None:
             finally:
                 faults = list(mender.faults.values())
             found = inspect(corpus)
+            right = right_by_size(corpus.train, corpus.valid)
     except DataError as error:
         if not Path(source.data).exists():
             raise
@@ -63,12 +65,18 @@ def check(source: Source, json: Json = False) -> None:
                 "errors": [*(fault.line() for fault in open_faults), *found.errors],
                 "faults": [asdict(fault) for fault in faults],
                 "remedies": suggested,
+                "right_by_size": [asdict(one) for one in right],
             }
         )
     else:
         _show(corpus, found)
         for note in corpus.notes:
             typer.echo(f"note: {note}")
+        if right:
+            shares = ", ".join(map(str, right))
+            typer.echo(
+                f"note: soft targets of gandalf that are right on documents that are the label, by size: {shares}"
+            )
         for warning in found.warnings:
             typer.echo(f"warning: {warning}")
         for fault in open_faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -39,6 +40,7 @@ def neighbours(
     from longtail.errors import DataError, did_you_mean, what_to_do
     from longtail.neighbours import GRAPHS, find_label, linking
     from longtail.neighbours import neighbours as linked
+    from longtail.soft_targets import right_by_size
 
     if graph not in GRAPHS:
         raise DataError(f"there is no graph {graph!r}{did_you_mean(graph, GRAPHS)} (graphs: {', '.join(GRAPHS)})")
@@ -53,6 +55,7 @@ def neighbours(
         kind = cast("Graph", graph)
         train = linking(corpus.train, kind)
         found = linked(train, row, k, kind, threshold)
+        right = right_by_size(corpus.train, corpus.valid)
     if len(train) < len(corpus.train):
         skipped = len(corpus.train) - len(train)
         say(f"note: {skipped:,} examples with more than 100 labels are not counted, as in gandalf")
@@ -86,6 +89,7 @@ def neighbours(
                     }
                     for one in found
                 ],
+                "right_by_size": [asdict(one) for one in right],
             }
         )
         return
@@ -100,5 +104,10 @@ def neighbours(
         examples = (f"{one.together:,}", f"{counts[one.label]:,}")
         table.add_row(labels.word(one.label), labels.ids[one.label], f"{one.weight:.3f}", *examples)
     console().print(table)
+    if right:
+        shares = ", ".join(map(str, right))
+        say(f"soft targets of gandalf that are right on documents that are the label, by size: {shares}")
+    else:
+        say("too few documents are labels themselves to count how often soft targets are right")
     if not found:
         say("no label occurs together with it" + ("; try a smaller --threshold" if threshold else ""))

@@ -31,7 +31,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.fingerprint import fingerprint
 from longtail.errors import ModelError
 from longtail.memory import measure_peak
-from longtail.metrics.calibration import Calibration, ErrorBin, Teaching
+from longtail.metrics.calibration import Calibration, FrequencyBin, Teaching
 from longtail.metrics.curves import ScoreBin
 from longtail.model import Model
 from longtail.model_files import write_model
@@ -259,5 +259,5 @@ def teaching_from(told: dict[str, Any]) -> Teaching:
     calibrations = tuple(
         Calibration(one["name"], tuple(ScoreBin(**cell) for cell in one["bins"])) for one in told["calibrations"]
     )
-    errors = tuple(ErrorBin(**one) for one in told["errors"])
-    return Teaching(**{**told, "calibrations": calibrations, "errors": errors})
+    frequencies = tuple(FrequencyBin(**one) for one in told["frequencies"])
+    return Teaching(**{**told, "calibrations": calibrations, "frequencies": frequencies})

@@ -26,6 +26,8 @@ class Depsl(DualEncoderSettings):
     and hard negatives are refreshed every few epochs, first by the untrained encoder. The loss goes both ways, from
     documents to labels and back.
 
+    `loss="pickone"` takes one label of each document in every step, from the same pool (POL).
+
     Needs: texts of documents and labels. Soft targets weigh both the drawing and the loss.
     Costs: as `dpr`, with up to `positives` + `negatives` label texts per document, less those that documents share; and
     encoding and searching everything at each refresh.
@@ -34,7 +36,7 @@ class Depsl(DualEncoderSettings):
     """
 
     schedule: Literal["linear", "cosine", "none"] = "cosine"
-    loss: str = "decoupled"  # supcon, decoupled, infonce, bce, or a sum of them
+    loss: str = "decoupled"  # supcon, decoupled, infonce, pickone, bce, plainbce, or a sum
     positives: int = 3  # labels that a document adds to the pool, at most (beta)
     negatives: int = 2  # hard negatives that a document adds to the pool (eta)
     refresh_every: int = 5  # epochs between two clusterings and searches (tau); 0: random batches, nothing mined

@@ -31,7 +31,7 @@ class Dexml(DualEncoderSettings):
     """
 
     mini_batch_size: int | None = 4096  # texts whose activations are in memory at once
-    loss: str = "decoupled"  # supcon, decoupled, infonce, bce, or a sum of them
+    loss: str = "decoupled"  # supcon, decoupled, infonce, pickone, bce, plainbce, or a sum
     symmetric: bool = False  # from labels to documents too
 
     summary: ClassVar[str] = "dual encoder over all labels in every step"

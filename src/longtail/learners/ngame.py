@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from longtail.data.dataset import Dataset
@@ -11,8 +12,44 @@ from longtail.errors import RecipeError
 from longtail.nn.dual.dual_scorer import DualEncoderScorer
 from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.extra import require
-from longtail.papers import NGAME, Paper
+from longtail.papers import NGAME, Paper, Preset
+from longtail.plan import DataFacts, Plan
 from longtail.seams import Scorer, TailMethod
+
+WIDTH = 384  # of vectors, where a plan cannot know it
+
+_PUBLISHED = Preset(
+    {
+        "encoder": "sentence-transformers/msmarco-distilbert-base-v4",
+        "max_tokens": 32,
+        "loss": "triplet",
+        "margin": 0.3,
+        "negatives": 10,
+        "batch_size": 1600,
+        "epochs": 300,
+        "learning_rate": 2e-4,
+        "warmup": 0.0018,
+        "weight_decay": 0.0,
+        "max_gradient_norm": None,
+        "mining_start": 0.033,
+        "min_cluster_size": 2,
+        "max_cluster_size": 512,
+        "refresh_every": 5,
+        "classifier_loss": "hardest",
+        "classifier_margin": 0.2,
+        "classifier_positives": 3,
+        "classifier_negatives": 5,
+        "classifier_batches": "clustered",
+        "classifier_epochs": 100,
+        "classifier_learning_rate": 1e-3,
+        "classifier_dropout": 0.5,
+        "classifier_batch_size": 2048,
+    },
+    "the published configuration of LF-AmazonTitles-131K",
+    {"warmup": "there: 100 steps"},
+    differs="its fusion is a decision tree fitted on training rows; here weights fitted on valid",
+)
+PRESETS = {"paper": _PUBLISHED, "LF-AmazonTitles-131K": _PUBLISHED}
 
 
 @dataclass(frozen=True)
@@ -25,7 +62,8 @@ class Ngame(DualEncoderSettings):
     of each batch. Finally text, classifier and frequency get weights that are fitted on valid, and fold into one vector
     per label. `classifiers=false` trains the encoder alone.
 
-    Of the losses the softmax finds most; `triplet` is the paper's. With `anchors="labels"` and `loss="logistic"`,
+    Of the losses the softmax finds most; `triplet` is the paper's, with `classifier_loss="hardest"` and
+    `classifier_batches="clustered"` in Module II (`ngame:paper`). With `anchors="labels"` and `loss="logistic"`,
     which is calibrated, the encoder is the teacher that `lever` needs.
 
     Needs: texts of documents and labels. Positives are drawn in proportion to their soft targets.
@@ -44,6 +82,12 @@ class Ngame(DualEncoderSettings):
     max_cluster_size: int = 256  # documents of the last clusters
     refresh_every: int = 5  # epochs between two clusterings
     classifiers: bool = True  # Module II
+    # Of Module II: as the encoder's, or another; hardest: the paper's, of hardest positives and negatives.
+    classifier_loss: Literal["same", "softmax", "triplet", "logistic", "hardest"] = "same"
+    classifier_margin: float = 0.2  # γ of hardest
+    classifier_positives: int = 3  # lowest-scoring ones of a document that count in hardest
+    classifier_negatives: int = 5  # highest-scoring ones of a document that count in hardest
+    classifier_batches: Literal["random", "clustered"] = "random"  # clustered: like those of Module I
     classifier_epochs: int = 20  # of Module II
     classifier_learning_rate: float = 3e-3
     classifier_dropout: float = 0.1  # on the documents' vectors
@@ -53,13 +97,14 @@ class Ngame(DualEncoderSettings):
     # The paper's names of settings.
     symbols: ClassVar[Mapping[str, str]] = {"gamma": "margin"}
     papers: ClassVar[tuple[Paper, ...]] = (NGAME,)
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
     scorer: ClassVar[type[Scorer]] = DualEncoderScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
         counts = (
             "negatives", "min_cluster_size", "max_cluster_size", "refresh_every", "classifier_epochs",
-            "classifier_batch_size",
+            "classifier_batch_size", "classifier_positives", "classifier_negatives",
         )  # fmt: skip
         for name in counts:
             if getattr(self, name) < 1:
@@ -78,12 +123,28 @@ class Ngame(DualEncoderSettings):
                 f"({self.min_cluster_size}): raise it, or lower the other"
             )
 
+    def plan(self, facts: DataFacts) -> Plan:
+        """See `Learner.plan`: the encoder first, then the classifiers on frozen vectors."""
+        encoder = super().plan(facts)
+        if not self.classifiers:
+            return encoder
+        width = min(self.search_dimension or WIDTH, self.dimension or WIDTH)
+        table, vectors = 16 * width * facts.labels, 4 * width * facts.rows  # weights, gradients, two moments
+        speed = 1e12 if Path("/dev/nvidia0").exists() else 8e9  # bytes a second
+        steps = self.classifier_epochs * -(-facts.rows // self.classifier_batch_size)
+        return replace(
+            encoder,
+            train_bytes=max(encoder.train_bytes, encoder.model_bytes + table + vectors),
+            train_seconds=encoder.train_seconds + steps * (2.5 * table / speed + 0.005),
+            steps=(*encoder.steps, ("classifiers and their moments", table), ("vectors of documents", vectors)),
+        )
+
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> DualEncoderScorer:
         """See `Learner.fit`."""
         require("ngame")
         from functools import partial
 
-        from longtail.nn.dual.contrastive_losses import logistic, softmax, triplet
+        from longtail.nn.dual.contrastive_losses import hardest_pairs, logistic, softmax, triplet
         from longtail.nn.dual.dual_fit import DualEncoderFit
         from longtail.nn.dual.pair_batches import Curriculum
 
@@ -100,11 +161,25 @@ class Ngame(DualEncoderSettings):
         towers.learn(partial(loss, both=self.symmetric) if self.loss == "softmax" else loss, curriculum=curriculum)
         if not self.classifiers:
             return towers.scorer()
+        # Documents' vectors are frozen, so there are clusters from the first epoch after random ones on.
+        clustered = (
+            replace(curriculum, start=min(curriculum.start, 0.1)) if self.classifier_batches != "random" else None
+        )
+        losses |= {
+            "same": loss,
+            "hardest": partial(
+                hardest_pairs,
+                margin=self.classifier_margin,
+                positives=self.classifier_positives,
+                negatives=self.classifier_negatives,
+            ),
+        }
         learned = towers.learn_classifiers(
-            loss,
+            losses[self.classifier_loss],
             batch_size=self.classifier_batch_size,
             epochs=self.classifier_epochs,
             learning_rate=self.classifier_learning_rate,
             dropout=self.classifier_dropout,
+            curriculum=clustered,
         )
         return towers.scorer(learned)

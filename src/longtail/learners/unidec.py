@@ -37,7 +37,8 @@ class Unidec(DualEncoderSettings):
     """
 
     schedule: Literal["linear", "cosine", "none"] = "cosine"
-    loss: str = "decoupled"  # of the dual encoder: supcon, decoupled, infonce, bce, or a sum of them
+    # Of the dual encoder: supcon, decoupled, infonce, pickone, bce, plainbce, or a sum of them.
+    loss: str = "decoupled"
     classifier_loss: str = "decoupled"  # of the classifiers, likewise; the paper adds bce
     predict_by: Literal["both", "encoder", "classifiers"] = "both"  # what labels are found by
     norm_power: float = 1.0  # of classifiers' norms in scores: 1 favours the head; 0, as in the paper, the tail
@@ -80,7 +81,7 @@ class Unidec(DualEncoderSettings):
                 "negatives": 6,
                 "cluster_size": None,
                 "head_dropout": 0.1,
-                "classifier_loss": "decoupled+bce",
+                "classifier_loss": "decoupled+plainbce",
                 "classifier_share": 0.5,
                 "norm_power": 0.0,
             },

@@ -10,6 +10,10 @@ G = ln(covering number / delta), E = the teacher's error, and lambda = the share
 lambda = 1 is Theorem 1, with the label variance bounded by Lemma 1. lambda = 0 is the teacher alone. Theorem 2's lambda
 lies between and makes the gap smallest. The bounds hold up to a constant factor, so compare them with each other and do
 not read them as risks. The paper prints the G / N of Theorem 1 under the root; its proof has it outside, as here.
+
+E is the distance of the teacher's probabilities to the true ones, which no data holds: a pair's target is drawn once,
+so |target - probability| contains the label variance that the theorem keeps apart, and charges a perfect teacher with
+it. Calibration on held-out data bounds E from below only. So E is an assumption here, and no report shows these bounds.
 """
 
 from __future__ import annotations
@@ -114,7 +118,7 @@ def gaps(
     Args:
         counts: (labels,) training positives of each label.
         rows: number of training examples.
-        error: of the teacher, one number or (labels,), in [0, 1]; best measured on held-out data (`error_bins`).
+        error: of the teacher, one number or (labels,), in [0, 1]; an assumption, see the module.
         constants: of the bounds.
         weight: C, one number or (labels,); None is N / S, which balances positives and negatives.
 

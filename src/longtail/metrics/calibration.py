@@ -1,4 +1,4 @@
-"""Calibration of probabilities: bins, expected calibration error, and the errors of a teacher on held-out data."""
+"""Calibration of probabilities: bins, expected calibration error, and what a teacher is worth on held-out data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from longtail.arrays import AnyArray, Bools, Doubles
+from longtail.arrays import AnyArray, Bools
 from longtail.data.dataset import Dataset
 from longtail.metrics.curves import ScoreBin
 from longtail.predictions import Predictions
@@ -29,14 +29,19 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class ErrorBin:
-    """Labels of similar frequency, and the error of a teacher on them."""
+class FrequencyBin:
+    """Labels of similar frequency, and what a teacher gave them on held-out data.
+
+    The teacher's distance to the true probabilities is not here: targets are drawn once for each pair, so no data tells
+    a wrong probability from an unlikely outcome.
+    """
 
     low: int  # smallest and largest training count of a label
     high: int
     labels: int
-    middle: float  # geometric mean of the training counts
-    error: float  # mean of |target - probability| over all pairs of a held-out document and such a label
+    positives: int  # of the held-out documents
+    found: int  # positives among the pairs that got a relevance
+    expected: float  # sum of the relevances; equal to `found` where they are calibrated
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,8 @@ class Teaching:
     teacher: str
     used: str = ""  # the name of the calibration whose probabilities became targets
     calibrations: tuple[Calibration, ...] = ()
-    errors: tuple[ErrorBin, ...] = ()
+    above: float = 0.0  # similarity from which on candidates count in `calibrations`
+    frequencies: tuple[FrequencyBin, ...] = ()
     chosen: dict[str, float] = field(default_factory=dict)  # settings, including those chosen by search
     entries: int = 0  # soft targets that were added
     seconds: dict[str, float] = field(default_factory=dict)  # of "teacher", "soft labels" and "student"
@@ -79,11 +85,8 @@ def score_bins(probabilities: AnyArray, hits: Bools, number: int = BINS) -> tupl
     )
 
 
-def error_bins(found: Predictions, data: Dataset) -> tuple[ErrorBin, ...]:
-    """Measure the error of predicted probabilities by label frequency.
-
-    All pairs of a document and a label count: a label that is not predicted has probability 0. Targets are outcomes,
-    not probabilities, so the error is larger than the distance to the true probabilities.
+def frequency_bins(found: Predictions, data: Dataset) -> tuple[FrequencyBin, ...]:
+    """Compare predicted probabilities with hits by label frequency.
 
     Args:
         found: predictions whose scores are probabilities.
@@ -95,23 +98,23 @@ def error_bins(found: Predictions, data: Dataset) -> tuple[ErrorBin, ...]:
     labels = data.labels
     filled = found.indices >= 0
     right = found.hits(data.targets)[filled]
-    # Start as if nothing were predicted (each positive adds 1), then correct the pairs that are.
-    error: Doubles = np.bincount(data.targets.indices, minlength=len(labels)).astype(np.float64)
-    change = np.abs(right - found.scores[filled].astype(np.float64)) - right
-    error += np.bincount(found.indices[filled], weights=change, minlength=len(labels))
-    known = labels.counts > 0
+    number, named = len(labels), found.indices[filled]
+    positives = np.bincount(data.targets.indices, minlength=number)
+    hits = np.bincount(named, weights=right, minlength=number)
+    expected = np.bincount(named, weights=found.scores[filled], minlength=number)
     doubled = np.ceil(np.log2(np.maximum(labels.counts, 1))).astype(np.int64)
     bins = []
-    for place in np.unique(doubled[known]).tolist():
-        members = known & (doubled == place)
+    for place in np.unique(doubled[labels.counts > 0]).tolist():
+        members = (labels.counts > 0) & (doubled == place)
         counts = labels.counts[members]
         bins.append(
-            ErrorBin(
+            FrequencyBin(
                 low=int(counts.min()),
                 high=int(counts.max()),
                 labels=len(counts),
-                middle=float(np.exp(np.log(counts).mean())),
-                error=float(error[members].sum() / max(len(data) * len(counts), 1)),
+                positives=int(positives[members].sum()),
+                found=int(hits[members].sum()),
+                expected=float(expected[members].sum()),
             )
         )
     return tuple(bins)

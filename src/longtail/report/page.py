@@ -83,7 +83,7 @@ def render(
         "norms": norms_section(results),
         "tradeoff": sections.tradeoff_section(results) if len(results) > 1 else None,
         "dial": dial_section(results),
-        "teachers": teachers_section(results, corpus),
+        "teachers": teachers_section(results),
         "calibration": calibration_section(results, corpus),
         "cost": sections.cost_section(results),
         "versus": versus_section(results, corpus, findings),

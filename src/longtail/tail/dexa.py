@@ -7,7 +7,8 @@ trainer a module that moves the label vectors; neither knows the other's name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,7 +16,11 @@ import numpy as np
 from longtail.arrays import Floats
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError, RecipeError
-from longtail.papers import DEXA, Paper
+from longtail.papers import DEXA, Paper, Preset
+from longtail.plan import DataFacts, Plan
+
+WIDTH = 384  # assumed dimension of the vectors, which a plan does not know
+REFRESHES = 6  # of a training, where clusters are refreshed
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,9 @@ class Dexa:
     training the shared vectors are added into the label vectors: the model is as large and as fast as without them.
 
     Needs: a learner with a label tower, such as `ngame` (the paper's) or `dpr`.
-    Costs: one vector per cluster with AdamW's two moments while training; a clustering of the labels before it.
+    Costs: one vector per cluster with AdamW's two moments while training, of which a step updates those of its labels;
+    a clustering of the labels before it.
+    Published form: `dexa:paper`.
     Prefer instead: the learner alone where most labels have enough documents for classifiers, or complete texts.
     Example: longtail compare wordnet "dpr(encoder='bag')" "dpr(encoder='bag') + dexa"
     """
@@ -43,6 +50,21 @@ class Dexa:
     # The paper's names of settings.
     symbols: ClassVar[Mapping[str, str]] = {"K": "clusters"}
     papers: ClassVar[tuple[Paper, ...]] = (DEXA,)
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset(
+            {
+                "clusters": 65_536,
+                "head_min_count": 50,
+                "clustering": "balanced",
+                "cluster_by": "texts",
+                "refresh_every": 0,
+                "learning_rate_scale": 1.0,
+            },
+            "the published configuration",
+            {"head_min_count": "section 4: labels of at least 50 training points"},
+            differs="with fewer labels than clusters, set `clusters`",
+        )
+    }
     needs: ClassVar[frozenset[str]] = frozenset({"label_tower"})
     data_needs: ClassVar[frozenset[str]] = frozenset({"label_texts"})
 
@@ -61,6 +83,22 @@ class Dexa:
             raise RecipeError(
                 "dexa can cluster again only by the labels' texts: with refresh_every above 0 use cluster_by='texts'"
             )
+
+    def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
+        """See `AddsCost.plan_on`: the table with its moments, and the labels' vectors while they are clustered."""
+        own = 0 if self.head_min_count is None else min(facts.labels, facts.positives // self.head_min_count)
+        clusters = max(facts.labels // 4, 1) if self.clusters is None else min(self.clusters, facts.labels)
+        table, clustering = 12 * WIDTH * (own + clusters), 8 * WIDTH * facts.labels
+        refreshes = 1 if self.refresh_every == 0 else REFRESHES
+        speed = 5e13 if Path("/dev/nvidia0").exists() else 5e10  # operations a second
+        halvings = max(np.log2(max(clusters, 2)), 1)
+        seconds = refreshes * halvings * 20 * 2 * WIDTH * facts.labels / speed
+        return replace(
+            before,
+            train_bytes=before.train_bytes + table + clustering,
+            train_seconds=before.train_seconds + float(seconds),
+            steps=(*before.steps, ("shared vectors and their moments", table), ("clustering labels", clustering)),
+        )
 
     def label_tower(self, labels: LabelSet, texts: Floats, means: Callable[[], Floats], seed: int) -> Any:
         """See `MovesLabels.label_tower`: the shared vectors.

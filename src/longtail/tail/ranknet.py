@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,15 +13,17 @@ from longtail.arrays import Doubles, Floats, Longs
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import RecipeError
 from longtail.linear.solvers.ranknet_kernels import Blocks, Candidates, Loss, added, descend
+from longtail.linear.solvers.ranknet_matrix import matrix_added, matrix_descend
 from longtail.metrics.propensity import inverse_propensity
-from longtail.papers import RANKNET_TAUG, Paper
+from longtail.papers import RANKNET_TAUG, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
-from longtail.seams import Array, Contents, Declaration, HeldOut, Misfit, Number, Reranker, State, Whole
+from longtail.seams import Array, Contents, Declaration, Flag, HeldOut, Misfit, Number, Reranker, State, Whole
 
 MIN_SCORE = np.finfo(np.float32).smallest_subnormal  # scores stay above 0
 MAX_SCORE = np.finfo(np.float32).max
+MAX_EXPONENT = 700.0  # e to this is a number in double precision
 FLOOR_QUANTILE = 0.05  # of the out-of-fold scores; a score there is input 0
 STEPS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # tried on the valid split
 STRENGTHS = tuple(tenth / 10 for tenth in range(16))
@@ -36,6 +38,11 @@ def _check_width(stored: Contents) -> None:
         raise Misfit("into", "has no hidden units")
 
 
+def _declared_matrix(settings: Mapping[str, Any]) -> Declaration:
+    """The full matrix, where there is one."""
+    return Declaration({"matrix": Array("float32", "labels, labels")} if settings["matrix"] else {})
+
+
 @dataclass(frozen=True, eq=False)
 class RankNetBlocks:
     """The trained blocks. Their inputs are logarithms, so what they add to a candidate multiplies its score."""
@@ -45,7 +52,9 @@ class RankNetBlocks:
     candidates: int
     step: float = 1.0  # factor of what the network adds
     strength: float = 0.0  # exponent on the inverse propensity
-    kind: ClassVar[str] = "ranknet.v2"
+    raw: bool = False  # inputs are scores, not their logarithms
+    matrix: Floats | None = None  # (labels, labels), W_r in place of networks
+    kind: ClassVar[str] = "ranknet.v3"
     declared: ClassVar[Declaration] = Declaration(
         {
             "into": Array("float32", "blocks, labels, bottleneck"),
@@ -53,7 +62,15 @@ class RankNetBlocks:
             "shared": Array("float32", "blocks, bottleneck"),
             "rarity": Array("float32", "labels"),
         },
-        {"floor": Number(), "candidates": Whole(1), "step": Number(), "strength": Number()},
+        {
+            "floor": Number(),
+            "candidates": Whole(1),
+            "step": Number(),
+            "strength": Number(),
+            "raw": Flag(),
+            "matrix": Flag(),
+        },
+        then=(_declared_matrix,),
         checks=(_check_width,),
     )
 
@@ -63,12 +80,18 @@ class RankNetBlocks:
         return self._rescored(kept, self._added(kept)).sorted()
 
     def _added(self, kept: Predictions) -> Floats:
-        return added(self.blocks, kept.indices, _inputs(kept, self.floor))
+        inputs = _inputs(kept, self.floor, self.raw)
+        if self.matrix is not None:
+            return matrix_added(self.matrix, kept.indices, inputs)
+        return added(self.blocks, kept.indices, inputs)
 
     def _rescored(self, kept: Predictions, change: Floats) -> Predictions:
         """The candidates in the places they had, with new scores."""
         total = self.step * change.astype(np.float64) + self.strength * self.blocks.rarity[kept.indices]
-        scores = np.clip(kept.scores * np.exp(total), MIN_SCORE, MAX_SCORE)
+        if self.raw:  # F may be below 0; its order is what counts, and scores are above 0
+            total += kept.scores
+        scores = np.exp(np.minimum(total, MAX_EXPONENT)) * (1 if self.raw else kept.scores)
+        scores = np.clip(scores, MIN_SCORE, MAX_SCORE)
         return Predictions(kept.labels, kept.indices, np.where(kept.indices >= 0, scores, 0).astype(np.float32))
 
     def balanced(
@@ -94,7 +117,8 @@ class RankNetBlocks:
         inverse = inverse_propensity(data.labels)
         gains = np.where(hits, inverse[kept.indices], 0)
         possible = _possible(inverse, data)
-        logs = np.where(kept.indices >= 0, np.log(np.maximum(kept.scores, MIN_SCORE)), -np.inf)
+        own = kept.scores if self.raw else np.log(np.maximum(kept.scores, MIN_SCORE))
+        logs = np.where(kept.indices >= 0, own, -np.inf)
         rarity = self.blocks.rarity[kept.indices]
         best, best_value = self, -1.0
         for step, strength in product(steps, strengths):
@@ -111,15 +135,31 @@ class RankNetBlocks:
 
     def state(self) -> State:
         """See `Scorer.state`."""
-        names = ("floor", "candidates", "step", "strength")
-        return State({name: getattr(self, name) for name in names}, dict(self.blocks._asdict()))
+        names = ("floor", "candidates", "step", "strength", "raw")
+        tensors = dict(self.blocks._asdict())
+        if self.matrix is not None:
+            tensors["matrix"] = self.matrix
+        settings = {name: getattr(self, name) for name in names}
+        return State(settings | {"matrix": self.matrix is not None}, tensors)
 
     @classmethod
     def restore(cls, state: State) -> RankNetBlocks:
         """See `Scorer.restore`."""
         blocks = Blocks(**{name: state.tensors[name] for name in Blocks._fields})
         floor, step, strength = (float(state.settings[name]) for name in ("floor", "step", "strength"))
-        return cls(blocks, floor, state.settings["candidates"], step, strength)
+        candidates, raw = state.settings["candidates"], state.settings["raw"]
+        return cls(blocks, floor, candidates, step, strength, raw, state.tensors.get("matrix"))
+
+
+def _published(form: str) -> Preset:
+    equation = 'section 3.2: "F(x) = W_r y + y"' if form == "matrix" else "section 3.2, the form with a bottleneck"
+    return Preset(
+        {"form": form, "scores": "raw", "sampling": "random", "shared": False, "blocks": 1},
+        "section 3.2",
+        {"form": equation, "sampling": 'section 3.2: "a subset of irrelevant labels is sampled randomly"'},
+        differs="the paper prints no bottleneck, margin, lambda, number of negatives or learning rate: these stay the "
+        "defaults; negatives are drawn among the candidates, and it learns from rows that the learner has not seen",
+    )
 
 
 @dataclass(frozen=True)
@@ -139,9 +179,10 @@ class RankNet:
     candidate either; it would only learn to sink.
 
     y is the logarithm of the score, so what the network adds acts as a factor, as inverse propensity does in `rerank`:
-    raw scores gave less of the tail for the same precision. Rows are re-ordered among the candidates; other labels are
-    dropped.
+    raw scores gave less of the tail for the same precision (`scores="raw"`). Rows are re-ordered among the candidates;
+    other labels are dropped. `form="matrix"` is F = W y + y with one matrix over labels, 4 x labels x labels bytes.
 
+    Published form: section 3.2, `ranknet:paper`; its first form `ranknet:matrix`.
     Needs: nothing of the learner but that it can be trained again.
     Costs: `folds` more trainings of the learner, then seconds; 8 x blocks x bottleneck bytes a label in the model.
     Prefer instead: `rerank` when the learner is slow to train, or there are few rows.
@@ -152,7 +193,10 @@ class RankNet:
     blocks: int = 1
     margin_weight: float = 10.0  # lambda: the smaller, the more the tail rises and precision falls
     margin: float = 1.5  # c, in logarithms of the score
-    negatives: int = 3  # wrong candidates a row, those with the highest scores
+    negatives: int = 3  # wrong candidates a row
+    sampling: Literal["hardest", "random"] = "hardest"  # which wrong candidates: those with the highest scores, or any
+    scores: Literal["log", "raw"] = "log"  # y: logarithms of the scores, or the scores
+    form: Literal["network", "matrix"] = "network"  # W2 sigmoid(W1 y), or W y
     # One weight by label frequency for all labels, too, and how far to go chosen on valid; false: as published.
     shared: bool = True
     epochs: int = 5
@@ -166,6 +210,7 @@ class RankNet:
     # The paper's names of settings.
     symbols: ClassVar[Mapping[str, str]] = {"lambda": "margin_weight", "c": "margin", "V": "bottleneck"}
     papers: ClassVar[tuple[Paper, ...]] = (RANKNET_TAUG,)
+    presets: ClassVar[Mapping[str, Preset]] = {"paper": _published("network"), "matrix": _published("matrix")}
     needs: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset()
     reranker: ClassVar[type[Reranker]] = RankNetBlocks
@@ -183,33 +228,41 @@ class RankNet:
         """See `Reranks.fit_reranker`."""
         rng = np.random.default_rng(self.seed)
         labels = held_out.labels
-        shape = self.blocks, len(labels), self.bottleneck
+        full, raw = self.form == "matrix", self.scores == "raw"
+        shape = (0, len(labels), 1) if full else (self.blocks, len(labels), self.bottleneck)
         rarity = np.log(inverse_propensity(labels)) if self.shared else np.zeros(len(labels))
         blocks = Blocks(
             into=(INIT_STD * rng.standard_normal(shape)).astype(np.float32),
             out=np.zeros(shape, dtype=np.float32),
-            shared=np.zeros((self.blocks, self.bottleneck), dtype=np.float32),
+            shared=np.zeros((shape[0], shape[2]), dtype=np.float32),
             rarity=rarity.astype(np.float32),
         )
+        matrix = np.zeros((len(labels), len(labels)), dtype=np.float32) if full else None
         if self.epochs == 0:
-            return RankNetBlocks(blocks, 0.0, self.candidates)
+            return RankNetBlocks(blocks, 0.0, self.candidates, raw=raw, matrix=matrix)
         predictions, data = held_out.folds(self.folds, self.max_examples, self.seed)
         predictions = predictions.top(self.candidates)
-        floor = _floor(predictions)
+        floor = 0.0 if raw else _floor(predictions)
         examples = np.bincount(held_out.train.targets.indices, minlength=len(labels))
         candidates = Candidates(
             indices=predictions.indices,
-            inputs=_inputs(predictions, floor),
+            inputs=_inputs(predictions, floor, raw),
             hits=predictions.hits(data.targets),
             usable=examples > 1,
             counts=labels.counts.astype(np.float32),
         )
-        loss = Loss(np.float32(self.margin), np.float32(self.margin_weight), self.negatives)
+        drawn = self.seed % 2**31 if self.sampling == "random" else -1
+        loss = Loss(np.float32(self.margin), np.float32(self.margin_weight), self.negatives, drawn)
         orders = (rng.permutation(len(data)) for _ in range(self.epochs))
         with stage("learning to re-rank", total=self.epochs) as advance:
-            for _ in descend(blocks, loss, candidates, self.learning_rate, orders):
+            training = (
+                descend(blocks, loss, candidates, self.learning_rate, orders)
+                if matrix is None
+                else matrix_descend(matrix, loss, candidates, self.learning_rate, orders)
+            )
+            for _ in training:
                 advance(1)
-        fitted = RankNetBlocks(blocks, floor, self.candidates)
+        fitted = RankNetBlocks(blocks, floor, self.candidates, raw=raw, matrix=matrix)
         if not self.shared:
             return fitted
         valid, rows = held_out.valid()
@@ -218,6 +271,8 @@ class RankNet:
     def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
         """See `AddsCost.plan_on`: the model and the candidates of earlier folds stay while a fold is trained."""
         weights = 8 * self.blocks * facts.labels * self.bottleneck
+        if self.form == "matrix":
+            weights = 4 * facts.labels**2
         if self.epochs == 0:
             return replace(before, model_bytes=before.model_bytes + weights)
         rows, part = min(self.max_examples, facts.rows), 1 - 1 / self.folds
@@ -225,12 +280,13 @@ class RankNet:
         learning = 9 * candidates  # sorted, their logarithms in double precision, and which of them are right
         held = before.model_bytes + weights
         folds = self.folds * part * before.train_seconds + before.predict_seconds * rows / 1000
-        steps = self.epochs * self.blocks * self.candidates * self.bottleneck * rows
+        each = self.candidates * (self.candidates if self.form == "matrix" else self.blocks * self.bottleneck)
+        steps = self.epochs * each * rows
         return Plan(
             train_bytes=max(before.train_bytes, held + candidates + int(part * before.train_bytes), held + learning),
             model_bytes=held,
             train_seconds=before.train_seconds + folds + 1e-9 * steps,
-            predict_seconds=before.predict_seconds + 1e-6 * self.blocks * self.candidates * self.bottleneck,
+            predict_seconds=before.predict_seconds + 1e-6 * each,
             steps=(*before.steps, ("candidates out of fold", learning), ("weights of the ranking net", weights)),
         )
 
@@ -257,7 +313,9 @@ def _floor(predictions: Predictions) -> float:
     return float(np.log(max(np.quantile(scores, FLOOR_QUANTILE), MIN_SCORE))) if len(scores) else 0.0
 
 
-def _inputs(predictions: Predictions, floor: float) -> Floats:
+def _inputs(predictions: Predictions, floor: float, raw: bool) -> Floats:
     filled = predictions.indices >= 0
+    if raw:
+        return np.where(filled, predictions.scores, 0).astype(np.float32)
     logs: Doubles = np.log(np.maximum(predictions.scores, MIN_SCORE, dtype=np.float64))
     return np.where(filled, logs - floor, 0).astype(np.float32)

@@ -33,6 +33,11 @@ class Loss(NamedTuple):
     margin: np.float32
     margin_weight: np.float32
     negatives: int
+    seed: int = -1  # of negatives that are drawn at random; below 0: those with the highest scores
+
+    def of_epoch(self, epoch: int) -> Loss:
+        """The same with other random negatives in each pass."""
+        return self if self.seed < 0 else self._replace(seed=(self.seed + 7919 * epoch) % 2**31)
 
 
 class Candidates(NamedTuple):
@@ -93,8 +98,8 @@ def descend(
     """
     into, out = (np.full(blocks.into.shape[:2], DAMPING) for _ in range(2))
     squares = SquaredGradients(into, out, np.full(len(blocks.into), DAMPING))
-    for order in orders:
-        yield float(_pass(order, rows, blocks, squares, loss, np.float32(learning_rate)))
+    for epoch, order in enumerate(orders):
+        yield float(_pass(order, rows, blocks, squares, loss.of_epoch(epoch), np.float32(learning_rate)))
 
 
 @njit(nogil=True, cache=True)
@@ -251,12 +256,50 @@ def hardest(places, wanted, scores):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def drawn(places, wanted, seed, row):  # type: ignore[no-untyped-def]
+    """Bring places drawn at random to the front.
+
+    Args:
+        places: to be shuffled in part, in place.
+        wanted: how many of them to bring to the front.
+        seed: with `row`, decides which.
+        row: of the example.
+    """
+    state = (np.uint64(seed) << np.uint64(32)) ^ (np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15))
+    for spot in range(wanted):
+        # SplitMix64, so that draws depend on the seed and the row alone, on any number of threads.
+        state += np.uint64(0x9E3779B97F4A7C15)
+        mixed = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        other = spot + np.int64((mixed >> np.uint64(33)) % np.uint64(len(places) - spot))
+        places[spot], places[other] = places[other], places[spot]
+
+
+@njit(nogil=True, cache=True)
+def choose(places, wanted, scores, seed, row):  # type: ignore[no-untyped-def]
+    """Bring the negatives of a row to the front: the highest-scoring ones, or random ones where `seed` is not below 0.
+
+    Args:
+        places: places of the candidates that may serve, sorted or shuffled in part, in place.
+        wanted: how many of them to bring to the front.
+        scores: score of each place.
+        seed: see above.
+        row: of the example.
+    """
+    if wanted < len(places):
+        if seed < 0:
+            hardest(places, wanted, scores)
+        else:
+            drawn(places, wanted, seed, row)
+
+
+@njit(nogil=True, cache=True)
 def _pass(order, rows, weights, squares, settings, learning_rate):  # type: ignore[no-untyped-def]
     """A step for each row, in this order. Returns the mean loss."""
     indices, inputs, hits, usable, counts = rows
     into, out, shared, rarity = weights
     into_squares, out_squares, shared_squares = squares
-    margin, margin_weight, negatives = settings
+    margin, margin_weight, negatives, seed = settings
     blocks, _, bottleneck = into.shape
     width = indices.shape[1]
     values = np.zeros((blocks + 1, width), dtype=np.float32)
@@ -274,8 +317,7 @@ def _pass(order, rows, weights, squares, settings, learning_rate):  # type: igno
         forward(labels, number, into, out, shared, rarity, values, hidden)
         scores, by_score = values[blocks], gradients[blocks]
         chosen = min(negatives, others)
-        if chosen < others:
-            hardest(wrong[:others], chosen, scores)
+        choose(wrong[:others], chosen, scores, seed, row)
         by_score[:number] = 0
         loss = population_loss(
             scores, counts[labels[:number]], right[:found], wrong[:chosen], margin, margin_weight, by_score

@@ -18,7 +18,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.label_rows import labels_with_input, with_label_rows
 from longtail.data.subsample import evenly_spaced
 from longtail.linear.solvers.platt_scaling import MIN_HITS
-from longtail.metrics.calibration import Calibration, Teaching, error_bins, score_bins
+from longtail.metrics.calibration import Calibration, Teaching, frequency_bins, score_bins
 from longtail.metrics.propensity import inverse_propensity
 from longtail.nn.distill.relevance import ESTIMATORS, Asked, Estimator, LinearMap, Relevance, estimate, settled
 from longtail.nn.dual.dual_settings import Search
@@ -178,11 +178,14 @@ def learn_from(
         pairs = _pairs(found, rows, slice(None))
         estimator = settled(settings.calibration, int(pairs[1].sum()))
         relevance, floor = estimate(estimator, *pairs), settings.floor(estimator)
+        above = settings.floor("cosine")
+        calibrations = _calibrations(found, rows, above)
         teaching = Teaching(
             teacher=teacher.recipe,
             used=estimator,
-            calibrations=_calibrations(found, rows),
-            errors=error_bins(_relevant(found, relevance, floor), rows),
+            calibrations=calibrations,
+            above=above,
+            frequencies=frequency_bins(_relevant(found, relevance, floor), rows),
         )
     return SoftLabels(near, documents, twins, floor, relevance, teaching, weights)
 
@@ -251,12 +254,18 @@ def _pairs(found: Predictions, rows: Dataset, part: slice) -> tuple[Floats, Bool
     return found.scores[part][real], found.hits(rows.targets)[part][real]
 
 
-def _calibrations(found: Predictions, rows: Dataset) -> tuple[Calibration, ...]:
-    """How well calibrated each estimator is: fitted to every other row, measured on the rest."""
+def _calibrations(found: Predictions, rows: Dataset, above: float) -> tuple[Calibration, ...]:
+    """How well calibrated each estimator is: fitted to every other row, measured on the rest.
+
+    Of the nearest hundred labels hardly one is right, and far ones are told apart easily: only pairs from a similarity
+    on count, the same for all estimators.
+    """
     cosines, hits = _pairs(found, rows, slice(0, None, 2))
     others, right = _pairs(found, rows, slice(1, None, 2))
-    if hits.sum() < MIN_HITS or len(others) == 0:
+    near = others >= np.float32(2 * above - 1)
+    if hits.sum() < MIN_HITS or not near.any():
         return ()
+    others, right = others[near], right[near]
     return tuple(Calibration(name, score_bins(estimate(name, cosines, hits).of(others), right)) for name in ESTIMATORS)
 
 

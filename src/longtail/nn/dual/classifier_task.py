@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, normalize
 
-from longtail.arrays import Floats
+from longtail.arrays import Floats, Longs
+from longtail.nn.dual.balanced_clusters import balanced_clusters
 from longtail.nn.dual.dual_task import Loss
-from longtail.nn.dual.pair_batches import PairBatch, Pairs, paired, random_order
+from longtail.nn.dual.pair_batches import Curriculum, PairBatch, Pairs, clustered_order, paired, random_order
 
 
 class ClassifierRows(nn.Module):
@@ -38,6 +39,8 @@ class ClassifierTask:
     device: torch.device
     dropout: float = 0.5  # on the documents' vectors
     seed: int = 0
+    curriculum: Curriculum | None = None  # batches of similar documents; None: random ones
+    epochs: int = 1  # of the curriculum
     evaluate: Callable[[Floats], dict[str, float]] | None = None  # measures on valid, given the weights
     name: str = "classifiers"
 
@@ -46,6 +49,7 @@ class ClassifierTask:
         self.steps = math.ceil(self.rows / self.batch_size)
         self.table = ClassifierRows(self.init).to(self.device)
         self._documents = torch.from_numpy(self.documents).to(self.device)
+        self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of pairs.rows; empty = random order
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -57,12 +61,20 @@ class ClassifierTask:
         return [{"params": [self.table.weight], "lr": self.learning_rate, "weight_decay": 0.0}]
 
     def begin_epoch(self, epoch: int) -> None:
-        """See `Task.begin_epoch`; there is nothing to refresh."""
+        """See `Task.begin_epoch`: clusters the documents at each new size; their vectors stay the same."""
+        if self.curriculum is None:
+            return
+        size = min(self.curriculum.size(epoch, self.epochs), self.batch_size)
+        before = min(self.curriculum.size(epoch - 1, self.epochs), self.batch_size) if epoch else 1
+        if size != before:
+            vectors = self.documents[self.pairs.rows]
+            self._clusters = balanced_clusters(vectors, size=size, seed=self.seed, device=str(self.device))
 
     def batches(self, epoch: int, begin: int) -> Iterator[PairBatch]:
         """See `Task.batches`."""
         rng = np.random.default_rng([self.seed, epoch])
-        order = random_order(self.pairs.rows, rng)
+        rows = self.pairs.rows
+        order = clustered_order(rows, self._clusters, rng) if len(self._clusters) else random_order(rows, rng)
         drawn = self.pairs.draw(order, rng)
         return paired(self.pairs, order, drawn, self.batch_size, self.device, begin, all_positives=True)
 
@@ -86,8 +98,9 @@ class ClassifierTask:
         return {} if self.evaluate is None else self.evaluate(self.vectors)
 
     def state(self) -> dict[str, Tensor]:
-        """See `Task.state`; the weights are all there is."""
-        return {}
+        """See `Task.state`: the clusters beside the weights."""
+        return {"clusters": torch.from_numpy(self._clusters)}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """See `Task.load_state`."""
+        self._clusters = state["clusters"].numpy()

@@ -60,6 +60,44 @@ def triplet(
     return _mean((share * gap.masked_fill(~violates, 0)).sum(1), weights)
 
 
+def hardest_pairs(
+    scores: Tensor,
+    positive: Tensor,
+    chosen: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    margin: float = 0.2,  # γ
+    positives: int = 3,
+    negatives: int = 5,
+) -> Tensor:
+    """Hinge loss of each row's hardest positives against its hardest negatives (NGAME's classifiers).
+
+    Of the pairs (p, n) of the lowest-scoring positives and the highest-scoring negatives, those with a hinge
+    h = s_n - s_p + margin above 0 count, with weights softmax(h), which are constants. The mean over rows of Σ w h.
+
+    Args:
+        scores: (rows, pool).
+        positive: (rows, pool), see above.
+        chosen: (rows,), a positive too.
+        weights: (rows,), see above.
+        margin: by which positives should score above negatives.
+        positives: of a row that count at most.
+        negatives: of a row that count at most.
+
+    Returns:
+        The loss, a scalar.
+    """
+    scores, positive, chosen = _checked(scores, positive, chosen)
+    known = (positive > 0).scatter(1, chosen[:, None], True)
+    lowest = -_top((-scores).masked_fill(~known, -math.inf), positives)  # inf where a row has fewer
+    highest = _top(scores.masked_fill(known, -math.inf), negatives)
+    gap = (highest[:, None, :] - lowest[:, :, None] + margin).flatten(1)  # (rows, pairs)
+    violates = gap > 0
+    hinge = gap.masked_fill(~violates, 0)
+    share = torch.softmax(hinge.detach().masked_fill(~violates, -math.inf), dim=1).masked_fill(~violates, 0)
+    return _mean((share * hinge).sum(1), weights)
+
+
 def softmax(
     scores: Tensor,
     positive: Tensor,

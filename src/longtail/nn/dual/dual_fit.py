@@ -21,7 +21,7 @@ from longtail.nn.dual.dual_scorer import DualEncoderScorer
 from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.dual.dual_task import DualEncoderTask, LabelTower, Loss
 from longtail.nn.dual.hard_negatives import nearest_wrong
-from longtail.nn.dual.pair_batches import Pairs
+from longtail.nn.dual.pair_batches import Curriculum, Pairs
 from longtail.nn.dual.score_fusion import ScoreFusion
 from longtail.nn.encoder_fit import (
     EncoderFit,
@@ -169,7 +169,13 @@ class DualEncoderFit(EncoderFit):
         self.history = train(task, self.training_config(own.epochs), self.identity())
 
     def learn_classifiers(
-        self, loss: Loss, batch_size: int, epochs: int, learning_rate: float, dropout: float
+        self,
+        loss: Loss,
+        batch_size: int,
+        epochs: int,
+        learning_rate: float,
+        dropout: float,
+        curriculum: Curriculum | None = None,
     ) -> Floats:
         """Train one classifier per label on the frozen vectors of the documents, cut to `search_dimension`.
 
@@ -179,6 +185,7 @@ class DualEncoderFit(EncoderFit):
             epochs: passes over the documents.
             learning_rate: of AdamW.
             dropout: on the documents' vectors.
+            curriculum: of batches of similar documents; None: random ones.
 
         Returns:
             (labels, dimension) unit vectors; each starts from its label's vector.
@@ -195,6 +202,8 @@ class DualEncoderFit(EncoderFit):
             device=self.device,
             dropout=dropout,
             seed=self.settings.seed,
+            curriculum=curriculum,
+            epochs=epochs,
             evaluate=(lambda weights: self.measure_labels(queries, weights)) if len(self.valid) else None,
         )
         train(task, self.training_config(epochs), self.identity())

@@ -20,6 +20,7 @@ from longtail.nn.encoders.build import Encoder
 from longtail.nn.encoders.cuda_graphs import RecordedEncoder, can_replay
 from longtail.nn.encoders.device_tokens import DeviceTokens, packed
 from longtail.nn.encoders.layouts import Packed
+from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.gradient_cache import cached_backward
 from longtail.nn.training.precision import autocast, decay_groups
 
@@ -42,6 +43,29 @@ class LabelTower(Protocol):
 
     def begin_epoch(self, epoch: int, encode: Callable[[], Floats]) -> None:
         """Called before each epoch; `encode` gives the unit vectors of all label texts as they are now."""
+
+    def begin_step(self) -> None:
+        """Called before each step."""
+
+    def end_step(self, learning_rate: float) -> None:
+        """Called after all gradients of a step, for what is in no parameter group; given the encoder's rate now."""
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint holds besides the module's own state."""
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what `state` returned."""
+
+
+def tower_state(tower: LabelTower) -> dict[str, Tensor]:
+    """The state of a label tower under names of its own, for the state of a task."""
+    return {f"tower {name}": tensor for name, tensor in tower.state().items()}
+
+
+def load_tower(tower: LabelTower, state: Mapping[str, Tensor]) -> None:
+    """Restore a label tower from the state of a task."""
+    own = {name.removeprefix("tower "): tensor for name, tensor in state.items() if name.startswith("tower ")}
+    tower.load_state(own)
 
 
 @dataclass(eq=False)
@@ -91,6 +115,7 @@ class DualEncoderTask:
             self._bank = Bank.of(len(self.row_texts.tokens), self.encoder.dimension, self.device)
         self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of pairs.rows; empty = random order
         self._mined: Longs | None = None  # (rows, shortlist), -1 = none
+        self._factor = 1.0  # of the schedule, on every learning rate
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -119,6 +144,21 @@ class DualEncoderTask:
         if self.miner is not None:
             mined = self.miner(epoch)
             self._mined = self._mined if mined is None else mined
+
+    def begin_step(self, factor: float) -> None:
+        """See `StepHooks.begin_step`."""
+        self._factor = factor
+        if self.tower is not None:
+            self.tower.begin_step()
+
+    def end_step(self) -> None:
+        """See `StepHooks.end_step`."""
+        if self.tower is not None:
+            self.tower.end_step(self.learning_rate * self._factor)
+
+    def checkpoint_dir(self, directory: CheckpointDir) -> CheckpointDir:
+        """See `StepHooks.checkpoint_dir`."""
+        return directory
 
     def batches(self, epoch: int, begin: int) -> Iterator[PairBatch]:
         """See `Task.batches`."""
@@ -212,10 +252,12 @@ class DualEncoderTask:
         state["clusters"] = torch.from_numpy(self._clusters)
         if self._mined is not None:
             state["mined"] = torch.from_numpy(self._mined)
-        return state
+        return state if self.tower is None else state | tower_state(self.tower)
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """See `Task.load_state`."""
+        if self.tower is not None:
+            load_tower(self.tower, state)
         if self._bank is not None:
             self._bank.load_state(state)
         self._clusters = state["clusters"].numpy()

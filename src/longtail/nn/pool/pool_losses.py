@@ -147,12 +147,37 @@ def infonce(scores: Tensor, targets: Tensor | PoolTargets, dim: int = 1) -> Tens
     scores, given = _checked(scores, targets)
     if dim == 0:
         return infonce(scores.T, given.targets.T)  # padding has no positive there
-    has_positive = given.targets.sum(1) > 0
-    weights = torch.where(has_positive[:, None], given.targets, torch.ones_like(given.targets))
+    return supcon(scores, PoolTargets(_drawn(given.targets), given.real))
+
+
+def pick_one(scores: Tensor, targets: Tensor | PoolTargets, dim: int = 1) -> Tensor:
+    """`decoupled` with one positive of each row, drawn in every call; the row's other positives are left out.
+
+    The pick-one-label reduction (POL) over the same pool: what it lacks beside `decoupled` is the other positives.
+
+    Args:
+        scores: (rows, pool).
+        targets: (rows, pool); positives are drawn in proportion to them.
+        dim: 1: rows choose labels; 0: labels choose rows.
+
+    Returns:
+        The loss, a scalar.
+    """
+    scores, given = _checked(scores, targets)
+    if dim == 0:
+        return pick_one(scores.T, given.targets.T)  # padding has no positive there
+    shares = PoolTargets(_drawn(given.targets), given.real).shares(1)
+    found: Tensor = _Contrast.apply(scores, shares, given.log_negative, True, 1)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _drawn(targets: Tensor) -> Tensor:
+    """(rows, pool): the targets of one positive of each row, drawn in proportion to them; 0 elsewhere."""
+    has_positive = targets.sum(1) > 0
+    weights = torch.where(has_positive[:, None], targets, torch.ones_like(targets))
     # One draw per row as torch.multinomial makes it; but that waits for the device to check the weights.
     first = (weights / torch.empty_like(weights).exponential_()).argmax(1, keepdim=True)
-    drawn = torch.zeros_like(weights).scatter_(1, first, 1.0)
-    return supcon(scores, PoolTargets(drawn * given.targets, given.real))
+    return torch.zeros_like(weights).scatter_(1, first, 1.0) * targets
 
 
 def bce(scores: Tensor, targets: Tensor | PoolTargets, level: float = 0.0) -> Tensor:
@@ -177,8 +202,23 @@ def bce(scores: Tensor, targets: Tensor | PoolTargets, level: float = 0.0) -> Te
     return ((softplus(scores) - given.targets * scores) * given.real).sum(1).mean()
 
 
-SIDED: dict[str, SidedLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce}
-LOSSES: dict[str, PoolLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce, "bce": bce}
+def plain_bce(scores: Tensor, targets: Tensor | PoolTargets) -> Tensor:
+    """Binary cross-entropy as it is written: of the scores themselves, summed over the pool, averaged over all rows.
+
+    Args:
+        scores: (rows, pool).
+        targets: (rows, pool).
+
+    Returns:
+        The loss, a scalar.
+    """
+    scores, given = _checked(scores, targets)
+    each = softplus(scores) - given.targets * scores
+    return (each if given.real is None else each * given.real).sum(1).mean()
+
+
+SIDED: dict[str, SidedLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce, "pickone": pick_one}
+LOSSES: dict[str, PoolLoss] = {**SIDED, "bce": bce, "plainbce": plain_bce}
 
 
 def level_of(scores: Tensor) -> float:
@@ -198,8 +238,8 @@ def loss_of(name: str, rows_weight: float = 0.5, level: float = 0.0) -> PoolLoss
 
     Args:
         name: one of `LOSSES`, or a sum such as "decoupled+bce".
-        rows_weight: of the direction from rows to labels; the other direction has the rest of 1. `bce` is the same in
-            both directions and counts once.
+        rows_weight: of the direction from rows to labels; the other direction has the rest of 1. `bce` and `plainbce`
+            are the same in both directions and count once.
         level: see `bce`.
 
     Returns:
@@ -213,6 +253,9 @@ def loss_of(name: str, rows_weight: float = 0.5, level: float = 0.0) -> PoolLoss
         for part in parts:
             if part == "bce":
                 found.append(bce(scores, targets, level))
+                continue
+            if part == "plainbce":
+                found.append(plain_bce(scores, targets))
                 continue
             found.append(SIDED[part](scores, targets, 1) * rows_weight)
             if rows_weight != 1:

@@ -8,7 +8,7 @@ from longtail.errors import RecipeError
 from longtail.nn.dual.dual_settings import DualEncoderSettings, Size
 from longtail.plan import DataFacts, Plan
 
-LOSSES = ("supcon", "decoupled", "infonce", "bce")
+LOSSES = ("supcon", "decoupled", "infonce", "pickone", "bce", "plainbce")
 
 
 @dataclass(frozen=True)

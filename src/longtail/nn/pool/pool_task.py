@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from longtail.arrays import Floats, Longs
-from longtail.nn.dual.dual_task import LabelTower
+from longtail.nn.dual.dual_task import LabelTower, load_tower, tower_state
 from longtail.nn.dual.pair_batches import clustered_order, random_order
 from longtail.nn.encoders.build import Encoder
 from longtail.nn.onevsall.onevsall_task import TextReading
@@ -122,9 +122,13 @@ class PoolTask:
     def begin_step(self, factor: float) -> None:
         """See `StepHooks.begin_step`."""
         self._factor = factor
+        if self.tower is not None:
+            self.tower.begin_step()
 
     def end_step(self) -> None:
         """See `StepHooks.end_step`."""
+        if self.tower is not None:
+            self.tower.end_step(self.learning_rate * self._factor)
 
     def checkpoint_dir(self, place: CheckpointDir) -> CheckpointDir:
         """See `StepHooks.checkpoint_dir`."""
@@ -203,12 +207,14 @@ class PoolTask:
             state["mined"] = torch.from_numpy(self._mined)
         if self.classifiers is not None:
             state |= {f"table.{name}": tensor for name, tensor in self.classifiers.table.moments().items()}
-        return state
+        return state if self.tower is None else state | tower_state(self.tower)
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """See `Task.load_state`."""
         self._clusters = state["clusters"].numpy()
         self._mined = state["mined"].numpy() if "mined" in state else None
+        if self.tower is not None:
+            load_tower(self.tower, state)
         if self.classifiers is not None:
             kept = {name.removeprefix("table."): tensor for name, tensor in state.items() if name.startswith("table.")}
             self.classifiers.table.load_moments(kept)
