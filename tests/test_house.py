@@ -271,6 +271,7 @@ ARROWS: dict[str, set[str]] = {
         "seams",
     },
     "neighbours": {"data", "errors", "tail"},
+    "pairs": {"catalogue", "errors", "grammar", "seams"},
     "soft_targets": {"arrays", "data", "tail"},
     "nn/distill": {
         "arrays",
@@ -407,6 +408,7 @@ ARROWS: dict[str, set[str]] = {
         "memory",
         "model",
         "nn/extra",
+        "pairs",
         "plan",
         "progress",
         "reuse",

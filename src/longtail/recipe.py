@@ -21,6 +21,7 @@ from longtail.held_out import HeldOutPredictions
 from longtail.memory import return_large_blocks, share_one_pool
 from longtail.model import Model
 from longtail.nn.extra import expand_home
+from longtail.pairs import check_pairs
 from longtail.plan import DataFacts, Plan
 from longtail.progress import stage
 from longtail.reuse import stage_model
@@ -34,14 +35,11 @@ from longtail.seams import (
     HasMembers,
     HasTeacher,
     Learner,
-    MovesLabels,
     Reranks,
     Scorer,
     TailMethod,
     WarmStarts,
     Wraps,
-    acts_in_vain,
-    goes_on,
     seams_of,
     shared_fit,
 )
@@ -69,29 +67,7 @@ class Recipe:
             raise RecipeError(f"a recipe as text must be parsed: Recipe.parse({self.parts!r})")
         if not self.parts:
             raise RecipeError("a recipe needs a learner")
-        offers = self.learner.offers
-        for part, method in zip(self.parts[1:], self.tail, strict=True):
-            missing = sorted(method.needs - offers)
-            if missing:
-                able = [name for name in catalogue.LEARNERS if goes_on(method, catalogue.learner_class(name))]
-                instead = f"use it on {', '.join(able)}" if able else "no learner of this release offers it"
-                raise RecipeError(
-                    f"{part.name} needs {', '.join(missing)}, which {self.parts[0].name} does not offer; {instead}. "
-                    "All pairs: longtail methods"
-                )
-            if acts_in_vain(method, self.learner):
-                raise RecipeError(
-                    f"{part.name} changes training rows, and {self.parts[0].name} does not learn from them, so the "
-                    "model would be the same without it; use it on a learner that does, or take a method that "
-                    "re-ranks. All pairs: longtail methods"
-                )
-        moving = [
-            part.name for part, one in zip(self.parts[1:], self.tail, strict=True) if isinstance(one, MovesLabels)
-        ]
-        if len(moving) > 1:
-            raise RecipeError(
-                f"{' and '.join(moving)} each put a tower on the labels, which has room for one; keep the last"
-            )
+        check_pairs(self.parts, self.learner, self.tail)
         if self.depth > MAX_DEPTH:
             raise RecipeError(
                 f"members inside members: {self.depth} levels of recipes, and at most {MAX_DEPTH} are read"

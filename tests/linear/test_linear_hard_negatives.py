@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 
+from lines import Lines
 from longtail.data import Corpus
 from longtail.errors import RecipeError
 from longtail.linear.features.sparse_features import unit_rows
@@ -18,6 +19,8 @@ from longtail.linear.trees.label_clusters import kmeans_tree, label_vectors
 from longtail.linear.trees.label_forest import ForestScorer
 from longtail.linear.trees.node_rows import LevelTargets
 from longtail.linear.trees.train_tree import Chunk, Training, _node_targets, fit_tree
+from longtail.plan import DataFacts
+from longtail.progress import listening
 from longtail.recipe import Recipe
 
 
@@ -136,6 +139,49 @@ def test_bonsai_with_hard_negatives_does_not_depend_on_threads(tiny: Corpus, mon
     assert isinstance(plain, ForestScorer)
     assert all(np.array_equal(getattr(found[0], one.name), getattr(found[1], one.name)) for one in fields(LabelForest))
     assert not np.array_equal(found[0].bias, plain.forest.bias)
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["valid given", "no valid"])
+def test_hard_negatives_are_chosen_on_held_out_examples(given: bool, tiny: Corpus) -> None:
+    valid = tiny.valid if given else tiny.train.take([])
+    lines = Lines()
+    with listening(lines):
+        chosen = Recipe.parse("bonsai(branches=3, trees=2, hard_negatives='auto')").fit(tiny.train, valid).scorer
+    *tries, last = lines.lines
+    assert [one.split(":")[1].strip() for one in tries] == ["hard_negatives=3", "hard_negatives=0"]
+    number = int(last.removeprefix("bonsai: chosen hard_negatives="))
+    passes = {3: 5, 0: 8}[number]
+    same = Recipe.parse(f"bonsai(branches=3, trees=2, hard_negatives={number}, max_iter={passes})")
+    fixed = same.fit(tiny.train, valid).scorer  # on all rows, those held out for the choice too
+    assert isinstance(chosen, ForestScorer) and isinstance(fixed, ForestScorer)
+    assert all(
+        np.array_equal(getattr(chosen.forest, one.name), getattr(fixed.forest, one.name)) for one in fields(LabelForest)
+    )
+
+
+@pytest.mark.parametrize(
+    ("better", "number"), [({3: 60.0, 0: 50.0}, 3), ({3: 50.0, 0: 60.0}, 0), ({3: 5.0, 0: 5.0}, 3)]
+)
+def test_the_better_half_is_kept_and_of_equals_the_default(
+    better: dict[int, float], number: int, tiny: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measures are given, so that each answer is seen."""
+    measured = iter([better[3], better[0]])
+
+    def given(*_: object, **__: object) -> dict[str, float]:
+        value = next(measured)
+        return {f"{name}@{k}": value for name in ("P", "PSP") for k in (1, 3, 5)}
+
+    monkeypatch.setattr("longtail.learners.bonsai.evaluate", given)
+    learner = Recipe.parse("bonsai(branches=3, trees=1, hard_negatives='auto')").learner
+    assert learner._chosen(tiny.train, tiny.valid).hard_negatives == number  # type: ignore[attr-defined]
+
+
+def test_a_plan_of_a_choice_has_two_trees_more() -> None:
+    facts = DataFacts(10_000, 500, 20_000, 5_000, 30.0, 2.0, 90_000, 3.0, 10**6)
+    fixed, auto = (Recipe.parse(f"bonsai(hard_negatives={value})").plan(facts) for value in ("3", "'auto'"))
+    assert fixed.train_seconds < auto.train_seconds < 4 * fixed.train_seconds
+    assert fixed.train_bytes == auto.train_bytes
 
 
 def test_a_negative_number_of_hard_negatives_is_refused() -> None:

@@ -31,7 +31,7 @@ from longtail.plan import DataFacts
 from longtail.progress import collecting, listening
 from longtail.recipe import Recipe
 from longtail.store import load
-from longtail.tail.lever import TAUS, Choice, Lever, Try
+from longtail.tail.lever import TAUS, Lever, SoftLabelSettings, Try
 
 TEACHER = "dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)"
 
@@ -318,7 +318,7 @@ def test_twins_are_tried_where_pairs_are_excluded_and_everything_from_label_rows
 def test_the_first_of_what_auto_tries_is_plain_label_rows(circle: tuple[Dataset, Known]) -> None:
     data, teacher = circle
     learned = learn_from(teacher, data, data.take([]), DistillSettings(3, 15, 0.0, "cosine", "exact"))
-    plain = Choice(1, 0, False, 0.0).softened(learned, data)
+    plain = SoftLabelSettings(1, 0, False, 0.0).softened(learned, data)
     assert np.array_equal(plain.targets[:4].toarray(), data.targets.toarray())
     assert np.array_equal(plain.targets[4:].toarray(), np.eye(4))
     assert learned.entries(data, 1, False, False) == 0

@@ -180,7 +180,7 @@ class Lever:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SoftLabelSettings:
     """The soft labels of a student."""
 
     tau: int
@@ -201,7 +201,7 @@ class Choice:
 class Try:
     """A student that was trained to choose settings, and its measures on valid."""
 
-    choice: Choice
+    choice: SoftLabelSettings
     value: float  # P + PSP at 1, 3 and 5
     words: str  # a few measures to log
 
@@ -290,20 +290,20 @@ class DistilledLearner(WrappedLearner):
         seen: Longs,
         parts: tuple[TailMethod, ...],
         values: Mapping[str, tuple[int | float, ...]],
-    ) -> tuple[Scorer, Choice]:
+    ) -> tuple[Scorer, SoftLabelSettings]:
         """The student with the settings that are best on valid, one setting after the other, or with the only ones."""
 
-        def student(choice: Choice, rows: Longs) -> Scorer:
+        def student(choice: SoftLabelSettings, rows: Longs) -> Scorer:
             data = choice.softened(soft_labels, train)
             if len(rows) < len(train):
                 data = data.take(np.concatenate([rows, np.arange(len(train), len(data))]))
             return learner.fit(data, valid, parts)
 
-        choice = Choice(**{name: some[0] for name, some in values.items()})  # type: ignore[arg-type]
-        tried: dict[Choice, float] = {}
+        choice = SoftLabelSettings(**{name: some[0] for name, some in values.items()})  # type: ignore[arg-type]
+        tried: dict[SoftLabelSettings, float] = {}
         best: list[Scorer] = []
 
-        def value(choice: Choice) -> float:
+        def value(choice: SoftLabelSettings) -> float:
             if choice not in tried:
                 with stage(f"trying {choice}"):
                     scorer = student(choice, seen)

@@ -58,12 +58,24 @@ class LabelTower(Protocol):
 
 
 def tower_state(tower: LabelTower) -> dict[str, Tensor]:
-    """The state of a label tower under names of its own, for the state of a task."""
+    """The state of a label tower under names of its own, for the state of a task.
+
+    Args:
+        tower: in training.
+
+    Returns:
+        Tensors by name.
+    """
     return {f"tower {name}": tensor for name, tensor in tower.state().items()}
 
 
 def load_tower(tower: LabelTower, state: Mapping[str, Tensor]) -> None:
-    """Restore a label tower from the state of a task."""
+    """Restore a label tower from the state of a task.
+
+    Args:
+        tower: to restore.
+        state: of the task, with what `tower_state` gave.
+    """
     own = {name.removeprefix("tower "): tensor for name, tensor in state.items() if name.startswith("tower ")}
     tower.load_state(own)
 
