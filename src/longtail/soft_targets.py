@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import Longs, Matrix
+from longtail.arrays import Bools, Floats, Longs, Matrix
 from longtail.data.dataset import Dataset
 from longtail.data.subsample import evenly_spaced
 
@@ -88,7 +88,7 @@ def labels_as_documents(data: Dataset) -> tuple[Longs, Longs]:
     return kept[:, 0], kept[:, 1]
 
 
-def _judged(targets: Matrix, rows: Longs, labels: Longs, graph: Matrix) -> tuple[Longs, Longs]:
+def _judged(targets: Matrix, rows: Longs, labels: Longs, graph: Matrix) -> tuple[Floats, Bools]:
     """(soft targets,) their sizes, and whether the document has them; not those of a label for itself."""
     soft = sparse.csr_array(graph[labels])
     pair = np.repeat(np.arange(len(rows)), np.diff(soft.indptr))

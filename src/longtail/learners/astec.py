@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from longtail.errors import RecipeError
 from longtail.nn.extra import require
 from longtail.nn.onevsall.onevsall_scorer import OneVsAllScorer
 from longtail.nn.shallow.shallow_settings import ShallowSettings
-from longtail.papers import DEEPXML, Paper
+from longtail.papers import DEEPXML, Paper, Preset
 from longtail.seams import Scorer, TailMethod
 
 
@@ -38,6 +39,26 @@ class Astec(ShallowSettings):
     ignores_word_order: ClassVar[bool] = True
     summary: ClassVar[str] = "bag of word vectors, residual block, classifiers"
     papers: ClassVar[tuple[Paper, ...]] = (DEEPXML,)
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset(
+            {
+                "dimension": 300,
+                "dropout": 0.5,
+                "batch_size": 255,
+                "epochs": 20,
+                "learning_rate": 1e-3,
+                "warmup": 0.0,
+                "head_weight_decay": 0.0,
+                "loss_over": "pool",
+                "shortlist": 500,
+                "random_negatives": 200,
+                "vote_weight": 0.075,
+            },
+            "the published configuration of LF-AmazonTitles-131K",
+            differs="there word vectors start from fastText (give `word_vectors`), words are trained at a rate of 0.03 "
+            "that is halved once, a row has a shortlist of its own, and a second net re-ranks",
+        )
+    }
     scorer: ClassVar[type[Scorer]] = OneVsAllScorer
 
     def __post_init__(self) -> None:

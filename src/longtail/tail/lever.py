@@ -318,7 +318,7 @@ class DistilledLearner(WrappedLearner):
         for name, some in values.items():
             soft = choice.tau > 1 or choice.min_documents > 1 or choice.excluded_is_self
             if len(some) > 1 and (name != "blend" or soft):  # without soft labels there is nothing to blend
-                choice = max((replace(choice, **{name: one}) for one in some), key=value)
+                choice = max((replace(choice, **{name: one}) for one in some), key=value)  # type: ignore[arg-type]
         if not tried:
             return student(choice, seen), choice
         note(f"lever: chosen {choice}")

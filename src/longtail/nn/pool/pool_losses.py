@@ -218,7 +218,14 @@ def plain_bce(scores: Tensor, targets: Tensor | PoolTargets) -> Tensor:
 
 
 SIDED: dict[str, SidedLoss] = {"supcon": supcon, "decoupled": decoupled, "infonce": infonce, "pickone": pick_one}
-LOSSES: dict[str, PoolLoss] = {**SIDED, "bce": bce, "plainbce": plain_bce}
+LOSSES: dict[str, PoolLoss] = {
+    "supcon": supcon,
+    "decoupled": decoupled,
+    "infonce": infonce,
+    "pickone": pick_one,
+    "bce": bce,
+    "plainbce": plain_bce,
+}
 
 
 def level_of(scores: Tensor) -> float:
