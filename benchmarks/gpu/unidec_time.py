@@ -22,13 +22,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unidec import measured
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from shared.command import parser_for
 from shared.splits import splits
-from shared.tables import append_lines, read_lines
+from shared.tables import MEASURES, append_lines, read_lines
 from shared.tables import table as markdown
 from shared.timing import gpu_peak, reset_gpu
 
@@ -53,7 +51,9 @@ def trained(recipe: str, corpus: Any, folder: Path | None) -> dict[str, Any]:
         "gib": gpu_peak() / 2**30,
     }  # fmt: skip
     for name, rows in (("test", test), ("valid", valid)):
-        found[name] = measured(evaluate(model.predict(rows.rows, 5, rows.excluded), rows))
+        figures = evaluate(model.predict(rows.rows, 5, rows.excluded), rows)
+        bins = {f"bin {part.name}": part.contribution for part in figures.bins}
+        found[name] = {one: figures[one] for one in MEASURES} | bins
     return found
 
 

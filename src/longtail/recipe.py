@@ -218,14 +218,15 @@ class Recipe:
                 learner = method.chosen_on_valid(learner)
             if isinstance(method, Wraps):
                 learner = method.wrap(learner)
-            elif isinstance(method, HasTeacher):
+            elif isinstance(method, HasTeacher) and method.teacher is not None:
                 learner = method.wrap_with(learner, self._teachers[method.teacher])
         return learner
 
     @cached_property
     def _teachers(self) -> dict[str, Recipe | FittedTeacher]:
         """The models that parts need, by the text that names them."""
-        needed = {method.teacher: method for method in self.tail if isinstance(method, HasTeacher)}
+        asking = [method for method in self.tail if isinstance(method, HasTeacher)]
+        needed = {method.teacher: method for method in asking if method.teacher is not None}
         found = {text: _teacher(text, f"teacher of {catalogue.name_of(method)}") for text, method in needed.items()}
         if isinstance(self.learner, WarmStarts) and self.learner.init_from is not None:
             found[self.learner.init_from] = _teacher(self.learner.init_from, f"warm start of {self.parts[0].name}")

@@ -31,11 +31,11 @@ def without_times(file: str) -> Any:
 def test_the_list_names_papers_tables_and_what_is_not_implemented(data: Path) -> None:
     done = call("reproduce")
     assert done.code == 0, done.err
-    for words in ("with and without TAUG, on Bonsai", "cannot train GLaS: ", "not implemented: table 1: sizes"):
+    for words in ("density", "cannot train GLaS: ", "not implemented: table 1: sizes"):
         assert words in done.out
-    assert "time by plan" not in done.out
+    assert "by plan" in done.out and "wordnet" in done.out
     planned = call("reproduce", data)
-    assert planned.code == 0 and "time by plan" in planned.out
+    assert planned.code == 0 and "tiny" in planned.out
     assert call("reproduce", "ranknet").out.count("\n") <= done.out.count("\n")
 
 
@@ -71,6 +71,15 @@ def test_a_kill_costs_what_was_not_finished(data: Path) -> None:
     assert resumed == without_times("whole.json")
 
 
+def test_some_rows_of_a_table_for_a_gpu(data: Path) -> None:
+    done = call("reproduce", "gandalf", "2", data, "--rows", "KNN: Z1*", "--seeds", "1")
+    assert done.code == 0, done.err
+    rows = json.loads(Path("reproduce-gandalf-tiny.json").read_text())["tables"][0]["rows"]
+    assert [row["name"] for row in rows if row["runs"]] == ["knn: D", "knn: Z1 + D", "knn: Z1 twice + D"]
+    if not Path("/dev/nvidia0").exists():
+        assert "no GPU here: gandalf 2 takes up to" in done.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -78,6 +87,7 @@ def test_a_kill_costs_what_was_not_finished(data: Path) -> None:
         (("taug", "7", "wordnet"), "taug has no table '7' here"),
         (("taug", "3"), "give DATA after the table, such as: longtail reproduce taug 3 wordnet"),
         (("taug", "3", "wordnett"), "no data set is called 'wordnett'; did you mean 'wordnet'"),
+        (("taug", "3", "wordnet", "--rows", "w/oo TAUG"), "no row is called 'w/oo TAUG'; did you mean 'w/o TAUG'"),
         (("taug", "3", "wordnet", "--within", "soon"), "a time such as 90s"),
         (("taug", "3", "wordnet", "--seeds", "0"), "seeds are a number such as 5"),
         (("taug", "3", "wordnet", "--text", "body"), "text"),

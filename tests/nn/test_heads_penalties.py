@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,11 @@ torch = pytest.importorskip("torch")
 
 from scipy import sparse  # noqa: E402
 
-from longtail.data import Dataset, LabelSet  # noqa: E402
+from longtail.data import Corpus, Dataset, LabelSet  # noqa: E402
 from longtail.errors import RecipeError  # noqa: E402
 from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead  # noqa: E402
 from longtail.nn.onevsall.penalties import GramPenalty, TiePenalty, gram_gradient  # noqa: E402
+from longtail.plan import DataFacts  # noqa: E402
 from longtail.recipe import Recipe  # noqa: E402
 from longtail.tail.glas import Glas  # noqa: E402
 
@@ -154,3 +157,31 @@ def test_settings_that_make_no_sense_are_refused(recipe: str) -> None:
 def test_only_heads_over_all_labels_take_penalties() -> None:
     with pytest.raises(RecipeError, match=r"glas needs row_penalties, which bonsai does not offer; use it on .*renee"):
         Recipe.parse("bonsai + glas")
+
+
+def test_a_tie_is_to_the_vectors_of_its_teacher(tiny: Corpus, tmp_path: Path) -> None:
+    """So strong that every step puts the classifiers on the teacher's vectors."""
+    teacher = Recipe.parse("dpr(encoder='bag', dimension=16, batch_size=64, epochs=1, seed=3)").fit(
+        tiny.train, tiny.valid
+    )
+    folder = teacher.save(tmp_path / "teacher")
+    learner = "renee(encoder='bag', dimension=16, batch_size=64, epochs=2, head_learning_rate=1.0)"
+
+    def cosines(method: str) -> np.ndarray:
+        scorer = Recipe.parse(f"{learner} + {method}").fit(tiny.train, tiny.valid).scorer
+        rows = scorer.weights / np.linalg.norm(scorer.weights, axis=1, keepdims=True)
+        return (rows * teacher.scorer.label_vectors).sum(axis=1)
+
+    assert cosines(f"l2tie(weight=1000, teacher='{folder}')").min() > 0.99
+    assert cosines("l2tie(weight=1000)").max() < 0.9
+    with pytest.raises(RecipeError, match=r"vectors of 16 numbers, and the classifiers have 8"):
+        wide = learner.replace("dimension=16", "dimension=8")
+        Recipe.parse(f"{wide} + l2tie(teacher='{folder}')").fit(tiny.train, tiny.valid)
+    with pytest.raises(RecipeError, match="'parabel' has none"):
+        Recipe.parse(f"{learner} + l2tie(teacher='parabel')")
+    facts = DataFacts.of(tiny.train)
+    alone, taught = (
+        Recipe.parse(f"{learner} + l2tie{more}").plan(facts)
+        for more in ("", "(teacher=\"dpr(encoder='bag', epochs=200)\")")
+    )
+    assert taught.train_seconds > alone.train_seconds

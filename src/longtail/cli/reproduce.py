@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 def reproduce(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PAPER [TABLE ...] DATA", help="Without them: list papers; DATA alone: list with times."
-        ),
+        typer.Argument(metavar="PAPER [TABLE ...] DATA", help="Without them: list papers; DATA alone: with its times."),
     ] = None,
     seeds: Annotated[
         str, typer.Option(metavar="NUMBER", help="How often each recipe is trained, or which seeds.")
@@ -32,6 +30,10 @@ def reproduce(
         str | None, typer.Option(metavar="TIME", help="Start no further recipe after 90s, 10m or 2h.")
     ] = None,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Markdown page to write.")] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help='Only these rows and their controls; a pattern such as "parabel*"; repeat.'),
+    ] = None,
     text: Annotated[str | None, typer.Option(metavar="FIELDS", help="title, text or title+text.")] = None,
     checkpoint_dir: ComparisonDir = None,
 ) -> None:
@@ -45,12 +47,12 @@ def reproduce(
     given, chosen = words or [], read_seeds(seeds)
     names = {name for one in papers() for name in (one.name, *one.names)}
     if not given:
-        return _list(papers(), None, len(chosen))
+        return _list(papers(), _source("wordnet", None).read(test=True), len(chosen))
     if given[0].lower() not in names and len(given) == 1 and _is_data(given[0]):
         return _list(papers(), _source(given[0], text).read(test=True), len(chosen))
     paper = find_paper(given[0])
     if len(given) == 1:
-        return _list((paper,), None, len(chosen))
+        return _list((paper,), _source("wordnet", None).read(test=True), len(chosen))
     *tables, data = given[1:]
     for name in tables:
         paper.table(name)
@@ -64,9 +66,27 @@ def reproduce(
         ready_to_write(file)
     with comparison_messages(checkpoint_dir), progress():
         corpus = _source(data, text).read(test=True)
-        found = reproduce(paper.name, corpus, tables, chosen, limit, checkpoint_dir)
+        _tell_of_gpu(paper, tables, rows or [], corpus, len(chosen))
+        found = reproduce(paper.name, corpus, tables, chosen, limit, checkpoint_dir, rows or [])
     _show(found)
     _write(found, record, page)
+
+
+def _tell_of_gpu(paper: Publication, tables: list[str], rows: list[str], corpus: Corpus, seeds: int) -> None:
+    """Say how long tables made for a GPU take where there is none. They run all the same."""
+    from longtail.plan import DataFacts, readable_seconds
+    from longtail.reproduction.listing import seconds_of_table
+    from longtail.reproduction.run import chosen_rows
+
+    wanted = chosen_rows([paper.table(name) for name in tables] or list(paper.tables), rows)
+    slow = [table for table in wanted if "GPU" in table.needs and table.ready]
+    if slow and not Path("/dev/nvidia0").exists():
+        facts = DataFacts.of(corpus.train)
+        seconds = sum(seconds_of_table(table, facts, seeds) for table in slow)
+        say(
+            f"no GPU here: {paper.name} {', '.join(table.name for table in slow)} takes up to "
+            f"{readable_seconds(seconds)} by plan; --rows takes part of it, --within ends it"
+        )
 
 
 def _show(found: Reproduction) -> None:
@@ -115,7 +135,7 @@ def _write(found: Reproduction, record: Path, page: Path | None) -> None:
         say(f"page: {page}")
 
 
-def _list(found: tuple[Publication, ...], corpus: Corpus | None, seeds: int) -> None:
+def _list(found: tuple[Publication, ...], corpus: Corpus, seeds: int) -> None:
     from rich import box
     from rich.table import Table
 
@@ -124,12 +144,12 @@ def _list(found: tuple[Publication, ...], corpus: Corpus | None, seeds: int) -> 
 
     lines = listed(found, corpus, seeds)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in ("paper", "table", "title", "needs", "recipes", *(() if corpus is None else ("time by plan",))):
+    for column in ("paper", "table", "title", "needs", "recipes", f"time by plan, {corpus.name}"):
         table.add_column(column, overflow="fold")
     for one in lines:
         time = "" if one.seconds is None else readable_seconds(one.seconds)
-        extra = () if corpus is None else (time or one.refused,)
-        table.add_row(one.paper, one.table, one.title, ", ".join(one.needs) or "-", str(one.recipes), *extra)
+        needs = ", ".join(one.needs) or "-"
+        table.add_row(one.paper, one.table, one.title, needs, str(one.recipes), time or one.refused)
     screen = console()
     screen.print(table)
     for one in lines:

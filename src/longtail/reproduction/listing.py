@@ -10,6 +10,7 @@ from longtail.errors import LongtailError
 from longtail.plan import DataFacts
 from longtail.recipe import Recipe
 from longtail.reproduction.paper_tables import PaperTable, Publication
+from longtail.reproduction.table_rows import TableRow
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def listed(publications: Sequence[Publication], corpus: Corpus | None = None, se
                     table=table.name,
                     title=table.title,
                     needs=table.needs,
-                    recipes=len({row.recipe for row in table.ready}),
+                    recipes=len({row.key for row in table.ready}),
                     missing=tuple(f"{row.name}: {row.missing()}" for row in table.rows if row.missing()),
                     seconds=None if facts is None or refused else seconds_of_table(table, facts, seeds),
                     refused=refused,
@@ -75,5 +76,12 @@ def seconds_of_table(table: PaperTable, facts: DataFacts, seeds: int) -> float:
     Returns:
         Seconds.
     """
-    recipes = {row.recipe for row in table.ready}
-    return seeds * sum(Recipe.parse(recipe).plan(facts).train_seconds for recipe in recipes)
+    recipes = {row.key: row for row in table.ready}.values()
+    return seeds * sum(_seconds(row, facts) for row in recipes)
+
+
+def _seconds(row: TableRow, facts: DataFacts) -> float:
+    """The time of a row by plan; of one that takes part of the data, that part of the time."""
+    density = facts.positives / max(facts.labels, 1)
+    share = 1.0 if row.examples_per_label is None else min(row.examples_per_label / max(density, 1e-9), 1.0)
+    return share * Recipe.parse(row.recipe).plan(facts).train_seconds

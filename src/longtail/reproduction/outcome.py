@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from longtail.report.result import Result, finite
-from longtail.reproduction.paper_tables import PaperTable, TableRow
+from longtail.reproduction.paper_tables import IN_BIN, PAIRS, PaperTable
+from longtail.reproduction.table_rows import TableRow
 
 FORMAT = "longtail.reproduction.v1"
+BIN_FIGURES = {"P": "contribution", "R": "recall", "C": "coverage"}
 IN_KIND, IN_PART, NOT = "reproduced in kind", "reproduced in part", "not reproduced"
 
 
@@ -43,34 +45,51 @@ class TableOutcome:
     """One table on one data set."""
 
     table: PaperTable
-    results: dict[str, Result]  # by recipe, of those that were trained
+    results: dict[str, Result]  # by key of the row, of those that were trained
     left: tuple[str, ...] = ()  # rows that time was too short for
+    refused: tuple[str, ...] = ()  # rows that cannot be trained on this data or machine, with the reason
+    pairs_per_label: float = math.nan  # training pairs as given
 
     def result(self, row: TableRow) -> Result | None:
         """Find the result of a row; None where it was not trained."""
-        return self.results.get(row.recipe) if row.recipe else None
+        return self.results.get(row.key) if row.recipe else None
 
     def figure(self, row: TableRow, column: str) -> Figure | None:
         """Our figure of a row; None where it was not trained or the measure does not exist on this data."""
         found = self.result(row)
-        if found is None or column not in found.measures.values:
+        value = None if found is None else self._value(found, column)
+        if found is None or value is None:
             return None
-        return Figure(found.measures.values[column], found.deviation(column))
+        values = [one for run in found.runs if (one := self._value(run, column)) is not None]
+        return Figure(value, float(np.std(values, ddof=1)) if len(values) > 1 else math.nan)
 
     def effect(self, row: TableRow, column: str) -> Figure | None:
         """Our effect of a row against its control, by seed where both have seeds; None where one is missing."""
         control = next((one for one in self.table.rows if one.name == row.control), None)
         ours, theirs = self.result(row), None if control is None else self.result(control)
-        if ours is None or theirs is None or column not in ours.measures.values:
+        if ours is None or theirs is None:
             return None
-        before = {run.seeds[0]: run.measures.values[column] for run in theirs.runs}
-        changes = [
-            run.measures.values[column] - before.get(run.seeds[0], theirs.measures.values[column])
-            for run in (ours.runs or (ours,))
-        ]
+        mine, other = self._value(ours, column), self._value(theirs, column)
+        if mine is None or other is None:
+            return None
+        before = {run.seeds[0]: self._value(run, column) for run in theirs.runs}
+        pairs = [
+            (self._value(run, column), before.get(run.seeds[0], other)) for run in (ours.runs or (ours,))
+        ]  # a control that draws no random numbers was trained once
         if not ours.runs and before:  # the control alone draws random numbers
-            changes = [ours.measures.values[column] - value for value in before.values()]
+            pairs = [(mine, value) for value in before.values()]
+        changes = [a - b for a, b in pairs if a is not None and b is not None]
         return Figure(float(np.mean(changes)), float(np.std(changes, ddof=1)) if len(changes) > 1 else math.nan)
+
+    def _value(self, found: Result, column: str) -> float | None:
+        """A measure, one of a frequency bin, or the training pairs a label."""
+        if column == PAIRS:
+            added = 0 if found.teaching is None else found.teaching.entries
+            return self.pairs_per_label + added / max(len(found.predictions.labels), 1)
+        if (part := IN_BIN.fullmatch(column)) is None:
+            return found.measures.values.get(column)
+        bins = {one.name: one for one in found.measures.bins}
+        return getattr(bins[part[2]], BIN_FIGURES[part[1]]) if part[2] in bins else None
 
     def verdict(self, row: TableRow) -> str:
         """Compare the direction of our effects with the published ones.
@@ -114,6 +133,7 @@ class TableOutcome:
             "title": self.table.title,
             "columns": list(self.table.columns),
             "left_out_for_time": list(self.left),
+            "refused": list(self.refused),
             "rows": [self._row(row) for row in self.table.rows],
         }
 
@@ -124,6 +144,7 @@ class TableOutcome:
             "name": row.name,
             "recipe": row.recipe,
             "control": row.control,
+            "examples_per_label": row.examples_per_label,
             "missing": row.missing(),
             "figures": {column: _plain(self.figure(row, column)) for column in columns},
             "effects": {column: _plain(self.effect(row, column)) for column in columns} if row.control else {},

@@ -57,7 +57,8 @@ def _table(outcome: TableOutcome) -> list[str]:
     for row in table.rows:
         if row.recipe:
             control = f", against {row.control}" if row.control else ""
-            lines.append(f"- {row.name}: `{row.recipe}`{control}")
+            part = "" if row.examples_per_label is None else f", {row.examples_per_label:g} examples a label"
+            lines.append(f"- {row.name}: `{row.recipe}`{part}{control}")
     lines += [f"- {line}" for line in remarks(outcome)]
     return lines
 
@@ -73,6 +74,7 @@ def remarks(outcome: TableOutcome) -> list[str]:
     """
     table = outcome.table
     missing = [f"Not trained: {row.name} ({row.missing()})." for row in table.rows if row.missing()]
+    missing += [f"Not trained: {one}." for one in outcome.refused]
     left = [f"Left out, because the time was out: {', '.join(outcome.left)}."] if outcome.left else []
     once = [
         f"{row.name} was trained once: no part of it draws random numbers."

@@ -4,43 +4,25 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from longtail.catalogue import LEARNERS, TAIL_METHODS
-from longtail.errors import DataError, LongtailError, RecipeError, did_you_mean
-from longtail.grammar import parse
-from longtail.recipe import Recipe
+from longtail.errors import DataError, did_you_mean
+from longtail.reproduction.table_rows import TableRow, check_keys, read_rows
 
 FOLDER = Path(str(resources.files("longtail") / "reproduction" / "tables"))
 PAPER_FILE = "paper.toml"
 NEEDS = ("texts", "label texts", "GPU", "long text")
 MEASURE = re.compile(r"(P|nDCG|PSP|PSnDCG|R|C|F1|MRR|macroF1|macroP|macroR)@([1-9][0-9]*)")
+IN_BIN = re.compile(r"(P|R|C)@5 in bin ([1-5])")  # part of P@5, recall, coverage; of equi-volume bins, 1 is the head
+PAIRS = "PPL"  # training pairs a label, soft targets among them
 PAPER_KEYS = {"title", "names", "not_implemented"}
-TABLE_KEYS = {"title", "kind", "columns", "needs", "notes", "rows", "published", "published_effects"}
-ROW_KEYS = {"name", "recipe", "control", "not_implemented"}
+TABLE_KEYS = {"title", "columns", "needs", "notes", "rows", "sweeps", "published", "published_effects"}
 Figures = tuple[float | None, ...]  # one a column; None where the paper has none
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """A line of a table: its name in the paper, and the recipe that stands for it."""
-
-    name: str
-    recipe: str  # "" where none can stand for it
-    control: str = ""  # the name of the row that its effect is measured against
-    reason: str = ""  # why there is no recipe
-
-    def missing(self) -> str:
-        """Why the row cannot be trained here: it has no recipe, or a part that this installation lacks."""
-        if not self.recipe:
-            return self.reason
-        unknown = [part for part in part_names(self.recipe) if part not in LEARNERS and part not in TAIL_METHODS]
-        return f"no method is called {', '.join(unknown)}" if unknown else ""
 
 
 @dataclass(frozen=True)
@@ -48,9 +30,9 @@ class PaperTable:
     """A numbered table or figure of a paper."""
 
     paper: str
-    name: str  # the number in the paper, such as 3, 2.4 or fig2
+    name: str  # the number in the paper, such as 3, 2.4 or fig2; a word for a control of ours
     title: str
-    columns: tuple[str, ...]  # measures
+    columns: tuple[str, ...]  # measures, over all labels or in a frequency bin
     rows: tuple[TableRow, ...]
     needs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -59,8 +41,10 @@ class PaperTable:
 
     @property
     def heading(self) -> str:
-        """Such as "Table 3" or "Figure 2"."""
-        return f"Figure {self.name[3:]}" if self.name.startswith("fig") else f"Table {self.name}"
+        """Such as "Table 3", "Figure 2" or "Control: density"."""
+        if self.name.startswith("fig"):
+            return f"Figure {self.name[3:]}"
+        return f"Table {self.name}" if self.name[0].isdigit() else f"Control: {self.name}"
 
     @property
     def ready(self) -> tuple[TableRow, ...]:
@@ -115,18 +99,6 @@ class Publication:
             f"{self.name} has no table {name!r} here{did_you_mean(wanted, known)} (tables: {', '.join(known)}; what is "
             f"left out and why: longtail reproduce {self.name})"
         )
-
-
-def part_names(recipe: str) -> list[str]:
-    """The parts of a recipe, whether they exist or not.
-
-    Args:
-        recipe: as written.
-
-    Returns:
-        Their names, the learner first.
-    """
-    return [part.name for part in parse(recipe)]
 
 
 @cache
@@ -190,21 +162,18 @@ def read_table(file: Path) -> PaperTable:
     Raises:
         DataError: the file has an unknown key, a recipe that cannot be parsed, or a figure that is none; names it.
     """
-    read = _toml(file, TABLE_KEYS, {"title", "columns", "rows"})
+    read = _toml(file, TABLE_KEYS, {"title", "columns"})
     columns = tuple(read["columns"])
-    for column in columns:
-        if not isinstance(column, str) or not MEASURE.fullmatch(column):
-            raise DataError(f"column {column!r} is no measure such as P@1 or PSP@5", file)
+    for column in map(str, columns):
+        if not (column == PAIRS or MEASURE.fullmatch(column) or IN_BIN.fullmatch(column)):
+            raise DataError(f"column {column!r} is no measure such as P@1, PSP@5 or 'R@5 in bin 1'", file)
     for need in read.get("needs", ()):
         if need not in NEEDS:
             raise DataError(f"unknown need {need!r} (needs: {', '.join(NEEDS)})", file)
-    rows = tuple(_row(one, file) for one in read["rows"])
+    rows = read_rows(read, file)
+    if not rows:
+        raise DataError("lacks 'rows' or 'sweeps'", file)
     names = [row.name for row in rows]
-    if len(set(names)) < len(names):
-        raise DataError("two rows have the same name", file)
-    for row in rows:
-        if row.control and row.control not in names:
-            raise DataError(f"the control of {row.name!r} is {row.control!r}, which is no row", file)
     figures = {key: _figures(read.get(key, {}), names, columns, file) for key in ("published", "published_effects")}
     return PaperTable(
         paper=file.parent.name,
@@ -216,20 +185,6 @@ def read_table(file: Path) -> PaperTable:
         notes=tuple(read.get("notes", ())),
         **figures,
     )
-
-
-def _row(read: Any, file: Path) -> TableRow:
-    _keys(read, ROW_KEYS, {"name"}, file)
-    row = TableRow(read["name"], read.get("recipe", ""), read.get("control", ""), read.get("not_implemented", ""))
-    if bool(row.recipe) == bool(row.reason):
-        raise DataError(f"row {row.name!r} has either a recipe or a reason in not_implemented", file)
-    if row.recipe:
-        try:
-            if not row.missing():
-                Recipe.parse(row.recipe)
-        except LongtailError as error:
-            raise RecipeError(f"{file}: row {row.name!r}: {error}") from None
-    return row
 
 
 def _figures(
@@ -254,19 +209,11 @@ def _toml(file: Path, known: set[str], wanted: set[str]) -> dict[str, Any]:
         read = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read as TOML ({error})", file) from None
-    _keys(read, known, wanted, file)
+    check_keys(read, known, wanted, file)
     return read
 
 
-def _keys(read: Mapping[str, Any], known: set[str], wanted: Iterable[str], file: Path) -> None:
-    for key in read:
-        if key not in known:
-            raise DataError(f"unknown key {key!r}{did_you_mean(key, known)} (keys: {', '.join(sorted(known))})", file)
-    for key in wanted:
-        if key not in read:
-            raise DataError(f"lacks {key!r}", file)
-
-
-def _order(file: Path) -> tuple[bool, list[int], str]:
-    """Tables by number, then figures."""
-    return file.stem.startswith("fig"), [int(number) for number in re.findall(r"\d+", file.stem)], file.stem
+def _order(file: Path) -> tuple[int, list[int], str]:
+    """Tables by number, then figures, then controls of ours."""
+    kind = 0 if file.stem[0].isdigit() else 1 if file.stem.startswith("fig") else 2
+    return kind, [int(number) for number in re.findall(r"\d+", file.stem)], file.stem

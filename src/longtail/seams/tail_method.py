@@ -70,8 +70,8 @@ class HasTeacher(Protocol):
     so a tail method imports no learner."""
 
     @property
-    def teacher(self) -> str:
-        """A recipe, or the folder of a saved model; usually a setting of the method."""
+    def teacher(self) -> str | None:
+        """A recipe, or the folder of a saved model; usually a setting of the method. None: it does without."""
 
     def wrap_with(self, learner: Learner, teacher: Teacher) -> Learner:
         """Return the learner to fit instead, usually a `WrappedLearner`. Called before any data is read.
