@@ -98,8 +98,8 @@ def streams_without_content(folder: Path) -> None:
     (folder / "d.xml.bz2").write_bytes(bz2.compress(b"") * 700_000)
 
 
-def stream_of_zeros(folder: Path) -> None:
-    (folder / "d.xml.bz2").write_bytes(bz2.compress(bytes(2_000_000_000)))
+def streams_of_zeros(folder: Path) -> None:
+    (folder / "d.xml.bz2").write_bytes(bz2.compress(bytes(50_000_000)) * 40)
 
 
 def words_that_overlap(folder: Path) -> None:
@@ -118,7 +118,7 @@ def predictions_of_zeros(folder: Path) -> None:
 RAW_BOMBS = (
     far_cell, far_row, far_row_without_a_size, large_sheet, entities_of_a_sheet,
     word_of_a_manual, marks_of_a_manual, pipe_among_manuals, markup_without_end, tags_without_end,
-    spaces_of_a_template, streams_without_content, stream_of_zeros, words_that_overlap, predictions_of_zeros,
+    spaces_of_a_template, streams_without_content, streams_of_zeros, words_that_overlap, predictions_of_zeros,
 )  # fmt: skip
 
 

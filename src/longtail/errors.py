@@ -12,6 +12,9 @@ class LongtailError(Exception):
     """Base of all expected failures: the message says what, with which values, and what to do next."""
 
 
+MAX_MESSAGE = 2000  # characters: what stands in a file, and so in a message, may be of any length
+
+
 class DataError(LongtailError):
     """The data is wrong. Names the file and the line where that is known."""
 
@@ -19,7 +22,7 @@ class DataError(LongtailError):
         self.path = None if path is None else Path(path)
         self.line = line
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
-        super().__init__(where + message)
+        super().__init__(where + (message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 2] + " …"))
 
 
 class RecipeError(LongtailError):

@@ -143,7 +143,7 @@ def read_answers(path: Path, labels: LabelSet, skip_unknown: bool = False) -> It
         _objects(path, labels, skip_unknown) if first.lstrip().startswith("{") else _run(path, labels, skip_unknown)
     ):
         if answer.id in seen:
-            raise DataError(f"id {answer.id!r} stands twice; remove one of the two", path, answer.line)
+            raise DataError(f"id {shown(answer.id)} stands twice; remove one of the two", path, answer.line)
         seen.add(answer.id)
         yield answer
 
@@ -159,7 +159,7 @@ def _objects(path: Path, labels: LabelSet, skip_unknown: bool) -> Iterator[RowAn
 
 def _run(path: Path, labels: LabelSet, skip_unknown: bool) -> Iterator[RowAnswer]:
     """The rows of a TREC run. The lines of a row stand together; the scores decide, as in trec_eval."""
-    name, begins, entries = "", 0, list[tuple[int, float]]()
+    name, begins, entries, seen = "", 0, list[tuple[int, float]](), set[int]()
     for line, text in lines(path):
         if not text.strip():
             continue
@@ -175,14 +175,17 @@ def _run(path: Path, labels: LabelSet, skip_unknown: bool) -> Iterator[RowAnswer
             yield _row_of_run(name, begins, entries)
             entries = []
         if not entries:
-            name, begins = fields[0], line
+            name, begins, seen = fields[0], line, set()
         try:
             score = float(fields[4])
         except ValueError:
-            raise DataError(f"score {fields[4]!r} is not a number; mend it", path, line) from None
+            raise DataError(f"score {shown(fields[4])} is not a number; mend it", path, line) from None
         label = _label(fields[2], labels, path, line, skip_unknown)
-        if label >= 0 and any(label == other for other, _ in entries):
-            raise DataError(f"label id {fields[2]!r} stands twice for row {name!r}; remove one line", path, line)
+        if label >= 0 and label in seen:
+            raise DataError(
+                f"label id {shown(fields[2])} stands twice for row {shown(name)}; remove one line", path, line
+            )
+        seen.add(label)
         entries.append((label, _number(score, fields[2], path, line)))
     if entries:
         yield _row_of_run(name, begins, entries)

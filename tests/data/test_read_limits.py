@@ -25,7 +25,7 @@ from longtail.data.opening import open_file
 from longtail.data.read import load
 from longtail.data.unpack import Unpacked
 from longtail.data.wikipedia_sql import open_table
-from longtail.errors import DataError, WillNotFit
+from longtail.errors import MAX_MESSAGE, DataError, WillNotFit
 
 SOURCE = Path(longtail.__file__).parent
 RAW = ("click_titles", "judgements", "manpages", "wiki_dump", "wikitext")  # read what users give
@@ -341,3 +341,8 @@ def test_fuzzed_files_in_short() -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 crashes, 0 foreign exceptions, 0 timeouts, 0 over the memory bound" in done.stdout
+
+
+def test_an_error_is_not_as_long_as_what_the_file_holds() -> None:
+    assert str(DataError("x" * 1_000_000 + "\n", "a.jsonl", 3)).startswith("a.jsonl:3: xxx")
+    assert len(str(DataError("x" * 1_000_000, "a.jsonl", 3))) <= MAX_MESSAGE + 20

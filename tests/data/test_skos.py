@@ -102,11 +102,12 @@ def test_labels_are_taken_and_added_with_names_and_relations(turtle: Path) -> No
         ("x.rdf", "<rdf", "cannot be read as xml"),
         ("x.json", "{}", "is not known as RDF by its name"),
         ("x.nt", "", "holds no skos:Concept"),
+        ("x.rdf", b'<?xml version="1.0" encoding="u\xa0"?><a/>', "its encoding is not one of"),
     ],
 )
-def test_wrong_files(tmp_path: Path, name: str, content: str, problem: str) -> None:
+def test_wrong_files(tmp_path: Path, name: str, content: str | bytes, problem: str) -> None:
     path = tmp_path / name
-    path.write_text(content)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DataError, match=problem):
         read_skos(path)
     with pytest.raises(DataError, match=r"cannot be read|no such file|No such file"):

@@ -124,6 +124,7 @@ def test_a_wrong_file_names_its_line(
         ("test-0 Q0 L1 1 high tool", "score 'high' is not a number"),
         ("test-0 Q0 M1 1 0.5 tool", "unknown label id 'M1'"),
         ("test-0 Q0 L1 1 0.5 tool\ntest-0 Q0 L1 2 0.4 tool", "label id 'L1' stands twice for row 'test-0'"),
+        ("a Q0 L1 1 0." + "4" * 5000 + "x t", r"score '0\.4+\.\.\.4+x' is not a number"),
         ("a Q0 L1 1 0.5 t\nb Q0 L1 1 0.4 t\na Q0 L2 2 0.4 t", "id 'a' stands twice"),
         ("test-0 Q0 L1 1 nan tool", "is not a finite number"),
     ],

@@ -188,7 +188,7 @@ def _check_entities(path: Path) -> None:
         return
     with open_file(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         declared = ENCODING.match(content[:200])
-        encoding = declared[1].lower().decode() if declared else "utf-8"
+        encoding = declared[1].lower().decode(errors="replace") if declared else "utf-8"
         if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4] or encoding not in ENCODINGS:
             raise DataError(f"cannot be read as xml: its encoding is not one of {', '.join(ENCODINGS)}", path)
         for match in ENTITY.finditer(content):
