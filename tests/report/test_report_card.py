@@ -175,7 +175,8 @@ def _edited(path: Path, field: str, value: str) -> None:
     [
         ("data", "5"), ("train_seconds", '"long"'), ("train_rows", "1e999"), ("peak_bytes", "-1"), ("command", "[]"),
         ("measured", "[1]"), ("measured.valid", "null"), ("measured.valid.rows", "1e999"),
-        ("measured.valid.values", '{"P@1": "x"}'), ("measured.valid.values", '{"P@1": NaN}'),
+        ("measured.valid.values", '{"P@1": "x"}'), ("measured.valid.values", '{"P@1": 1, "P": 2}'),
+        ("measured.valid.values", "{}"), ("measured.valid.values", '{"P@1": NaN}'),
         ("measured.valid.bins", '[{"name": 1}]'), ("measured.valid.bins.0.high", '"x"'),
         ("measured.valid.propensity.a", "0"), ("measured.valid.notes", "7"), ("refit", "2"),
         ("how_found", "[" * 900 + "]" * 900), ("measured", "[" * 100_000),

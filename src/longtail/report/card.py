@@ -7,6 +7,7 @@ picture. They are not part of the model: it loads without them, and people may e
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from longtail.seams.declared import (
 TEXT, FACTS, PICTURE = CARD_FILES
 MAX_EXAMPLES = 10_000  # of valid that are predicted for the card
 COUNT, SHARE = Whole(0, 2**62), Number()
+MEASURE = re.compile(r"[^@]{1,60}@[1-9][0-9]{0,5}")
 FIELDS: Mapping[str, Declared] = {
     "data": Nothing(Words(), optional=True),
     "train_rows": Nothing(COUNT, optional=True),
@@ -136,8 +138,10 @@ def _facts(plain: Mapping[str, Any]) -> CardFacts:
     measured = {}
     for split, one in plain["measured"].items():
         MEASURES.check(split, one, {})
+        if not one["values"] or not all(map(MEASURE.fullmatch, one["values"])):
+            raise ValueError("a measure is named like P@1")
         for name, value in one["values"].items():
-            Number().check(name, value, {})
+            SHARE.check(name, value, {})
         bins, propensity = tuple(Bin(**part) for part in one["bins"]), Propensity(**one["propensity"])
         values, notes = dict(one["values"]), tuple(one["notes"])
         measured[split] = Measures(values, bins, one["bins_at"], propensity, one["rows"], notes)
