@@ -6,9 +6,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,27 @@ from longtail.store import load
 def metric(process: Process, name: str) -> float:
     text = process.fetch("GET", "/metrics")[1].decode()
     return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if re.match(rf"{name}[{{ ]", line))
+
+
+@contextmanager
+def slow_request(process: Process) -> Iterator[Callable[[], bytes]]:
+    """A request of which half has come; what is yielded sends the rest and returns the answer."""
+    body = json.dumps({"text": "castle", "model": "means"}).encode()
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+    def under_way() -> bool:
+        time.sleep(1)  # the last request for metrics is out of the other worker's figures
+        return metric(process, "longtail_requests_under_way") >= 2  # the slow one, and the one that asks
+
+    with socket.create_connection(("127.0.0.1", process.port), timeout=120) as slow:
+        slow.sendall(head % len(body) + body[:5])
+        wait_for(under_way)
+
+        def finish() -> bytes:
+            slow.sendall(body[5:])
+            return slow.recv(65536)
+
+        yield finish
 
 
 def test_they_answer_as_one_process_and_a_dead_one_is_replaced(folders: tuple[Path, Path]) -> None:
@@ -62,7 +87,10 @@ def test_they_answer_as_one_process_and_a_dead_one_is_replaced(folders: tuple[Pa
         assert len(first & process.workers()) == 1
         assert metric(process, "longtail_texts_total") == predicted  # counters do not fall
         assert process.ask("POST", "/predict", {"text": "apple", "model": "means"})[0] == 200
-        process.running.send_signal(signal.SIGTERM)
+        with slow_request(process) as finish:
+            process.running.send_signal(signal.SIGTERM)
+            wait_for(process.refuses)  # nobody new is let in
+            assert b" 200 " in finish().split(b"\r\n", 1)[0]  # and who was there is answered
         code, events = process.end()
         assert code == 0
         (told,) = [event for event in events if event["event"] == "worker"]
@@ -73,7 +101,7 @@ def test_they_answer_as_one_process_and_a_dead_one_is_replaced(folders: tuple[Pa
         process.running.kill()
 
 
-def test_they_finish_what_is_under_way_and_none_outlives_the_first_process(folders: tuple[Path, Path]) -> None:
+def test_no_worker_outlives_the_first_process(folders: tuple[Path, Path]) -> None:
     process = Process(folders[1], "--workers", 2)
     try:
         process.wait_until_ready()

@@ -126,7 +126,8 @@ class SharedLabels:
                     "WITH ORDINALITY AS new (id, text, place) ORDER BY place RETURNING number",
                     [self._model, [entry.id for entry in entries], [entry.text for entry in entries]],
                 ).fetchall()
-                return max(found for (found,) in rows)
+                last: int = max(found for (found,) in rows)
+                return last
 
             yield self._after(connection, number), write
 

@@ -125,6 +125,7 @@ class _Workers:
         late = time.monotonic() > self.stop_by
         if self.signals <= self.obeyed and not late:
             return
+        self.listener.close()  # when the workers have closed theirs, nobody new is let in
         if late:
             self.stop_by = float("inf")
             self.log.write("worker", level="error", message="workers that do not end are killed")
@@ -172,8 +173,7 @@ class _Workers:
             self.answering = True
             self.listener.listen(BACKLOG)
             address = address_of(self.settings, self.listener)
-            models = [word.partition("=")[0] if "=" in word else Path(word).name for word in self.content.models]
-            self.log.write("listening", address=address, models=models, workers=self.settings.workers)
+            self.log.write("listening", address=address, workers=self.settings.workers)
             self.listening(address)
 
     def _ended(self, place: _Place, process: BaseProcess) -> None:
