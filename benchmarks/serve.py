@@ -2,7 +2,7 @@
 that load it answers or refuses in time, with constant memory; no answer is wrong; `kill -9` loses no acknowledged
 label.
 
-    python benchmarks/serve.py gutenberg [--parts speed overload memory kill] [--seconds 8] [--minutes 5]
+    python benchmarks/serve.py gutenberg [--parts speed overload memory kill workers] [--seconds 8] [--minutes 5]
 
 DATA gives the labels and, from its test split, the texts; the encoder is all-MiniLM-L6-v2, untrained. Peers: a FastAPI
 endpoint that calls `SentenceTransformer.encode` and finds the exact top k for each request, written as `def` (threads)
@@ -169,6 +169,19 @@ class Started:
         """MB."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
+    def shared_memory(self) -> float:
+        """MB of all processes; of pages that several of them have, each has its share."""
+        kilobytes = 0
+        for pid in family(self.process.pid):
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            kilobytes += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return kilobytes / 1000
+
+    def ready(self) -> int:
+        """How many workers are ready."""
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics").read().decode()
+        return int(metrics.partition("\nlongtail_ready ")[2].split()[0])
+
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(30)
@@ -281,9 +294,19 @@ class Offline:
         return all(name in found for name, score in offline.items() if score > least + TOLERANCE)
 
 
+def family(process: int) -> list[int]:
+    """Process ids of a service and its workers."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True)
+    return [process, *map(int, listed.stdout.split())]
+
+
 def spent(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor seconds of a service and its workers."""
+    ticks = 0
+    for pid in family(process):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def latencies(replies: list[Any]) -> tuple[float, float, float]:
@@ -381,6 +404,41 @@ def memory(model: Path, texts: Path, rate: float, minutes: float) -> None:
     )
 
 
+def workers(data: str, folder: Path, texts: Path, seconds: float, rounds: int, load: Load) -> None:
+    """One worker against two, each with one thread, for a recipe that a processor computes. Prints both rates, their
+    ratio, and the memory that a second worker costs: pages that are shared count by their share."""
+    from longtail.recipe import Recipe
+
+    model = folder / "parabel.longtail"
+    if not model.exists():
+        corpus = with_test(data)
+        Recipe.parse("parabel").fit(corpus.train, corpus.valid).save(model)
+    os.environ["LONGTAIL_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    shared = {}
+    ends = []
+    others = 0.0
+    for _ in range(rounds):  # one after the other: an idle service would still hold its threads
+        for number in rates:
+            service = Started("service", model, "--workers", str(number)).wait()
+            while service.ready() < number:
+                time.sleep(0.1)
+            (((_, replies), busy_with, _),) = load((service, [(16, 1, 0), (32, seconds, 0)]))
+            rates[number].append(sum(status == 200 for status, *_ in replies) / seconds)
+            others = max(others, busy_with)
+            shared[number] = service.shared_memory()
+            ends += replies
+            service.stop()
+            print(f"{number} workers: {rates[number][-1]:.0f} requests/s", file=sys.stderr, flush=True)
+    ratio = float(np.median(rates[2])) / float(np.median(rates[1]))
+    print(
+        f"\nparabel, 32 clients: {np.median(rates[1]):.0f} requests/s with 1 worker, {np.median(rates[2]):.0f} with 2, "
+        f"{ratio:.2f} x; memory {shared[1]:.0f} and {shared[2]:.0f} MB; wrong: {Offline(model, texts).wrong(ends)}; "
+        f"other work up to {others:.2f} cores",
+        flush=True,
+    )
+
+
 def kill(model: Path, rounds: int) -> None:
     """Four clients add labels; kill -9 after a random time; every label that was acknowledged must be there again."""
     journal = model.parent / f"{model.name}.added.jsonl"
@@ -464,6 +522,8 @@ def main() -> None:
             overload(model, texts, rate or 300, given.seconds, load)
         if "memory" in given.parts:
             memory(model, texts, rate or 300, given.minutes)
+        if "workers" in given.parts:
+            workers(given.data, folder, texts, given.seconds, given.rounds, load)
         if "kill" in given.parts:
             kill(model, given.kills)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
 import stat
 from pathlib import Path
@@ -44,16 +45,20 @@ def size_of(path: Path, advice: str = "the model is not whole, copy it again") -
     return _regular_size(path, found)
 
 
-def read_regular(path: Path, most: int, advice: str = "the model is not whole, copy it again") -> Bytes:
+def read_regular(
+    path: Path, most: int, advice: str = "the model is not whole, copy it again", mapped: bool = False
+) -> Bytes:
     """Read a regular file whole.
 
     Args:
         path: the file; a link is followed.
         most: bytes that it may have.
         advice: what to do where it cannot be read, for the error.
+        mapped: map it instead: processes that map the same file share its pages. The file is opened for reading only;
+            a page that is written becomes this process's own, so what works on a copy works on these bytes.
 
     Returns:
-        Its bytes (bytes,) uint8, in memory of its own that can be written.
+        Its bytes (bytes,) uint8, which can be written without changing the file.
 
     Raises:
         ModelError: it cannot be read, is no regular file, is too long, or changes while it is read.
@@ -65,6 +70,8 @@ def read_regular(path: Path, most: int, advice: str = "the model is not whole, c
             size = _regular_size(path, os.fstat(handle))
             if size > most:
                 raise ModelError(f"{path}: has {size:,} bytes, and a file of this kind at most {most:,}")
+            if mapped and size:  # nothing cannot be mapped
+                return np.frombuffer(mmap.mmap(handle, size, access=mmap.ACCESS_COPY), dtype=np.uint8)
             raw = np.empty(size, dtype=np.uint8)
             room, got = raw.data, 0
             while got < size and (more := file.readinto(room[got:])):

@@ -88,11 +88,13 @@ class ModelParts:
     cutoff: Cutoff | None = None
 
 
-def read_model(path: str | Path) -> ModelParts:
+def read_model(path: str | Path, mapped: bool = False) -> ModelParts:
     """Read a model folder.
 
     Args:
         path: the folder.
+        mapped: map its files (`model_bytes.read_regular`). They must not be edited in place as long as the model lives:
+            `save` does not, it puts a new folder in the place of the old one.
 
     Returns:
         The parts of the model.
@@ -125,7 +127,8 @@ def _read_model(path: Path) -> ModelParts:
             classes[Doubts.kind] = Doubts
         parts = [name for key, entry in entries.items() for name in _check_part(path, key, entry, classes)]
         built: dict[str, tuple[Any, int]] = {}
-        files = _read_files(path, manifest["files"], [LABELS, *(f"{name}.safetensors" for name in parts)])
+        wanted = [LABELS, *(f"{name}.safetensors" for name in parts)]
+        files = _read_files(path, manifest["files"], wanted, mapped)
         labels = _labels_from_bytes(path / LABELS, files.pop(LABELS), manifest["labels"])
         fitted = {key: _unpack(path, key, entry, files, classes, len(labels), built) for key, entry in entries.items()}
         doubts, scorer = fitted.pop("doubts", None), fitted.pop("scorer")
@@ -186,7 +189,7 @@ def _rerankers(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _read_files(path: Path, facts: dict[str, Any], wanted: list[str]) -> dict[str, Bytes]:
+def _read_files(path: Path, facts: dict[str, Any], wanted: list[str], mapped: bool) -> dict[str, Bytes]:
     """The bytes of the files that the parts need; there must be no others. Sizes are compared before any is read."""
     for name in {**dict.fromkeys(wanted), **facts}:
         if name not in facts or name not in wanted:
@@ -198,11 +201,11 @@ def _read_files(path: Path, facts: dict[str, Any], wanted: list[str]) -> dict[st
     needed, free = sum(facts[name]["bytes"] for name in wanted), available_bytes()
     if needed > free:
         raise ModelError(f"{path} has {needed / 1e9:,.1f} GB and this machine has {free / 1e9:,.1f} GB of memory left")
-    return {name: _read(path / name, facts[name]) for name in wanted}
+    return {name: _read(path / name, facts[name], mapped) for name in wanted}
 
 
-def _read(path: Path, facts: dict[str, Any]) -> Bytes:
-    raw = read_regular(path, facts["bytes"])
+def _read(path: Path, facts: dict[str, Any], mapped: bool) -> Bytes:
+    raw = read_regular(path, facts["bytes"], mapped=mapped)
     if len(raw) != facts["bytes"] or checksum(raw) != facts["sha256"]:
         raise ModelError(f"{path}: the content is {_not_written(facts)}")
     return raw

@@ -32,11 +32,13 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False, card: Card 
     return model.save(path, overwrite=overwrite, card=card)
 
 
-def load(path: str | Path) -> Model:
+def load(path: str | Path, *, mapped: bool = False) -> Model:
     """Read a model folder. Nothing in it is executed.
 
     Args:
         path: the folder.
+        mapped: map its files instead of reading them into memory: processes that serve the same model share its
+            arrays. The files must not be edited in place meanwhile; replacing the folder does no harm.
 
     Returns:
         The model as it was saved.
@@ -44,5 +46,5 @@ def load(path: str | Path) -> Model:
     Raises:
         ModelError: the folder is not exactly what was written, or another release wrote it.
     """
-    parts = read_model(path)
+    parts = read_model(path, mapped)
     return Model(**{field.name: getattr(parts, field.name) for field in fields(parts)})

@@ -7,7 +7,6 @@ either library is loaded.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -72,6 +71,13 @@ def serve(
         list[str] | None,
         typer.Option(metavar="ADDRESS", help="Proxy or network whose X-Forwarded-For is believed; may repeat."),
     ] = None,
+    workers: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Processes that answer; they share the memory of the models.")
+    ] = 1,
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="PostgreSQL database that keeps added labels for every process."),
+    ] = None,
 ) -> None:
     """Serve models over HTTP, with a page at /.
 
@@ -85,11 +91,11 @@ def serve(
             raise MissingExtra(package, "serve", "longtail serve")
     for name, value in LIBRARIES.items():
         os.environ.setdefault(name, value)
-    from longtail.data.read import Columns, columns_of, load
-    from longtail.serve.models import load_models
+    from longtail.data.read import Columns
+    from longtail.serve.content import Content
     from longtail.serve.server import bind, serve
     from longtail.serve.settings import Settings, read_token
-    from longtail.serve.similar_examples import TrainingExamples
+    from longtail.serve.workers import serve_with_workers
 
     settings = Settings(
         host=host,
@@ -106,20 +112,18 @@ def serve(
         connections=connections,
         connections_per_address=connections_per_address,
         forwarded_allow_ips=tuple(word for given in forwarded_allow_ips or () for word in given.split(",") if word),
+        workers=workers,
     )
+    columns = Columns(text=text_column, labels=label_column, separator=label_separator)
+    content = Content(tuple(models), examples, columns, several=workers > 1, database=database)
     listener = bind(settings)
-    training = None
-    with ExitStack() as opened, progress():
-        served = load_models(models)
-        for one in served.values():
-            opened.callback(one.close)  # also where the service does not start
-        if examples is not None:
-            first = next(iter(served.values())).now.model
-            columns = Columns(text=text_column, labels=label_column, separator=label_separator)
-            columns = (columns_of(examples, first.table) if columns == Columns() else None) or columns
-            fields = None if columns.text else first.text_field
-            training = TrainingExamples.of(load(examples, columns=columns, text=fields, valid_share=0))
-            for one in served.values():
-                training.check(one.now.model.labels, one.path)
-        opened.pop_all()
-    serve(settings, listener, served, training, listening=lambda address: say(f"open {address} (Ctrl-C stops)"))
+
+    def listening(address: str) -> None:
+        say(f"open {address} (Ctrl-C stops)")
+
+    if workers > 1:
+        serve_with_workers(settings, listener, content, listening=listening)
+        return
+    with progress():
+        served, training = content.load()
+    serve(settings, listener, served, training, listening=listening)

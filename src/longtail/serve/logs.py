@@ -11,10 +11,10 @@ from typing import Any, TextIO
 
 
 class Log:
-    """Writes to a stream; None means the standard error of the moment."""
+    """Writes to a stream; None means the standard error of the moment. `always` are facts of every line."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO | None = None, **always: Any) -> None:
+        self._stream, self._always = stream, always
 
     def write(self, event: str, **facts: Any) -> None:
         """Writes one event.
@@ -26,7 +26,7 @@ class Log:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         stream = self._stream or sys.stderr
         try:
-            stream.write(json.dumps({"time": now, "event": event, **facts}) + "\n")
+            stream.write(json.dumps({"time": now, "event": event, **self._always, **facts}) + "\n")
             stream.flush()
         except (OSError, ValueError):  # a closed pipe or a full disk must not stop the service
             pass

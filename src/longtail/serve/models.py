@@ -21,8 +21,11 @@ from longtail.model import Model
 from longtail.seams import takes_labels
 from longtail.serve.finder import Finder
 from longtail.serve.journal import Entry, Journal, journal_of
+from longtail.serve.shared_labels import SharedLabels, Stored
 from longtail.store import load
 
+SEVERAL = "several workers serve it, and the others would not have them; start the service with --database"
+KEPT = "--database keeps them, and these are not there; add them once more with POST /labels"
 WARM = ("a first text to read", " ".join(["a longer one, of many words"] * 12))
 
 
@@ -63,32 +66,41 @@ class Served:
     Args:
         name: the name that requests use.
         path: its folder.
+        several: whether other processes of this machine serve it, too: then its files are mapped, and it takes new
+            labels only through a database, because the others would not have them.
+        database: address of the database that keeps its added labels, instead of the journal.
 
     Raises:
         ModelError: the model cannot be loaded, or the journal of its added labels cannot be used.
+        NotStored: the database does not answer, or refuses.
     """
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, path: Path, *, several: bool = False, database: str | None = None) -> None:
         self.name, self.path = name, path
-        model = load(path)
+        model = load(path, mapped=several)
         self._adding = threading.Lock()
         self.journal: Journal | None = None
+        self.shared: SharedLabels | None = None
+        self._seen = 0  # number of the last label that came from the database
         self.renamed = 0  # added labels whose id the model, trained again, now has with another text
-        self.why_not = _why_not(model)
+        self.why_not = _why_not(model) or (SEVERAL if several and database is None else None)
         self._now = Version(model, len(model.labels), Finder(model.labels))
-        if self.why_not is None:
+        if self.why_not is None and database is None:
             self.journal = self._open()
             if self.journal is not None:
                 try:
-                    self._replay(self.journal)
+                    self._take(self.journal.entries)
                 except BaseException:
                     self.journal.close()
                     raise
         elif journal_of(path).exists() and journal_of(path).stat().st_size:
             raise ModelError(
                 f"{journal_of(path)} has labels that were added to {path}, but no labels can be added to this model: "
-                f"{self.why_not}; move the file away to serve the model without them"
+                f"{self.why_not or KEPT}; move the file away to serve the model without them"
             )
+        elif self.why_not is None and database is not None:
+            self.shared = SharedLabels(database, name)
+            self.catch_up()
 
     @property
     def now(self) -> Version:
@@ -170,7 +182,8 @@ class Served:
         ]
 
     def add(self, entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
-        """Adds labels. When this returns, they are on the disk and predicted; after an error, none of them is.
+        """Adds labels. When this returns, they are on the disk and predicted; after an error, none of them is (but see
+        `SharedLabels.adding`).
 
         Args:
             entries: the labels.
@@ -182,17 +195,49 @@ class Served:
             DataError: the model takes no new labels.
             IdTaken: a label with this id has another text.
             WriteError: the journal cannot be written.
+            NotStored: the database cannot.
             BaseException: what the model raises on these texts.
         """
-        if self.why_not is not None or self.journal is None:
+        if self.why_not is not None or (self.journal is None and self.shared is None):
             raise DataError(f"{self.name} takes no new labels: {self.why_not}")
         with self._adding:
+            if self.shared is not None:
+                return self._add_shared(self.shared, entries)
+            assert self.journal is not None
             new, known = self._sorted(entries)
             if new:
                 grown = self._grown(new)
                 self.journal.add(new)
                 self._now = grown
             return [entry.id for entry in new], [entry.id for entry in known]
+
+    def _add_shared(self, shared: SharedLabels, entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
+        grown = None
+        with shared.adding(self._seen) as (others, write):
+            self._take_stored(others)
+            new, known = self._sorted(entries)
+            if new:
+                grown = self._grown(new)
+                last = write(new)
+        if grown is not None:  # committed
+            self._now, self._seen = grown, last
+        return [entry.id for entry in new], [entry.id for entry in known]
+
+    def catch_up(self) -> None:
+        """Takes in what others have added to the database.
+
+        Raises:
+            NotStored: the database does not answer, or refuses.
+            BaseException: what the model raises on these labels.
+        """
+        if self.shared is not None:
+            with self._adding:
+                self._take_stored(self.shared.after(self._seen))
+
+    def _take_stored(self, rows: Sequence[Stored]) -> None:
+        if rows:
+            self._take([row.entry for row in rows])
+            self._seen = rows[-1].number
 
     def facts(self) -> dict[str, Any]:
         """The model as `GET /models` describes it."""
@@ -212,9 +257,10 @@ class Served:
         }
 
     def close(self) -> None:
-        """Closes the journal."""
-        if self.journal is not None:
-            self.journal.close()
+        """Closes the journal, or the connection to the database."""
+        for kept in (self.journal, self.shared):
+            if kept is not None:
+                kept.close()
 
     def _open(self) -> Journal | None:
         place = journal_of(self.path)
@@ -226,13 +272,14 @@ class Served:
             self.why_not = str(error)
             return None
 
-    def _replay(self, journal: Journal) -> None:
+    def _take(self, entries: Sequence[Entry]) -> None:
+        """Takes in labels that were written before, or by others."""
         # A model that was trained again may have some of the labels itself; its own texts win.
         labels = self._now.model.labels
         rows = labels.row_of
-        added = {entry.id: entry.text for entry in journal.entries}
-        self.renamed = sum(labels.word(rows[name]) != text for name, text in added.items() if name in rows)
-        new = list({entry.id: entry for entry in journal.entries if entry.id not in rows}.values())
+        added = {entry.id: entry.text for entry in entries}
+        self.renamed += sum(labels.word(rows[name]) != text for name, text in added.items() if name in rows)
+        new = list({entry.id: entry for entry in entries if entry.id not in rows}.values())
         if new:
             self._now = self._grown(new)
 
@@ -260,11 +307,13 @@ class Served:
         return grown
 
 
-def load_models(words: Sequence[str]) -> dict[str, Served]:
+def load_models(words: Sequence[str], *, several: bool = False, database: str | None = None) -> dict[str, Served]:
     """Loads the models of the command line.
 
     Args:
         words: FOLDER, which is named as the folder is, or NAME=FOLDER.
+        several: see `Served`.
+        database: see `Served`.
 
     Returns:
         Models by name.
@@ -278,7 +327,7 @@ def load_models(words: Sequence[str]) -> dict[str, Served]:
             name, path = _named(word)
             if name in served:
                 raise ModelError(f"two models have the name {name}; rename one: longtail serve OTHER={path}")
-            served[name] = Served(name, path)
+            served[name] = Served(name, path, several=several, database=database)
     except BaseException:
         for one in served.values():
             one.close()

@@ -81,17 +81,55 @@ def serve(
     log = log or Log()
     service = Service(settings, models, examples, log)
     server = make_server(service)
-    for model in models.values():
-        if model.journal is not None and model.journal.torn:
-            log.write("journal", level="warning", model=model.name, cut_bytes=model.journal.torn)
-        if model.renamed:  # it was trained again, and its own texts win
-            log.write("journal", level="warning", model=model.name, ids_with_another_text_now=model.renamed)
-    address = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}"
+    report_journals(models, log)
+    address = address_of(settings, listener)
     listener.listen(BACKLOG)
     log.write(
         "listening", address=address, models=list(models), labels=[len(one.now.model.labels) for one in models.values()]
     )
     listening(address)
+    answer(service, server, listener)
+
+
+def address_of(settings: Settings, listener: socket.socket) -> str:
+    """The address that clients use.
+
+    Args:
+        settings: of the service.
+        listener: its socket.
+
+    Returns:
+        A URL.
+    """
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{listener.getsockname()[1]}"
+
+
+def report_journals(models: Mapping[str, Served], log: Log) -> None:
+    """Logs what was odd about the labels that were added before.
+
+    Args:
+        models: by name.
+        log: takes it.
+    """
+    for model in models.values():
+        if model.journal is not None and model.journal.torn:
+            log.write("journal", level="warning", model=model.name, cut_bytes=model.journal.torn)
+        if model.renamed:  # it was trained again, and its own texts win
+            log.write("journal", level="warning", model=model.name, ids_with_another_text_now=model.renamed)
+
+
+def answer(service: Service, server: Server, listener: socket.socket) -> None:
+    """Answers requests until the server is told to leave, then finishes those under way and closes the models.
+
+    Args:
+        service: the models and the state of the service.
+        server: of `make_server`.
+        listener: where clients connect.
+
+    Raises:
+        Exception: why the service could not go on.
+    """
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     try:
@@ -100,29 +138,31 @@ def serve(
     finally:
         sys.setswitchinterval(before)
         listener.close()
-        for model in models.values():
+        for model in service.models.values():
             model.close()
-    log.write("stopped")
+    service.log.write("stopped")
     if service.failure is not None:
         raise service.failure
 
 
-def make_server(service: Service) -> Server:
+def make_server(service: Service, kind: type[Server] | None = None, backlog: int = BACKLOG) -> Server:
     """Builds a server; its `serve` answers on listening sockets, and its `leave` stops it.
 
     Args:
         service: the models and the state of the service.
+        kind: of the server; None: `Server`.
+        backlog: the most connections that it accepts at once.
 
     Returns:
         The server.
     """
     service.connections = Connections(service.settings, most_connections(service.settings))
-    server = Server(_config(service), service)
+    server = (kind or Server)(_config(service, backlog), service)
     service.on_failure = server.leave
     return server
 
 
-def _config(service: Service) -> uvicorn.Config:
+def _config(service: Service, backlog: int) -> uvicorn.Config:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], False
@@ -140,7 +180,7 @@ def _config(service: Service) -> uvicorn.Config:
         proxy_headers=False,  # uvicorn would believe every program of this machine; the guard reads them
         timeout_graceful_shutdown=max(int(service.settings.drain), 1),
         h11_max_incomplete_event_size=MAX_HEAD,
-        backlog=BACKLOG,
+        backlog=backlog,
     )
 
 

@@ -22,9 +22,12 @@ from longtail.serve.models import IdTaken, Served
 from longtail.serve.queue import Asked, Busy, Gone, ModelFailed, Stopped, TooLate
 from longtail.serve.refusal import Refused
 from longtail.serve.settings import Settings
+from longtail.serve.shared_labels import NotStored
 from longtail.serve.similar_examples import TrainingExamples
+from longtail.serve.totals import EVERY, Totals
 
 MAX_ADDING = 16  # requests that add labels and wait for one another
+POLL = 0.3  # seconds between two looks at what others have added
 STUCK = 2  # a batch that takes this many times the time limit of a request will hardly end
 CLOSED = 499  # status of a request whose client has gone, for the log; nobody receives it
 
@@ -61,6 +64,7 @@ class Service:
             pace_of=lambda key: key[0], probe=lambda key: self.models[key[0]].probe(),
         )  # fmt: skip
         self.batcher.on_death = self._die
+        self.totals: Totals | None = None  # where other workers answer, too
         self._adding = 0
 
     @asynccontextmanager
@@ -71,11 +75,17 @@ class Service:
         except RuntimeError as error:  # the operating system gives no thread
             self.batcher.dead = error
             self._die()
-        warming = asyncio.create_task(self._warm_up())
+        tasks = [asyncio.create_task(self._warm_up())] if self.state == "starting" else []
+        tasks += [
+            asyncio.create_task(self._follow(model)) for model in self.models.values() if model.shared is not None
+        ]
+        if self.totals is not None:
+            tasks.append(asyncio.create_task(self._share_metrics(self.totals)))
         try:
             yield
         finally:
-            warming.cancel()
+            for task in tasks:
+                task.cancel()
             await self.batcher.stop()
 
     async def _warm_up(self) -> None:
@@ -90,6 +100,25 @@ class Service:
         if self.state == "starting":
             self.state = "ready"
         self.log.write("ready", seconds=round(time.perf_counter() - started, 3), models=list(self.models))
+
+    async def _follow(self, model: Served) -> None:
+        """Takes in the labels that other processes add. While that fails the model goes on with those it has."""
+        fine = True
+        while True:
+            self.counters.database.set(float(fine))
+            await asyncio.sleep(POLL)
+            try:
+                await in_thread(model.catch_up)
+            except Exception as error:
+                if fine and isinstance(error, NotStored):
+                    self.log.write("database", level="error", model=model.name, message=str(error))
+                elif fine:
+                    self.log.failed(error, model=model.name)
+                fine = False
+            else:
+                if not fine:
+                    self.log.write("database", model=model.name, message="it answers again, and nothing is missing")
+                fine = True
 
     def _die(self) -> None:
         """Nothing can be computed any more: the service ends with an error, so that it can be started again."""
@@ -215,6 +244,12 @@ class Service:
         except WriteError as error:
             self.log.write("journal", level="error", model=model.name, message=str(error))
             raise Refused(503, "the labels could not be written; none was added, the log says why", "disk") from None
+        except NotStored as error:
+            self.log.write("database", level="error", model=model.name, message=str(error))
+            raise Refused(
+                503, "the database did not confirm the labels; send them again, which does no harm if it has them",
+                "database", {"Retry-After": "1"},
+            ) from None  # fmt: skip
         except Exception as error:  # a panic of the tokenizer, or whatever else the model raised on these texts
             raise self._broke(error, facts["id"], "none of the labels was added") from None
         finally:
@@ -269,7 +304,17 @@ class Service:
         return {"version": __version__, "models": [model.facts() for model in self.models.values()], "examples": name}
 
     def metrics(self) -> str:
-        """Answers `GET /metrics`, in the text format of Prometheus."""
+        """Answers `GET /metrics`, in the text format of Prometheus; of all workers where there are several."""
+        self._measure()
+        return self.counters.text() if self.totals is None else self.totals.text()
+
+    async def _share_metrics(self, totals: Totals) -> None:
+        while True:
+            self._measure()
+            await in_thread(totals.write)
+            await asyncio.sleep(EVERY)
+
+    def _measure(self) -> None:
         self.counters.waiting.set(self.batcher.waiting)
         self.counters.under_way.set(self.under_way)
         self.counters.connections.set(len(self.connections))
@@ -277,7 +322,6 @@ class Service:
         self.counters.memory.set(resident_bytes())
         for model in self.models.values():
             self.counters.labels.set(len(model.now.model.labels), model=model.name)
-        return self.counters.text()
 
     def overloaded(self, address: str) -> None:
         """Refuses a prediction before its body is read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -41,11 +41,12 @@ class Settings:
     body: int = 4 << 20  # the most bytes of a request
     bodies: int = 64 << 20  # the most bytes of all requests under way
     drain: float = 15.0  # the time that requests under way get when the service stops
+    workers: int = 1  # processes that answer
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise DataError(f"--port must be 0 (any free port) to 65535, got {self.port}")
-        for name in ("batch_size", "queue", "requests", "body", "connections", "connections_per_address"):
+        for name in ("batch_size", "queue", "requests", "body", "connections", "connections_per_address", "workers"):
             if getattr(self, name) < 1:
                 raise DataError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
         if self.queue < self.batch_size:
@@ -65,6 +66,25 @@ class Settings:
                 f"--host {self.host} lets other machines connect, and no token is set; put one into {TOKEN_VARIABLE} "
                 "or --token-file, or pass --open if everybody may use the service"
             )
+
+    def of_worker(self) -> Settings:
+        """The settings of one worker: its share of every limit of the service, rounded up.
+
+        The kernel decides which worker gets a connection, so shares are the only limits that together never exceed
+        those of the service (by more than the rounding).
+        """
+
+        def share(whole: int, least: int = 1) -> int:
+            return max(-(-whole // self.workers), least)
+
+        return replace(
+            self,
+            queue=share(self.queue, self.batch_size),
+            requests=share(self.requests),
+            connections=share(self.connections),
+            connections_per_address=share(self.connections_per_address),
+            bodies=share(self.bodies, self.body),
+        )
 
     @property
     def local(self) -> bool:
