@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
-from longtail.data.files import COMPRESSED, document_text, lines
+from longtail.data.files import COMPRESSED, chunks, document_text, lines
 from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, check_ids
@@ -135,9 +136,11 @@ def is_subject_table(path: Path) -> bool:
     if not path.name.lower().removesuffix(".gz").removesuffix(".xz").endswith(".tsv"):
         return False
     try:
-        first = [line.removesuffix("\r").split("\t") for _, line in islice(lines(path), LOOKED_AT)]
+        begun = next(chunks(path, quiet=True), (1, b""))[1]
     except DataError:
         return False  # the reader of tables says what is wrong
+    # Only the first lines are decoded, however large the piece is.
+    first = [line.decode("utf-8", "replace").rstrip("\r\n").split("\t") for line in islice(BytesIO(begun), LOOKED_AT)]
     for row in first:  # the first document with subjects decides: no header has a URI in angle brackets
         if row != [""] and (len(row) != 2 or row[1].strip()):
             return len(row) == 2 and _URIS.fullmatch(row[1].strip()) is not None
