@@ -103,14 +103,14 @@ def read_model(path: str | Path, mapped: bool = False) -> ModelParts:
         ModelError: the folder is not exactly what was written, or another release wrote it.
     """
     try:
-        return _read_model(Path(path))
+        return _read_model(Path(path), mapped)
     except ModelError as error:  # names, kinds and versions in it may be as long as a file
         if len(str(error)) <= MAX_ERROR:
             raise
         raise ModelError(_short(error, MAX_ERROR)) from None
 
 
-def _read_model(path: Path) -> ModelParts:
+def _read_model(path: Path, mapped: bool) -> ModelParts:
     if not path.is_dir():
         place = "MODEL" if path.exists() else path  # never suggest to write over somebody's file
         raise ModelError(f"{path} is not a model folder; train one with: longtail train DATA RECIPE --out {place}")
