@@ -278,7 +278,7 @@ def test_the_callers_random_state_is_restored() -> None:
 
 
 def test_a_history_that_cannot_be_read_raises_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"history\.jsonl: no such file"):
+    with pytest.raises(DataError, match=r"history\.jsonl: cannot be read"):
         History.read(tmp_path)
     (tmp_path / "history.jsonl").write_text(json.dumps({"epoch": 1, "loss": 2.0}) + "\n{nonsense\n")
     with pytest.raises(DataError, match=r"history\.jsonl:2: not a line"):
