@@ -148,7 +148,8 @@ def read_comparison(path: str | Path) -> Comparison:
     """
     file = Path(path) / FILE if Path(path).is_dir() else Path(path)
     try:
-        file_size(file)  # a pipe would never end
+        if file.exists():
+            file_size(file)  # a pipe would never end
         read = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"the comparison cannot be read ({error.strerror or error}); check the path", file) from None

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from longtail.atomic import new_file
-from longtail.data.opening import file_size
 from longtail.errors import DataError
 
 FILE, PICTURE = "history.jsonl", "history.svg"
@@ -75,7 +74,8 @@ class History:
         """
         path = Path(folder) / FILE
         try:
-            file_size(path)  # a pipe would never end
+            if path.exists() and not path.is_file():  # a pipe would never end
+                raise DataError("cannot be read (it is no file)", path)
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot be read ({getattr(error, 'strerror', error)})", path) from None
