@@ -21,7 +21,7 @@ from longtail.model import Model
 from longtail.seams import takes_labels
 from longtail.serve.finder import Finder
 from longtail.serve.journal import Entry, Journal, journal_of
-from longtail.serve.shared_labels import SharedLabels, Stored
+from longtail.serve.shared_labels import SharedLabels, StoredLabel
 from longtail.store import load
 
 SEVERAL = "several workers serve it, and the others would not have them; start the service with --database"
@@ -234,7 +234,7 @@ class Served:
             with self._adding:
                 self._take_stored(self.shared.after(self._seen))
 
-    def _take_stored(self, rows: Sequence[Stored]) -> None:
+    def _take_stored(self, rows: Sequence[StoredLabel]) -> None:
         if rows:
             self._take([row.entry for row in rows])
             self._seen = rows[-1].number

@@ -120,7 +120,7 @@ def report_journals(models: Mapping[str, Served], log: Log) -> None:
 
 
 def answer(service: Service, server: Server, listener: socket.socket) -> None:
-    """Answers requests until the server is told to leave, then finishes those under way and closes the models.
+    """Answers requests until `leave` of the server is called, then finishes those under way and closes the models.
 
     Args:
         service: the models and the state of the service.

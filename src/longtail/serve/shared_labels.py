@@ -40,7 +40,7 @@ class NotStored(LongtailError):
     """The database does not answer, or refuses."""
 
 
-class Stored(NamedTuple):
+class StoredLabel(NamedTuple):
     """A row of the table."""
 
     number: int
@@ -76,7 +76,7 @@ class SharedLabels:
                     "PRIMARY KEY (model, number))"
                 )
 
-    def after(self, number: int) -> list[Stored]:
+    def after(self, number: int) -> list[StoredLabel]:
         """The labels beyond a number, in their order.
 
         Args:
@@ -92,7 +92,7 @@ class SharedLabels:
             return self._after(connection, number)
 
     @contextmanager
-    def adding(self, number: int) -> Iterator[tuple[list[Stored], Callable[[Sequence[Entry]], int]]]:
+    def adding(self, number: int) -> Iterator[tuple[list[StoredLabel], Callable[[Sequence[Entry]], int]]]:
         """Lets nobody else add labels until the end of the block, which commits what was written, or none on an error.
 
         Args:
@@ -138,12 +138,12 @@ class SharedLabels:
             with suppress(self._psycopg.Error):
                 connection.close()
 
-    def _after(self, connection: Any, number: int) -> list[Stored]:
+    def _after(self, connection: Any, number: int) -> list[StoredLabel]:
         rows = connection.execute(
             f"SELECT number, id, text FROM {TABLE} WHERE model = %s AND number > %s ORDER BY number",
             [self._model, number],
         )
-        return [Stored(found, Entry(name, text)) for found, name, text in rows]
+        return [StoredLabel(found, Entry(name, text)) for found, name, text in rows]
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

@@ -65,7 +65,7 @@ def serve_with_workers(
 
 
 @dataclass(eq=False)
-class _Place:
+class _WorkerSlot:
     """The place of a worker, which one process after another may have."""
 
     number: int
@@ -89,11 +89,11 @@ class _Workers:
     obeyed: int = 0
     stop_by: float = float("inf")
     answering: bool = False  # whether a worker has ever been ready
-    places: list[_Place] = field(default_factory=list)
+    places: list[_WorkerSlot] = field(default_factory=list)
 
     def run(self) -> None:
         """Until every worker has ended after a signal."""
-        self.places = [_Place(number) for number in range(self.settings.workers)]
+        self.places = [_WorkerSlot(number) for number in range(self.settings.workers)]
         with self._signals():
             try:
                 while not self.signals or any(place.process is not None for place in self.places):
@@ -167,7 +167,7 @@ class _Workers:
             if ended:
                 self._ended(place, process)
 
-    def _ready(self, place: _Place) -> None:
+    def _ready(self, place: _WorkerSlot) -> None:
         place.ready, place.failures = True, 0
         if not self.answering:
             self.answering = True
@@ -176,7 +176,7 @@ class _Workers:
             self.log.write("listening", address=address, workers=self.settings.workers)
             self.listening(address)
 
-    def _ended(self, place: _Place, process: BaseProcess) -> None:
+    def _ended(self, place: _WorkerSlot, process: BaseProcess) -> None:
         if place.pipe is not None:
             place.pipe.close()
         place.process = place.pipe = None
