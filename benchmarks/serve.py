@@ -154,7 +154,7 @@ class Started:
         while '"listening"' not in (head := Path(self.log.name).read_text()):
             assert self.process.poll() is None, head
             time.sleep(0.05)
-        self.port = _port(head.split("\n", 1)[0])
+        self.port = _port(next(line for line in head.splitlines() if '"listening"' in line))
         while not self._ready():
             time.sleep(0.05)
         return self
