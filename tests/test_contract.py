@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,13 @@ from scipy import sparse
 
 from longtail.catalogue import LEARNERS, TAIL_METHODS, learner_class, tail_class
 from longtail.data import Corpus, Dataset, LabelSet
+from longtail.data.fingerprint import fingerprint
 from longtail.errors import DataError
 from longtail.model import Model
 from longtail.plan import DataFacts
+from longtail.predictions import Predictions
 from longtail.recipe import Recipe
+from longtail.reuse import reusing
 from longtail.seams import DATA_NEEDS, OFFERS, Declaration, goes_on, seams_of
 from longtail.store import load
 
@@ -78,8 +82,35 @@ JOINT = ("ranknet", "ancestors")  # what they make of a candidate depends on the
 SOFT = [name for name in LEARNERS if "soft_targets" in learner_class(name).offers]
 
 
+@dataclass
+class TrainedStages:
+    """Learners below re-rankers, teachers, members and folds, which have tests of their own, are trained once. What a
+    recipe is tested for is always trained."""
+
+    tested: str = ""  # the stage that is
+    kept: dict[tuple[str, str, str], Any] = field(default_factory=dict)
+
+    def model(self, name: str, train: Dataset, valid: Dataset, fit: Callable[[], Model]) -> Model:
+        return fit() if name == self.tested else self._kept(name, train, valid, fit)
+
+    def fold(self, name: str, train: Dataset, valid: Dataset, predict: Callable[[], Predictions]) -> Predictions:
+        return self._kept(name, train, valid, predict)
+
+    def _kept(self, name: str, train: Dataset, valid: Dataset, make: Callable[[], Any]) -> Any:
+        key = name, fingerprint(train), fingerprint(valid)
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+
+STAGES = TrainedStages()
+
+
 def fit(recipe: str, corpus: Corpus) -> Model:
-    return Recipe.parse(recipe).fit(corpus.train, corpus.valid)
+    parsed = Recipe.parse(recipe)
+    STAGES.tested = parsed.stages[-1]
+    with reusing(STAGES):
+        return parsed.fit(corpus.train, corpus.valid)
 
 
 @pytest.fixture(scope="session")
