@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from guide_blocks import PAGES, ROOT, Line, borrowed, lines
 import longtail
 from longtail.data import Corpus
 from longtail.data.write_subjects import write_subjects
+from longtail.reproduction.paper_tables import find_paper
+from longtail.reproduction.run import chosen_rows
 
 RUN = ("longtail", "torchrun")  # here, page by page
 # Not run: they install, measure for minutes to hours, or run all of this. What they name is looked up instead.
@@ -93,8 +96,18 @@ def test_the_commands_of_a_page_run(page: str, desk: None) -> None:
         if line.program == "torchrun":
             in_processes(line)
             continue
+        if line.words[0] == "reproduce" and len(line.words) > 2:  # hours of training; tests/reproduction trains some
+            tables_of(line)
+            continue
         done = call(*line.words, stdin=line.stdin)
         assert done.code == 0, (line, done.err)
+
+
+def tables_of(line: Line) -> None:
+    """The tables and rows that a command names are there."""
+    words = line.words[1 : next((at for at, word in enumerate(line.words) if word.startswith("--")), None)]
+    patterns = [given for option, given in pairwise(line.words) if option == "--rows"]
+    assert chosen_rows([find_paper(words[0]).table(name) for name in words[1:-1]], patterns)
 
 
 def in_processes(line: Line) -> None:
