@@ -38,7 +38,7 @@ class Line:
     @cached_property
     def program(self) -> str:
         """The first word that is not a variable's value, nor feeds the next."""
-        words = re.sub(r"^echo .*?\| |^([A-Z]+=\S+ )+", "", self.text).split()
+        words = re.sub(r"^echo .*?\| |^([A-Z_]+=\S+ )+", "", self.text).split()
         return words[0]
 
     @cached_property

@@ -44,7 +44,8 @@ def test_the_page_does_what_it_says(desk: None) -> None:
         assert done.code == 0, (line, done.err)
         commands.append(words[0])
     dialled = ["predict", "evaluate"]
-    assert commands == ["compare", "evaluate", "predict", *dialled, "train", "evaluate", "export", "export", "export"]
+    thresholds = ["evaluate", "predict", "evaluate"]
+    assert commands == ["compare", *thresholds, *dialled, "train", "evaluate", "export", "export", "export"]
     graph, classifier = re.findall(r"```python\n(.*?)```", PAGES[PAGE].read_text(), re.DOTALL)
     answers = run(graph.replace("a large cat that roars", "the dragon castle"))
     (own,) = call("predict", "model", "-k", "3", stdin="the dragon castle\n").lines

@@ -181,7 +181,7 @@ def test_new_labels_join_by_their_texts(model: Model, tiny: Corpus) -> None:
     """A label that training never saw gets the norm and the bias of rare ones, and is found by its word."""
     known = tiny.labels.ids[:-1]
     held = tiny.train.targets[:, [9]].toarray()[:, 0] > 0
-    few = replace(tiny.labels, ids=known, texts=tiny.labels.texts[:-1], counts=tiny.labels.counts[:-1])
+    few = replace(tiny.labels, ids=known, texts=tiny.labels.texts[:-1], counts=tiny.labels.counts[:-1], broader=None)
     train, valid = (
         replace(part, labels=few, targets=sparse.csr_array(part.targets[:, :9])) for part in (tiny.train, tiny.valid)
     )

@@ -54,7 +54,11 @@ def without(corpus: Corpus, label: int) -> Corpus:
     """The corpus before the last label was added: its rows are there, but not marked with it."""
     all_of_them = corpus.labels
     labels = replace(
-        all_of_them, ids=all_of_them.ids[:label], texts=all_of_them.texts[:label], counts=all_of_them.counts[:label]
+        all_of_them,
+        ids=all_of_them.ids[:label],
+        texts=all_of_them.texts[:label],
+        counts=all_of_them.counts[:label],
+        broader=None,
     )
 
     def cut(data: Any) -> Any:
@@ -179,6 +183,15 @@ class Aside(nn.Module):
         return [{"params": [self.way], "lr": learning_rate, "weight_decay": 0.0}]
 
     def begin_epoch(self, epoch: int, encode: Any) -> None: ...
+
+    def begin_step(self) -> None: ...
+
+    def end_step(self, learning_rate: float) -> None: ...
+
+    def state(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_state(self, state: Any) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Elias(TreeNetSettings):
     shortlist: int = 2000  # K: labels of an example that are scored
     shortlist_weight: float = 0.05  # lambda: weight of the loss of the shortlist's own scores
 
-    summary: ClassVar[str] = "clusters of labels, and a learned graph from clusters to labels"
+    summary: ClassVar[str] = "clusters of labels, and a learned graph from them to labels"
     papers: ClassVar[tuple[Paper, ...]] = (ELIAS,)
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": Preset(

@@ -37,7 +37,7 @@ class LightXml(TreeNetSettings):
     schedule: Literal["linear", "cosine", "none"] = "none"
     dropout_until: float = 1.0  # share of each epoch that is trained with dropout
 
-    summary: ClassVar[str] = "clusters, then labels, from the last layers of an encoder; dynamic negatives"
+    summary: ClassVar[str] = "clusters, then labels, from the last layers of an encoder"
     papers: ClassVar[tuple[Paper, ...]] = (LIGHTXML,)
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": Preset(

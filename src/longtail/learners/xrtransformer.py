@@ -51,7 +51,7 @@ class XrTransformer(TreeNetSettings):
     cost: float = 1.5  # C of their classifiers
 
     head_factor: ClassVar[float] = 1.0
-    summary: ClassVar[str] = "an encoder trained coarse to fine, then label trees over words and vectors"
+    summary: ClassVar[str] = "an encoder trained coarse to fine, then trees on its vectors"
     papers: ClassVar[tuple[Paper, ...]] = (XR_TRANSFORMER,)
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": Preset(

@@ -100,7 +100,7 @@ class SparseRank:
     weight_threshold: float = 0.01  # smaller weights are dropped
     ranker_weight: float | None = None  # w; none: chosen on valid
 
-    summary: ClassVar[str] = "a sparse classifier of each label, trained on the learner's candidates, re-ranks them"
+    summary: ClassVar[str] = "re-ranks by a sparse classifier a label, of the candidates"
     papers: ClassVar[tuple[Paper, ...]] = (XR_TRANSFORMER,)
     presets: ClassVar[dict[str, Preset]] = {
         "paper": Preset(

@@ -68,8 +68,8 @@ def _copies(paths: Sequence[Path]) -> dict[Path, Path]:
     same: dict[bytes, list[Path]] = defaultdict(list)
     for group in by_size.values():
         for path in group if len(group) > 1 else ():
-            with suppress(OSError):  # whoever reads the page says so
-                same[blake2b(path.read_bytes()).digest()].append(path)
+            with suppress(OSError, DataError), open_file(path) as file:  # whoever reads the page says so
+                same[blake2b(file.read()).digest()].append(path)
     first = {path: path for path in paths}
     for group in same.values():
         first |= dict.fromkeys(group, min(group, key=lambda path: (len(path.name), path)))
