@@ -41,6 +41,14 @@ RECIPES = {
     "onevsall": f"renee(encoder='bag', {NET})",
     "buckets": f"mach(encoder='bag', {NET}, repetitions=3, buckets=4)",
     "astec": f"astec({NET})",
+    "levels": f"cascadexml(encoder='bag', {NET}, max_leaf_labels=2, branching=2)",
+    "layers": "lightxml(encoder='tiny', batch_size=64, epochs=1, max_leaf_labels=2, hidden=4)",
+    "graph": f"elias(encoder='bag', {NET}, cluster_epochs=1, max_leaf_labels=2)",
+    "attention": f"attentionxml(encoder='bag', {NET}, hidden=4, max_flat_labels=1, max_leaf_labels=2)",
+    "resolutions": f"xrtransformer(encoder='bag', {NET}, max_leaf_labels=4, branching=2)",
+    "sparse ranker": "bm25 + sparserank(candidates=3, ranker_weight=0.5)",
+    "parts": f"{DPR} + parts",
+    "ancestors": "knn(neighbours=5) + ancestors",
     "pool": f"depsl(encoder='bag', {NET})",
     "unidec": f"unidec(encoder='bag', {NET})",
     "decaf": f"decaf({NET})",
@@ -105,7 +113,8 @@ def _data(folder: Path) -> Path:
     place = folder / "data"
     if not place.exists():
         place.mkdir()
-        labels = [{"id": f"L{row}", "text": f"a {word}"} for row, word in enumerate(WORDS)]
+        labels: list[dict[str, Any]] = [{"id": f"L{row}", "text": f"a {word}"} for row, word in enumerate(WORDS)]
+        labels[9]["broader"], labels[8]["broader"] = ["L8"], ["L7"]
         (place / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)) + "\n")
         for split, rows in (("train", 100), ("valid", VALID)):
             lines = []

@@ -236,6 +236,7 @@ def test_a_saved_model_over_other_labels_is_matched_by_id(tiny: Corpus, tmp_path
         texts=(*(labels.texts[row] for row in order), "another one"),
         counts=np.append(labels.counts[order], 0),
         features=None,
+        broader=None,
     )
     from scipy import sparse
 
