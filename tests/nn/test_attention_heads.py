@@ -43,7 +43,7 @@ def heads_of(levels: LabelLevels, beam: int = 2) -> AttentionHeads:
 def slow_score(heads: AttentionHeads, read: TokenStates, text: int, level: int, node: int) -> float:
     states = read.states[text][read.mask[text]].numpy()
     a = heads.weights[level][node].detach().numpy()
-    shares = np.exp(states @ a) / np.exp(states @ a).sum()
+    shares = np.exp(states @ a) / (np.exp(states @ a).sum() + 1)  # 1 for looking at nothing
     seen = sum(share * state for share, state in zip(shares, states, strict=True))
     hidden = np.maximum(heads.hidden.weight.detach().numpy() @ seen + heads.hidden.bias.detach().numpy(), 0)
     return float(heads.last.weight.detach().numpy()[0] @ hidden + heads.last.bias.item())

@@ -95,7 +95,7 @@ def serve(
     from longtail.serve.content import Content
     from longtail.serve.server import bind, serve
     from longtail.serve.settings import Settings, read_token
-    from longtail.serve.workers import serve_with_workers
+    from longtail.serve.worker_processes import serve_with_workers
 
     settings = Settings(
         host=host,

@@ -19,9 +19,10 @@ from longtail.seams import Scorer, TailMethod
 class AttentionXml(TreeNetSettings):
     """A recurrent net reads the words, and each label sums their states by an attention of its own.
 
-    One small network, shared by all labels, scores what a label saw. `predict --why` shows the words that each label
-    looked at. Up to `max_flat_labels` labels are all scored; beyond, a tree of clusters that look at words themselves
-    chooses which, level by level, and a label's probability is multiplied by those of all clusters above it.
+    A label may also look at nothing. One small network, shared by all labels, scores what it saw. `predict --why` shows
+    the words that each label looked at. Up to `max_flat_labels` labels are all scored; beyond, a tree of clusters that
+    look at words themselves chooses which, level by level, and a label's probability is multiplied by those of all
+    clusters above it.
 
     Published form: an LSTM with pretrained word vectors; beyond 31,000 labels a net for each level of the tree, each
     begun as the one above it; three of them with different trees. Here one net (a GRU by default) learns its words and

@@ -15,7 +15,7 @@ Start reading at `app.py` (the paths), then `service.py` (what they do) and `bat
     protocol.py, connections.py   a connection and its time limits; how many each client address may have
     strict.py, refusal.py         refuses HTTP with two meanings; the error that refuses a request
     server.py, assets/            from start to stop; the page
-    content.py, workers.py        what is served; several processes on one socket
+    content.py, worker_processes.py   what is served; several processes on one socket
     totals.py                     their metrics, added up
 
 May import data, metrics, linear, seams, model, store and what they import.

@@ -90,14 +90,16 @@ class AttentionHeads(LevelHeads):
             nodes: (texts, nodes of a text) int64; None: all of the level.
 
         Returns:
-            (texts, nodes, places), summing to 1 over the places that hold a token.
+            (texts, nodes, places); what is left to 1 looks at nothing.
         """
         weights = self.weights[level]
         if nodes is None:
             found = torch.einsum("btd,ld->blt", read.states, weights)
         else:
             found = torch.einsum("btd,bnd->bnt", read.states, weights[nodes])
-        return torch.softmax(found.masked_fill(~read.mask.unsqueeze(1), -torch.inf), dim=-1)
+        found = found.masked_fill(~read.mask.unsqueeze(1), -torch.inf)
+        # A place of score 0 that says nothing: without it all nodes would see the same in a text of one word.
+        return torch.softmax(F.pad(found, (0, 1)), dim=-1)[..., :-1]
 
     def _score(self, vectors: TokenStates, level: int, parents: Tensor | None) -> Tensor:
         dropout = self.features[level].dropout
