@@ -33,7 +33,7 @@ demo: $(ALONE)
 
 # The kernels once more, with every index checked. Checked code has a cache of its own: it must not replace the other.
 KERNELS := tests/linear tests/metrics tests/search/test_exact.py tests/search/test_soft.py tests/test_selection.py \
-	tests/tail/test_tail_ranknet.py tests/tail/test_tail_centroid.py
+	tests/tail/test_tail_ranknet.py tests/tail/test_tail_centroid.py tests/tail/test_tail_sparserank.py
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
