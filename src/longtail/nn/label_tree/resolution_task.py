@@ -32,14 +32,10 @@ class ResolutionTask(TreeTask):
 
     parents: Ints | None = None  # (rows, clusters of a row) of the level above; None on the first level
 
-    def level_batch(self, rows: Longs) -> LevelBatch:
+    def entries(self, rows: Longs) -> LevelBatch:  # type: ignore[override]  # what `ResolutionHead.loss` takes
         """The targets and candidates of rows."""
         right = super().entries(rows)[0]
         return LevelBatch(right, None if self.parents is None else to_device(self.parents[rows], self.device, np.int64))
-
-    def entries(self, rows: Longs) -> LevelBatch:  # type: ignore[override]
-        """See `TreeTask.entries`."""
-        return self.level_batch(rows)
 
 
 class ResolutionHead(nn.Module):
