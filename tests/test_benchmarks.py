@@ -52,6 +52,14 @@ def test_names_that_benchmarks_import_exist() -> None:
     assert missing == []
 
 
+def test_the_breaks_of_the_mutation_script_still_stand_in_the_source() -> None:
+    """A break whose code has moved would be tested by nobody."""
+    environment = os.environ | {"PYTHONPATH": str(SOURCE.parent)}
+    command = [sys.executable, str(BENCHMARKS / "mutations.py"), "--list"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
 def names_of(module: str) -> set[str]:
     """What can be imported from a module of the package, read from its source: torch need not be loaded."""
     if module == "longtail":
