@@ -266,6 +266,10 @@ def test_methods_lists_the_catalogue() -> None:
     assert (done.code, done.err) == (0, "")
     for name in (*LEARNERS, *TAIL_METHODS):
         assert f" {name} " in done.out
+    places = [
+        done.out.index(words) for words in (" lexical ", "over a label tree", " elias ", "answers or encoder", " fuse ")
+    ]
+    assert places == sorted(places), "nets stand with nets, and combinations apart"
     listed = call("methods", "--json").json
     assert list(listed["learners"]) == list(LEARNERS)
     assert list(listed["tail_methods"]) == list(TAIL_METHODS)

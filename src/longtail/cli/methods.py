@@ -70,22 +70,29 @@ def _list(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> None:
 
 def _grouped_learners(learners: dict[str, type[Any]]) -> dict[str, list[str]]:
     """Learner names by the settings they share."""
+    from longtail.learners.bm25 import Bm25
+    from longtail.learners.lexical import Lexical
     from longtail.linear.features.tfidf_settings import TfidfSettings
     from longtail.nn.dual.dual_settings import DualEncoderSettings
+    from longtail.nn.label_tree.tree_settings import TreeNetSettings
     from longtail.nn.onevsall.onevsall_settings import OneVsAllSettings
     from longtail.nn.shallow.shallow_settings import ShallowSettings
 
+    words, answers = "Learners over words: no GPU", "Learners over the answers or encoder of others"
     bases: dict[type[Any], str] = {
-        TfidfSettings: "Learners over words: no GPU",
+        TfidfSettings: words,
+        Bm25: words,
+        Lexical: words,
         ShallowSettings: "Shallow nets over word vectors",
         DualEncoderSettings: "Dual encoders",
         OneVsAllSettings: "An encoder under one classifier a label",
+        TreeNetSettings: "An encoder over a label tree",
     }
-    found: dict[str, list[str]] = {title: [] for title in (*bases.values(), "Others")}
+    found: dict[str, list[str]] = {title: [] for title in (*bases.values(), answers, "Others")}
     for name, kind in learners.items():
         title = next((title for base, title in bases.items() if issubclass(kind, base)), None)
         own = kind.__module__.startswith("longtail.")
-        found[title or (bases[TfidfSettings] if own else "Others")].append(name)
+        found[title or (answers if own else "Others")].append(name)
     return {title: names for title, names in found.items() if names}
 
 
