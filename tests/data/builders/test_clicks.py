@@ -59,7 +59,7 @@ def test_orcas_by_hand(tmp_path: Path) -> None:
     titles.write_text("D2\thttps://en.wikipedia.org/wiki/Sky\tSky -  Wikipedia\tThe sky is ...\nD9\tu\tother\tbody\n")
     corpus = build(tmp_path, log(tmp_path / "orcas.tsv.gz", LINES), titles=titles, least=2, test=0.001)
     sky, simple = "Sky - Wikipedia", "sciencemadesimple sky blue"
-    assert set(corpus.labels.texts) == {sky, simple}
+    assert dict(zip(corpus.labels.ids, corpus.labels.texts, strict=True)) == {"D2": sky, "D1968574": simple}
     assert rows_of(corpus) == {
         "why is the sky blue": {sky: 1, simple: 1}, "sky": {sky: 1}, "blue sky": {sky: 1},
         "colour of the sky": {simple: 1},
@@ -110,6 +110,7 @@ def test_many_clicks_against_a_plain_reference(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("longtail.data.builders.buckets.BUCKET", 10_000)
     monkeypatch.setattr("longtail.data.files.CHUNK", 1000)
     corpus = build(tmp_path, plain, least=5, test=0.3, seed=4)
+    assert corpus.labels.ids == corpus.labels.texts, "a label has the id of its document, in every bucket"
     clicks = Counter(item for _, item in pairs)
     test = {query for query, _ in pairs if hashed([query], 4)[0] < int(0.3 * 2**64)}
     labels = {item for query, item in pairs if query not in test and clicks[item] >= 5}

@@ -118,6 +118,7 @@ def test_a_dump_by_hand(tmp_path: Path, seed: int) -> None:
     assert rows_of(corpus) == rows and test == rows.keys() - set(corpus.train.ids)
     assert excluded_of(corpus) == excluded
     assert set(corpus.labels.texts) == set().union(*(rows[name] for name in corpus.train.ids))
+    assert corpus.labels.ids == corpus.labels.texts, "a label's id is its title"
     assert corpus.name == "xxwiki-20240101-seealso"
     assert not any("See also" in text or "[[" in text for text in corpus.train.texts or ())
     for name, text in zip(corpus.train.ids, corpus.train.texts or (), strict=True):
@@ -168,16 +169,20 @@ def test_two_processes_give_the_same(tmp_path: Path) -> None:
         (lambda data: data[:-40], "ends in the middle of a stream"),
         (lambda data: data[:200] + b"\0" * 40 + data[240:], "damaged bzip2 data"),
         (lambda data: b"PK" + data, "is not bzip2 data"),
-        (lambda data: bz2.compress(b" " * (1 << 29)), "unpacks to far more than a dump"),
+        (lambda data: bz2.compress(b" " * (1 << 22)), "unpacks to far more than a dump"),
         (lambda data: bz2.compress(bz2.decompress(data)[:-20]), "ends too early, without </mediawiki>"),
         (lambda data: bz2.compress(bz2.decompress(data)[:1500]), "ends too early"),
         (lambda data: bz2.compress(b"<html></html>"), "ends too early"),
         (lambda data: bz2.compress(bz2.decompress(data).replace(b"<title>Sky</title>", b"")), "a page without title"),
+        (lambda data: bz2.compress(bz2.decompress(data).replace(b"<title>Sky", b"<title>S\nky")), "without title"),
         (lambda data: bz2.compress(bz2.decompress(data).replace(b"== See also ==", b"==No==")), "--section"),
     ],
 )
-def test_damaged_dumps_are_refused(tmp_path: Path, change: object, message: str) -> None:
+def test_damaged_dumps_are_refused(
+    tmp_path: Path, change: object, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert callable(change)
+    monkeypatch.setattr("longtail.data.builders.wiki_dump.MAX_UNPACKED", 1 << 22)
     dump = tmp_path / "wiki.xml.bz2"
     dump.write_bytes(change(bz2.compress((HEAD + "".join(PAGES) + FOOT).encode())))
     with pytest.raises(DataError, match=message):
@@ -199,6 +204,8 @@ def test_markup() -> None:
     assert (rest, section) == ("a\n==e==\nf", "\nb\n=== c ===\nd\n")
     commented = "a\n== See also == <!-- keep --> <!-- sorted -->\r\nb\r\n==e==\nf"
     assert without_section(commented, heading("See also")) == ("a\n==e==\nf", "\nb\r\n")
+    twice = "a\n== See also ==\n* [[b]]\n==c==\nd\n==See also==\n* [[e]]"  # else the text would name the label e
+    assert without_section(twice, heading("See also")) == ("a\n==c==\nd\n", "\n* [[b]]\n\n* [[e]]")
     assert without_section("a === See also ===", heading("See also")) == ("a === See also ===", "")
     markup = (
         "{{Infobox|a={{b|{{c}}}}}}'''Rome''' [[File:x.jpg|thumb|[[a]] b]]is [[Capital city|the ''capital'']] of "
@@ -278,6 +285,7 @@ def test_a_set_of_manual_pages(tmp_path: Path) -> None:
     rows = rows_of(corpus)
     assert rows["ls(1)"] == {stat, sort, "dir - what dir does", "openssl-x509 - what openssl-x509 does"}
     assert rows["dir(1)"] == {stat, sort}  # not ls, which refers to it
+    assert corpus.labels.texts[corpus.labels.ids.index("newstat(2)")] == stat
     assert excluded_of(corpus) >= {("dir(1)", ls), ("dir(1)", "dir - what dir does"), ("ls(1)", ls)}
     facts = json.loads((tmp_path / "built" / "corpus.json").read_text())
     assert facts["name"] == "manpages-seealso" and facts["licence"] == "each page's own"
@@ -316,6 +324,7 @@ def test_the_graph_against_a_plain_reference(tmp_path: Path) -> None:
     links = [(rng.choice(titles), rng.choice([*titles, *redirects, "nowhere"])) for _ in range(500)]
     (tmp_path / "graph").mkdir()
     (tmp_path / "articles").write_bytes(keys_of([one.encode() for one in titles]).tobytes())
+    (tmp_path / "titles").write_text("".join(f"{one}\n" for one in titles))
     for name, pairs in (("redirects", list(redirects.items())), ("links", links)):
         (tmp_path / name).write_bytes(keys_of([one.encode() for pair in pairs for one in pair]).tobytes())
     resolve(tmp_path, 0.3, 5, 2, tmp_path, tmp_path / "graph")

@@ -15,6 +15,7 @@ import numpy as np
 from longtail.arrays import AnyArray
 from longtail.data.builders.buckets import Found, by_bucket
 from longtail.data.builders.keys import Keys, KeyTable, keys_of, salted
+from longtail.data.builders.stored_ids import StoredIds
 from longtail.data.builders.work import remember
 from longtail.errors import DataError
 
@@ -50,6 +51,7 @@ def found_in(pages: Sequence[Page], buckets: int, found: Found) -> Found:
     found.counts["links"] += len(links)
     found.outputs |= {
         "articles": keys.tobytes(),
+        "titles": b"".join([page.title.encode() + b"\n" for page in articles]),
         "redirects": _pairs([(page.title, page.redirect or "") for page in redirects]),
         "links": _pairs(links),
     }
@@ -96,6 +98,16 @@ def _pair_keys(pairs: Keys) -> Keys:
     return salted(pairs[:, 0], 1) ^ salted(pairs[:, 1], 2)
 
 
+def _titles_of(pages: Path, labels: KeyTable, number: int) -> list[bytes]:
+    """The titles of labels, in the order of their numbers."""
+    titles = [b""] * number
+    with (pages / "titles").open("rb") as file:
+        for label, line in zip(labels.numbers(_read(pages, "articles", 1)).tolist(), file, strict=True):
+            if label >= 0:
+                titles[label] = line.removesuffix(b"\n")
+    return titles
+
+
 def resolve(pages: Path, share: float, seed: int, least: int, source: Path, folder: Path) -> None:
     """Makes rows, labels and excluded pairs of the references.
 
@@ -109,7 +121,7 @@ def resolve(pages: Path, share: float, seed: int, least: int, source: Path, fold
         seed: of the split.
         least: train rows of a label.
         source: for messages.
-        folder: to write `train.npy`, `test.npy`, `excluded.npy` and the table of labels into.
+        folder: to write `train.npy`, `test.npy`, `excluded.npy`, the table of labels and their titles into.
 
     Raises:
         DataError: no reference is left.
@@ -145,6 +157,7 @@ def resolve(pages: Path, share: float, seed: int, least: int, source: Path, fold
     excluded = np.concatenate([np.stack([own, own], axis=1), reciprocal])
     excluded = _different(excluded[KeyTable.of(rows).has(np.ascontiguousarray(excluded[:, 0]))])
     table.save(folder, "labels")
+    StoredIds.save(folder, _titles_of(pages, table, len(labels)))
     for name, part in (("train", train), ("test", test), ("excluded", excluded)):
         np.save(folder / f"{name}.npy", part)
     facts = {

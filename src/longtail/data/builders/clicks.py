@@ -41,6 +41,7 @@ from longtail.data.builders.requirements import (
     need_licence,
     need_space,
 )
+from longtail.data.builders.stored_ids import StoredIds
 from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.corpus import hashed
 from longtail.data.files import chunks
@@ -110,7 +111,7 @@ def build_clicks(
     size = unpacked_size([log])
     need_space(out, 3 * size)
     buckets, workers = buckets_for(size), processes or processes_for(size)
-    kept = asdict(settings) | {"columns": columns, "builder": "clicks.1"}
+    kept = asdict(settings) | {"columns": columns, "builder": "clicks.2"}
     log_licence(licence)
     with Work.begin(out, kept, inputs, workers) as work:
         read = work.once("log", partial(_read_log, log, columns, buckets, work.workers))
@@ -267,7 +268,9 @@ def _offsets(documents: Path) -> list[int]:
 
 
 def _document_table(documents: Path, folder: Path) -> None:
-    KeyTable.of(keys_of(_ids(documents))).save(folder, "table")
+    ids = _ids(documents)
+    KeyTable.of(keys_of(ids)).save(folder, "table")
+    StoredIds.save(folder, ids)
 
 
 def _rows(read: Path, work: Path, settings: ClickSettings, bucket: int, path: Path) -> None:
@@ -309,7 +312,8 @@ def _labels(work: Path, rows: Path, folder: Path) -> None:
 
 
 def _lines(work: Path, split: str, soft: bool, bucket: int, path: Path) -> None:
-    """The rows of a bucket and split as lines; a label's id is the number of its document."""
+    """The rows of a bucket and split as lines; a label has the id of its document."""
+    ids = StoredIds.open(work / "document-table")
     counts = np.load(work / "labels" / "counts.npy", mmap_mode="r")
     wanted = b"1" if split == "test" else b"0"
     texts: list[str] = []
@@ -324,7 +328,7 @@ def _lines(work: Path, split: str, soft: bool, bucket: int, path: Path) -> None:
             most = max(times for _, times in entries)
             weights = [max(times / most, 1e-6) for _, times in entries] if soft else None
             texts.append(query.decode())
-            found.append(([str(number) for number, _ in entries], weights))
+            found.append((ids.of(number for number, _ in entries), weights))
     path.mkdir()
     names = hashed(texts).tolist()  # ids that depend on the query alone
     rows = zip(names, texts, found, strict=True)
@@ -345,5 +349,5 @@ def _label_lines(work: Path, titled: bool, bucket: int, path: Path) -> None:
         if counts[number]:
             item, _, url = line.split(b"\t")
             text = titles.get(number, b"").decode("utf-8", "replace") or url_words(url.decode()) or item.decode()
-            lines.append(as_line({"id": str(number), "text": text, "item": item.decode()}))
+            lines.append(as_line({"id": item.decode(), "text": text}))
     path.write_bytes(packed(lines))

@@ -23,6 +23,7 @@ from longtail.data.builders.manpages import ManReader, find_manpages
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
 from longtail.data.builders.pool import processes_for
 from longtail.data.builders.requirements import MANUAL_PAGES, WIKIPEDIA, Licence, log_licence, need_files, need_space
+from longtail.data.builders.stored_ids import StoredIds
 from longtail.data.builders.wiki_dump import DumpJoiner, DumpReader, dump_pieces
 from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.labels import Propensity
@@ -83,7 +84,7 @@ def build_seealso(
     size = unpacked_size(inputs)
     need_space(out, size if settings.label_words else size // 2)
     buckets, workers = buckets_for(size), processes or processes_for(size)
-    settled = asdict(settings) | {"builder": "seealso.2"}
+    settled = asdict(settings) | {"builder": "seealso.3"}
     log_licence(licence)
     with Work.begin(out, settled, inputs, workers) as work:
 
@@ -133,6 +134,7 @@ class _Rows:
         self.pairs = np.load(graph / f"{name}.npy", mmap_mode="r")
         self.rows = self.pairs[:, 0]
         self.labels = open_table(graph, "labels")
+        self.titles = StoredIds.open(graph)
 
     def of(self, keys: Any) -> list[list[str]]:
         """The ids of the labels of each page."""
@@ -142,14 +144,14 @@ class _Rows:
         for start, end in zip(starts, ends, strict=True):
             if end > start:
                 numbers = self.labels.numbers(np.ascontiguousarray(self.pairs[start:end, 1]))
-                found.append([str(number) for number in numbers.tolist()])
+                found.append(self.titles.of(numbers.tolist()))
             else:
                 found.append([])
         return found
 
 
 def _lines(pages: Path, graph: Path, bucket: int, path: Path) -> None:
-    """The pages of a bucket as rows, labels and excluded pairs. A label's id is its number, a row's its title."""
+    """The pages of a bucket as rows, labels and excluded pairs; their ids are the titles."""
     known: dict[str, tuple[str, str]] = {}  # the first page of a title counts
     for line in read_bucket(pages, "pages", bucket):
         title, label, text = json.loads(line)
@@ -169,7 +171,7 @@ def _lines(pages: Path, graph: Path, bucket: int, path: Path) -> None:
                     found["exclude"].append(as_line({"id": title, "labels": banned}))
     for title, number in zip(titles, labels, strict=True):
         if number >= 0:
-            found["labels"].append(as_line({"id": str(number), "text": known[title][0]}))
+            found["labels"].append(as_line({"id": title, "text": known[title][0]}))
     path.mkdir()
     for name, lines in found.items():
         (path / name).write_bytes(packed(lines))

@@ -189,6 +189,8 @@ class DumpReader:
         if int(_part(xml, b"<ns>", b"</ns>")) != 0:
             return None
         title = unescaped(_part(xml, b"<title>", b"</title>"))
+        if "\n" in title:
+            raise ValueError("a title of two lines")
         if b'<redirect title="' in xml:
             return Page(title, redirect=title_of(unescaped(_part(xml, b'<redirect title="', b'"')).partition("#")[0]))
         markup = unescaped(_text(xml))

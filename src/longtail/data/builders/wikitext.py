@@ -46,7 +46,7 @@ def title_of(target: str) -> str:
 
 
 def without_section(markup: str, section: re.Pattern[str]) -> tuple[str, str]:
-    """Cuts a section out of an article: from its heading to the next heading of level 2.
+    """Cuts a section out of an article: from its heading to the next heading of level 2. A second one of its name too.
 
     Args:
         markup: of the article.
@@ -55,12 +55,13 @@ def without_section(markup: str, section: re.Pattern[str]) -> tuple[str, str]:
     Returns:
         The article without the section, and the section; "" where there is none.
     """
-    found = section.search(markup)
-    if found is None:
-        return markup, ""
-    following = HEADING.search(markup, found.end())
-    end = following.start() if following else len(markup)
-    return markup[: found.start()] + markup[end:], markup[found.end() : end]
+    rest, cut, at = list[str](), list[str](), 0
+    while found := section.search(markup, at):
+        following = HEADING.search(markup, found.end())
+        rest.append(markup[at : found.start()])
+        at = following.start() if following else len(markup)
+        cut.append(markup[found.end() : at])
+    return "".join([*rest, markup[at:]]), "".join(cut)
 
 
 def heading(name: str) -> re.Pattern[str]:
