@@ -163,7 +163,9 @@ def test_the_commands_of_the_guide_run(data: Path) -> None:
 
 def test_presets() -> None:
     listed = call("presets")
-    assert "LF-AOL-270K" in listed.out and "build prefixes" in listed.out and listed.code == 0
+    assert "LF-AOL-270K" in listed.out and "longtail build" in listed.out and listed.code == 0
+    aol = next(line for line in listed.out.splitlines() if "LF-AOL-270K" in line)
+    assert aol.split() == ["LF-AOL-270K", "3,922,479", "272,825", "0.55,", "1.5", "32", "prefixes"], "a line for each"
     one = call("presets", "lf-aol-270k")
     assert "A=0.55, B=1.5" in one.out and "tau=100" in one.out
     assert call("presets", "lf-aol-270k", "--json").json["labels"] == 272_825

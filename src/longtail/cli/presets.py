@@ -17,7 +17,7 @@ def presets(name: Name = None, json: Json = False) -> None:
 
     With a NAME: also its papers and the recipes with their settings.
     """
-    from longtail.data.published import PUBLISHED, find_published
+    from longtail.data.published import PUBLISHED, READ, find_published
     from longtail.errors import DataError, did_you_mean
 
     if name is None:
@@ -27,14 +27,16 @@ def presets(name: Name = None, json: Json = False) -> None:
         from rich import box
         from rich.table import Table
 
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        for column in ("data set", "train", "labels", "A", "B", "tokens"):
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        for column in ("data set", "train", "labels", "A, B", "tokens"):
             table.add_column(column, justify="left" if column == "data set" else "right", no_wrap=True)
-        table.add_column("made by", overflow="fold")
+        table.add_column("builder", no_wrap=True)
         for one in PUBLISHED:
-            a, b = f"{one.propensity.a:g}", f"{one.propensity.b:g}"
-            table.add_row(one.name, f"{one.train:,}", f"{one.labels:,}", a, b, str(one.tokens), one.made_by)
+            both = f"{one.propensity.a:g}, {one.propensity.b:g}"
+            builder = "" if one.made_by == READ else one.made_by.split()[1]  # its options are shown with the set
+            table.add_row(one.name, f"{one.train:,}", f"{one.labels:,}", both, str(one.tokens), builder)
         console().print(table)
+        console().print("Builders: longtail build; sets without one are read from their published files.")
         console().print("About one, with the papers' recipes: longtail presets NAME", soft_wrap=True)
         return
     found = find_published(name)

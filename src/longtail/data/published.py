@@ -132,9 +132,9 @@ PUBLISHED: tuple[PublishedSet, ...] = (
         GANDALF, _unidec(32),
     ),
     _set(
-        "LF-Wikipedia-500K", (1_813_391, 783_743, 501_070, 4.77, 24.75), WIKI, 256, "LEVER, DEXA",
+        "LF-Wikipedia-500K", (1_813_391, 783_743, 501_070, 4.77, 24.75), WIKI, 256, "LEVER, UniDEC, DEXA",
         f"{_renee(2_314_461, 256, 0.7, 5000, 5e-5, 4e-3, 2048)} + {_lever(60, 15, 256, 16, 0.3, 512, 40)}",
-        _dexa(256),
+        "depsl:paper(max_tokens=256)", _dexa(256),
     ),
     _set(
         "LF-AmazonTitles-1.3M", (2_248_619, 970_237, 1_305_265, 22.20, 38.24), AMAZON, 32,
