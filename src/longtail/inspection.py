@@ -18,7 +18,6 @@ from longtail.data.dataset import Dataset
 from longtail.data.mended_labels import likely_no_labels, twins
 from longtail.metrics import BANDS, bands, pos80
 
-MOSTLY_UNSEEN = 0.9  # share of the labels without a training row from which on usual measures say little
 LEAK_IS_AN_ERROR = 0.5  # more than this share of the test rows in train
 NAMED = "test rows name all of their labels, two or more, in their text: are the labels part of it?"
 CHANCE = 0.1  # of the documents may do so: in library records 3% do
@@ -124,8 +123,8 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
             f"zero-shot labels, which no training row has: {facts['zero-shot labels']:,}; only methods that read label "
             "texts can find them"
         )
-    unseen = int((corpus.labels.counts == 0).sum())
-    if unseen > MOSTLY_UNSEEN * max(1, facts["labels"]):
+    if corpus.labels.mostly_unseen:
+        unseen = int((corpus.labels.counts == 0).sum())
         warnings.append(
             f"{unseen / facts['labels']:.0%} of the labels have no training row: PSP, coverage and frequency bins say "
             "little here; look at recall and MRR, and take methods that read label texts"

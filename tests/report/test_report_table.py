@@ -8,6 +8,7 @@ from rich.console import Console
 from longtail.comparison import judged
 from longtail.report.comparison_table import clean_table, columns, comparison_table, difference_table, shared_notes
 from longtail.report.result import Result, SharedStage, joined
+from longtail.report.result_table import results_table
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +120,22 @@ def test_deviations_stand_beside_means() -> None:
     text = printed([joined(runs)], 200)
     deviation = np.std([run.measures["P@1"] for run in runs], ddof=1)
     assert f"± {deviation:.1f}" in text and "mean ± deviation over 3 seeds" in text
+
+
+def test_retrieval_is_measured_by_rank_and_recall() -> None:
+    """Where nearly all labels have no training row, P@1, MRR and R stand in the place of PSP and C."""
+    corpus = sample_corpus()
+    counts = np.zeros_like(corpus.labels.counts)
+    counts[:5] = 3
+    unseen = replace(corpus.labels, counts=counts)
+    assert unseen.mostly_unseen and not corpus.labels.mostly_unseen
+    assert not replace(unseen, train_rows=0).mostly_unseen, "labels that were never counted are not unseen"
+    made = [sample_result(name, corpus, skill=skill, seed=0) for name, skill in (("weak", 0.1), ("strong", 0.9))]
+    made = judged(made, corpus)
+    results = [replace(one, predictions=replace(one.predictions, labels=unseen)) for one in made]
+    names = [column.name for column in columns(results)]
+    assert names == ["P@1", "MRR@3", "MRR@5", "R@1", "R@3", "R@5", "train", "predict", "memory"]
+    assert "R = recall" in str(comparison_table(results).caption)
+    table = difference_table(results)
+    assert table is not None and [column.header for column in table.columns][1:] == ["P@1", "MRR@5", "R@5"]
+    assert "recall: the share of a document" in results_table(results, "test")

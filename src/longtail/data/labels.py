@@ -13,6 +13,8 @@ from scipy import sparse
 from longtail.arrays import Longs, Matrix
 from longtail.errors import DataError
 
+MOSTLY_UNSEEN = 0.9  # share of the labels without a training row from which on usual measures say little
+
 
 @dataclass(frozen=True)
 class Propensity:
@@ -99,6 +101,11 @@ class LabelSet:
     def has_texts(self) -> bool:
         """Whether at least one label has a text."""
         return any(self.texts)
+
+    @cached_property
+    def mostly_unseen(self) -> bool:
+        """Whether nearly all labels have no training row: PSP, coverage and frequency bins say little then."""
+        return self.train_rows > 0 and int((self.counts == 0).sum()) > MOSTLY_UNSEEN * len(self)
 
     def word(self, row: int) -> str:
         """The name of a label for people.

@@ -19,6 +19,10 @@ KEY = f"{MARKS[BETTER]} better, {MARKS[WORSE]} worse than the first recipe (95%)
 TESTED = ("P@1", "PSP@5", "C@5")  # what the table of differences shows
 UNSEEN = "recall of labels with (S) and without (U) training rows, H their harmonic mean"
 COVERAGE = "share of labels with a test positive that are found at least once"
+RETRIEVAL = (
+    "R = recall; MRR = 1 / rank of the first hit; nearly all labels have no training row, where PSP and coverage say "
+    "little"
+)
 _NAME = 12  # letters per line of a recipe's name in a narrow terminal; longer names fold
 _LEFT_OUT = ("@3", "predict", "memory", "@5", "train")  # what a narrow terminal leaves out, in this order
 
@@ -95,17 +99,23 @@ class Column:
 def columns(results: Sequence[Result]) -> list[Column]:
     """P, PSP and C, and S, U and H of held-out labels, at each k that was measured, then the costs.
 
+    Where nearly all labels have no training row, as in passage retrieval: P@1, MRR and R instead.
+
     Args:
         results: a result per recipe.
 
     Returns:
         The columns, from left to right.
     """
+    ks = measured_at(results)
+    if _retrieval(results):
+        names = ["P@1", *(f"MRR@{k}" for k in ks if 1 < k <= 10), *(f"R@{k}" for k in ks)]
+    else:
+        names = [f"{group}@{k}" for group in ("P", "PSP", "C", "S", "U", "H") for k in ks]
     measured = [
-        Column(f"{group}@{k}", group, _measure(f"{group}@{k}"), words.percent)
-        for group in ("P", "PSP", "C", "S", "U", "H")
-        for k in measured_at(results)
-        if any(f"{group}@{k}" in result.measures.values for result in results)
+        Column(name, name.partition("@")[0], _measure(name), words.percent)
+        for name in names
+        if any(name in result.measures.values for result in results)
     ]
     return [
         *measured,
@@ -113,6 +123,10 @@ def columns(results: Sequence[Result]) -> list[Column]:
         Column("predict", "cost", lambda result: result.predict_seconds, words.seconds, True, "predict_seconds"),
         Column("memory", "cost", lambda result: float(result.peak_bytes), words.size, True),
     ]
+
+
+def _retrieval(results: Sequence[Result]) -> bool:
+    return bool(results) and results[0].predictions.labels.mostly_unseen
 
 
 def measured_at(results: Sequence[Result]) -> list[int]:
@@ -137,7 +151,7 @@ def caption(results: Sequence[Result]) -> str:
         One to three lines.
     """
     unseen = f"; {UNSEEN}" if any("H@1" in result.measures.values for result in results) else ""
-    lines = [f"PSP with {results[0].measures.propensity}; C = {COVERAGE}{unseen}"]
+    lines = [RETRIEVAL if _retrieval(results) else f"PSP with {results[0].measures.propensity}; C = {COVERAGE}{unseen}"]
     if any(result.runs for result in results):
         lines.append(f"mean ± deviation over {max(len(result.seeds) for result in results)} seeds")
     if any(result.against_first for result in results):
@@ -199,7 +213,9 @@ def difference_table(results: Sequence[Result]) -> Table | None:
     from rich.table import Table
     from rich.text import Text
 
-    names = [name for name in TESTED if any(name in result.against_first for result in results)]
+    last = {column.group: column.name for column in columns(results) if column.group != "cost"}
+    tested = last.values() if _retrieval(results) else TESTED
+    names = [name for name in tested if any(name in result.against_first for result in results)]
     if len(results) < 2 or not names:
         return None
     table = Table(

@@ -24,6 +24,8 @@ MEANING = {
     "S": "of a document's labels with training examples, the share in its top k",
     "U": "of a document's labels without training examples, which were held out, the share in its top k",
     "H": "the harmonic mean of S and U: high only where both are",
+    "MRR": "1 / rank of the first hit in the top k, 0 without a hit, mean over documents",
+    "R": "recall: the share of a document's labels that is in the top k, mean over documents",
     "train": "seconds to fit the recipe on the train split",
     "predict": "seconds to predict the whole test split, with 100 candidates of a document where the dial needs them",
     "memory": "the most memory that the process held while the recipe ran",
@@ -31,7 +33,6 @@ MEANING = {
 _MORE = {
     "nDCG": "like P, but a hit counts less the lower it is ranked, in percent of the best possible order",
     "F1": "2 hits / (predicted labels in the top k + true labels) of each document, mean over documents",
-    "MRR": "1 / rank of the first hit in the top k, 0 without a hit, mean over documents",
     "frequency groups": "labels sorted by training examples and cut into groups with equal shares of the training "
     "positives; zero-shot labels have no training example",
 }
@@ -208,7 +209,8 @@ def definitions(corpus: Corpus) -> Safe:
         f"PSP@k ({corpus.propensity})": join([_sentence(MEANING["PSP"]), power, constant]),
         "C@k": _sentence(MEANING["C"]),
         **({f"{one}@k": _sentence(MEANING[one]) for one in "SUH"} if corpus.held_out_labels else {}),
-        **{f"{name}@k": _sentence(_MORE[name]) for name in ("nDCG", "F1", "MRR")},
+        **{f"{name}@k": _sentence(_MORE[name]) for name in ("nDCG", "F1")},
+        **{f"{name}@k": _sentence(MEANING[name]) for name in ("MRR", "R")},
         "frequency groups": _sentence(_MORE["frequency groups"]),
         **{name: _sentence(text) for name, text in BAND_MEANING.items()},
         "train time": _sentence(MEANING["train"]),

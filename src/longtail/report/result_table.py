@@ -81,6 +81,8 @@ def results_table(results: Sequence[Result], name: str, *, costs: bool = True) -
         "S": "Seen labels",
         "U": "Unseen labels",
         "H": "Harmonic mean",
+        "MRR": "Mean reciprocal rank",
+        "R": "Recall",
         "cost": "Cost",
     }
     sorts = len(results) > 1
