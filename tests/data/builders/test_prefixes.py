@@ -138,6 +138,8 @@ def _endings(query: str) -> set[str]:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_rows_and_labels_are_those_of_a_plain_reference(tmp_path: Path, seed: int, published: bool) -> None:
     lines = made_up(seed)
+    lines += [(str(person), f"{'of ' * 40}new york", "2006-03-02 07:17:12") for person in (1, 2)]  # over 100 letters
+    lines += [("3", f"{'of ' * 30}new york", "2006-05-26 07:17:12"), ("4", "ny", "2006-03-02 07:17:12")]
     half = len(lines) // 2
     logs = [written(tmp_path / f"user-ct-test-collection-0{part}.txt.gz", rows)
             for part, rows in enumerate((lines[:half], lines[half:]), 1)]  # fmt: skip
