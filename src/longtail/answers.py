@@ -17,6 +17,7 @@ from longtail.data.columns import column_names, few, records, table_kind
 from longtail.data.dataset import Rows
 from longtail.data.files import document_text
 from longtail.data.files import lines as file_lines
+from longtail.data.mending import pass_over
 from longtail.data.rows import as_id
 from longtail.data.subjects import documents_of, is_subject_table, name_of, subject_rows
 from longtail.errors import DataError, did_you_mean
@@ -85,7 +86,14 @@ def answer_lines(
     """
     k = max(min(k, len(model.labels)), 1)  # empty places would cost memory, too
     apart = model.text_field == APART if model.table is None else model.table.title_apart
-    rows = [_row(line, number, source, _fields(model), apart) for number, line in lines]
+    rows, read = [], []
+    for number, line in lines:
+        try:
+            rows.append(_row(line, number, source, _fields(model), apart))
+            read.append((number, line))
+        except DataError as error:
+            pass_over(error, "lines that cannot be read", line)
+    lines = read
     excluded_rows = [
         _excluded(row["exclude"], model, number, source) for row, (number, _) in zip(rows, lines, strict=True)
     ]

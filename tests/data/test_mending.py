@@ -134,3 +134,58 @@ def test_wrong_remedies_are_refused() -> None:
         Remedies(encoding="klingon")
     with pytest.raises(DataError, match="at least 1, got 0"):
         Remedies(min_count=0)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_wide_encodings_are_found_without_a_mark_too(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_bytes(
+        ("id,text,labels\n" + "".join(f"{row},d\u00e9j\u00e0 {row},a|b\n" for row in range(50))).encode(encoding)
+    )
+    with pytest.raises(DataError, match="not UTF-8; pass --encoding auto"):
+        load(path)
+    corpus = load(path, valid_share=0, remedies=Remedies(encoding="auto"))
+    assert corpus.train.texts is not None and corpus.train.texts[49] == "d\u00e9j\u00e0 49"
+    assert f"1 files in {encoding[:6].upper()}" in "\n".join(corpus.notes)
+
+
+@pytest.mark.parametrize("ends", ["\r", "\r|\n|\r\n"])
+def test_returns_end_lines_where_that_is_asked_for(tmp_path: Path, ends: str) -> None:
+    marks = ends.split("|")
+    rows = ["id,text,labels", *(f'{row},"about ""{row}"", or so",a|b' for row in range(30)), '30,"two\rlines",a']
+    path = tmp_path / "mac.csv"
+    path.write_bytes("".join(row + marks[place % len(marks)] for place, row in enumerate(rows)).encode())
+    with pytest.raises(DataError, match="--encoding auto, or end lines"):
+        load(path)
+    corpus = load(path, valid_share=0, remedies=Remedies(encoding="auto"))
+    assert corpus.train.texts is not None and len(corpus.train) == 31
+    assert corpus.train.texts[7] == 'about "7", or so' and corpus.train.texts[30] == "two\rlines"
+    with mending(Remedies(), collect=True) as mender:
+        load(path, valid_share=0)
+    assert mender is not None
+    assert [(fault.remedy, fault.count) for fault in mender.faults.values()] == [
+        ("--encoding", 31 if ends == "\r" else 11)
+    ]
+    path.write_bytes(b'id,text,labels\n1,"two\rlines",a\n')  # inside of quotes it is no fault
+    with mending(Remedies(), collect=True) as mender:
+        load(path, valid_share=0)
+    assert mender is not None and not mender.faults
+
+
+def test_a_document_with_a_row_for_each_label_is_not_thrown_away(tmp_path: Path) -> None:
+    """Left out as rows with the id of another, all of its labels but the first would be lost."""
+    path = tmp_path / "pairs.csv"
+    path.write_text("id,text,label\n" + "".join(f"{row // 2},text {row // 2},l{row % 7}\n" for row in range(40)))
+    with mending(Remedies(), collect=True) as mender:
+        load(path, valid_share=0)
+    assert mender is not None
+    (fault,) = mender.faults.values()
+    assert (fault.count, fault.remedy) == (20, "--label-shape")
+    side = str(tmp_path / "bad.jsonl")
+    with pytest.raises(DataError, match="--label-shape pairs"):
+        load(path, valid_share=0, remedies=Remedies(skip_bad_rows=side))
+    path.write_text("text,label\n" + "".join(f"text {row // 2},l{row % 7}\n" for row in range(40)))
+    notes = "\n".join(load(path, valid_share=0).notes)
+    assert "20 of 40 rows have the text of an earlier row and another label" in notes and "--label-shape pairs" in notes
+    path.write_text("text,label\n" + "".join(f"text {row},l{row % 7}\n" for row in range(40)))
+    assert "--label-shape pairs" not in "\n".join(load(path, valid_share=0).notes)

@@ -48,11 +48,32 @@ def test_concepts_have_names_and_relations(turtle: Path) -> None:
     assert labels.related.toarray().tolist()[2] == [0, 1, 0, 0, 0] and labels.related.nnz == 2  # both ways
 
 
-def test_another_language_leaves_out_what_has_no_name_in_it(turtle: Path) -> None:
+def test_what_has_no_name_in_a_language_keeps_one_in_another(turtle: Path) -> None:
     found = read_skos(turtle, "de")
-    assert [concept.name for concept in found.concepts] == ["Tiere", "Hunde", "Paris", "Dinge"]
+    assert [concept.name for concept in found.concepts] == ["Tiere", "Hunde", "leads", "Paris", "Dinge"]
     assert found.concepts[1].others == ("Köter",)
-    assert found.left_out == {"deprecated": 1, "without a prefLabel in 'de'": 1}
+    assert found.left_out == {"deprecated": 1} and found.named_otherwise == 1
+
+
+def test_a_form_of_a_region_is_a_name_in_the_language(turtle: Path) -> None:
+    colours = """:c a skos:Concept ; skos:prefLabel "colours"@en-GB, "Farben"@de ; skos:altLabel "hues"@en-GB .
+    :none a skos:Concept . :top a skos:Concept ; skos:prefLabel "tops"@en ; skos:topConceptOf :places ."""
+    turtle.write_text(TURTLE + colours)
+    found = read_skos(turtle, "en", exclude_schemes=["http://example.org/places"])
+    assert [(one.name, one.others) for one in found.concepts][1] == ("colours", ("hues",))
+    assert found.named_otherwise == 0
+    assert found.left_out == {"deprecated": 1, "in scheme http://example.org/places": 2, "without a prefLabel": 1}
+
+
+def test_successors_are_followed_to_a_concept_that_is_there(turtle: Path) -> None:
+    old = """@prefix dct: <http://purl.org/dc/terms/> . :old dct:isReplacedBy :older .
+    :older a skos:Concept ; skos:prefLabel "x"@en ; owl:deprecated true ; dct:isReplacedBy :dogs .
+    :two a skos:Concept ; skos:prefLabel "y"@en ; owl:deprecated true ; dct:isReplacedBy :dogs, :leads .
+    :ring a skos:Concept ; skos:prefLabel "z"@en ; owl:deprecated true ; dct:isReplacedBy :ring .
+    :lost a skos:Concept ; skos:prefLabel "w"@en ; owl:deprecated true ; dct:isReplacedBy :nowhere ."""
+    turtle.write_text(TURTLE + old)
+    base = "http://example.org/"
+    assert read_skos(turtle).replaced == {base + "old": base + "dogs", base + "older": base + "dogs"}
 
 
 def test_types_schemes_and_collections_are_excluded(turtle: Path) -> None:

@@ -65,6 +65,7 @@ def test_folders_and_tables_are_read_with_their_vocabulary(annif: Path) -> None:
     assert load(annif, valid_share=0, vocabulary=VocabularyFile(annif / "vocab.ttl", "de")).labels.texts == (
         "Tiere",
         "Hunde",
+        'leads "x\\y"',
     )
 
 
@@ -90,6 +91,21 @@ def test_a_table_of_a_vocabulary_joins_any_data(tmp_path: Path) -> None:
         "train-2": {"http://e.org/b"},
     }
     assert any("'Chairs'" in note for note in corpus.notes) and len(corpus.labels) == 3
+
+
+def test_subjects_are_found_by_further_names_notations_and_successors(annif: Path) -> None:
+    more = """:old a skos:Concept ; skos:prefLabel "hounds"@en ; <http://www.w3.org/2002/07/owl#deprecated> true ;
+        <http://purl.org/dc/terms/isReplacedBy> :dogs .
+    :animals skos:notation "590" ; skos:altLabel "beings"@en . :leads skos:altLabel "beings"@en ."""
+    (annif / "vocab.ttl").write_text(TURTLE + more)
+    (annif / "train" / "one.tsv").write_text("<http://e.org/old>\thounds\n")
+    (annif / "train" / "two.key").write_text("590\nCanines\nbeings\n")
+    corpus = load(annif, valid_share=0)
+    found = labels_of(corpus, "train")
+    assert found["one"] == {"http://e.org/dogs"} and found["two"] == {"http://e.org/dogs", "http://e.org/animals"}
+    said = "\n".join(corpus.notes)
+    assert "3 labels found by a further name, a notation or a successor: 'http://e.org/old = dogs'" in said
+    assert "1 labels that vocab.ttl does not have: 'beings'" in said  # two labels have that name
 
 
 @pytest.mark.parametrize("tables", [False, True])

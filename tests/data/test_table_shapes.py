@@ -129,3 +129,14 @@ def test_what_does_not_fit(columns: Columns, problem: str, tmp_path: Path) -> No
         load(path, columns=columns)
     with pytest.raises(DataError, match="did you mean"):
         Columns(shape="pair")
+
+
+def test_lists_as_numpy_prints_them_and_the_first_line_of_excel(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("""sep=;\nid;text;labels\n1;one;['a' 'b c']\n2;two;"['a' ""d'e""\n 'f']"\n3;three;[4 05]\n""")
+    corpus = load(path, valid_share=0)
+    rows = [{corpus.labels.ids[label] for label in corpus.train.targets[[row]].indices} for row in range(3)]
+    assert rows == [{"a", "b c"}, {"a", "d'e", "f"}, {"4", "05"}]
+    path.write_text("sep=;\nid;text;labels\n1;one;a\n1;two;b\n")
+    with pytest.raises(DataError, match=r"x\.csv:4: document id '1' is already at x\.csv:3"):
+        load(path)

@@ -171,8 +171,11 @@ def _remedies(source: Source, corpus: Corpus, open_faults: list[Fault]) -> str:
     columns = source.columns
     text = ",".join(columns.text) if isinstance(columns.text, tuple) else columns.text
     described = {"--text-column": text, "--label-column": columns.labels, "--id-column": columns.id}
+    described |= {"--label-shape": columns.shape, "--text": source.text}
     if columns.separator != "|":
         described["--label-separator"] = columns.separator
+    if source.vocabulary is not None:
+        described |= {"--vocabulary": str(source.vocabulary.path), "--language": source.vocabulary.language}
     options = [f"{option} {shlex.quote(value)}" for option, value in described.items() if value is not None]
     return " ".join([*options, *had, *wanted])
 

@@ -53,10 +53,13 @@ def convert(
     check_place(target, overwrite=overwrite)
     ready_to_write(target, folder=True)
     if exclude_type or exclude_scheme or exclude_collection:
-        if source.vocabulary is None:
+        from longtail.data.vocabulary import VocabularyFile
+
+        known = source.vocabulary or VocabularyFile.of_folder(Path(source.data))
+        if known is None:
             raise DataError("concepts are left out of a vocabulary; name its file with --vocabulary")
         chosen = replace(
-            source.vocabulary,
+            known,
             exclude_types=tuple(exclude_type or ()),
             exclude_schemes=tuple(exclude_scheme or ()),
             exclude_collections=tuple(exclude_collection or ()),

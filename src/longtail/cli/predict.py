@@ -56,6 +56,12 @@ def predict(
         str | None,
         typer.Option(metavar="NAME", help="jsonl or csv, which keeps the input's columns; default: by --out."),
     ] = None,
+    encoding: Annotated[
+        str, typer.Option(metavar="NAME", help="Encoding of the files; auto: found per file, and per line if mixed.")
+    ] = "utf-8",
+    skip_bad_rows: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Leave out rows that cannot be read, and write them to FILE.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON list instead of one object per line.")] = False,
 ) -> None:
     """Predict the labels of texts.
@@ -63,7 +69,8 @@ def predict(
     Each line of the input (also .gz or .xz) is a text, or a JSON object with "text" and, optionally, "title", "id",
     "exclude" (ids of labels that must not be predicted for it) and "vector" (for models that were trained on vectors).
     Each line of the output is a JSON object with the labels of one text, best first; with --format csv, or
-    --out NAME.csv, a line of a table with the columns of the input, the labels and their scores.
+    --out NAME.csv, a line of a table with the columns of the input, the labels, their scores, and why the model is
+    unsure where it is. A table is read in the encoding of training unless --encoding names another.
     """
     from longtail.answers import CHUNK, answer_lines, in_chunks, lines_of
     from longtail.data.mending import Remedies, mending
@@ -77,10 +84,14 @@ def predict(
     as_table = format == "csv" or (format is None and out is not None and out.suffix.lower() == ".csv" and on is None)
     if as_table and (why or json or on is not None):
         raise DataError("a CSV holds labels and scores; leave out --why, --json and --on, or pass --format jsonl")
+    asked = Remedies(encoding, skip_bad_rows)
+    if skip_bad_rows is not None:
+        ready_to_write(Path(skip_bad_rows))
     if on is not None:
         from longtail.cli.predict_on import predict_on
 
         unused = {"--why": why, "--json": json, "--database": database is not None}
+        unused |= {"--encoding": encoding != "utf-8", "--skip-bad-rows": skip_bad_rows is not None}
         for option in (name for name, given in unused.items() if given):
             raise DataError(f"{option} does not go with --on, which writes one file a shard; leave one of them out")
         stored = load(model).cutoff
@@ -105,8 +116,8 @@ def predict(
         say("type or paste texts, one per line; end with Ctrl-D")
     # Progress bars would break into the output on the same screen.
     quiet = typed or (out is None and sys.stdout.isatty())
-    remedies = Remedies() if loaded.table is None else loaded.table.remedies(Remedies())
-    with mending(remedies), nullcontext() if quiet else progress(), _writing(out) as file:
+    remedies = asked if loaded.table is None else loaded.table.remedies(asked)
+    with mending(remedies) as mender, nullcontext() if quiet else progress(), _writing(out) as file:
         between = "[\n" if json else ""
         table_file = PredictionTable(file, source) if as_table else None
         for chunk in in_chunks(lines, 1 if typed else FOLDER_CHUNK if Path(source).is_dir() else CHUNK):
@@ -119,6 +130,8 @@ def predict(
             file.flush()
         if json:
             file.write("\n]\n" if between == ",\n" else "[]\n")
+    for note in () if mender is None else mender.notes():
+        say(f"note: {note}")
 
 
 def _asked(k: int | None, threshold: float | None, stored: Cutoff | None) -> tuple[int, float | None]:

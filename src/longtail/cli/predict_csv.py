@@ -1,4 +1,4 @@
-"""Predictions as a table: the columns of the input, then the labels and their scores."""
+"""Predictions as a table: the columns of the input, then the labels, their scores and why the model is unsure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-LABELS, SCORES = "predicted_labels", "predicted_scores"
+LABELS, SCORES, UNSURE = "predicted_labels", "predicted_scores", "unsure"
 SEPARATOR = "|"
 
 
@@ -24,7 +24,7 @@ class PredictionTable:
         if source != "-" and table_kind(path):
             names = column_names(path)
             self._given = records(path, names, names)  # in step with the answers
-        self._writer.writerow([*names, LABELS, SCORES])
+        self._writer.writerow([*names, LABELS, SCORES, UNSURE])
 
     def write(self, answer: dict[str, Any]) -> None:
         """Writes a line.
@@ -35,7 +35,7 @@ class PredictionTable:
         cells = [answer["id"]] if self._given is None else next(self._given)[1]
         labels = SEPARATOR.join(_quoted(label["id"]) for label in answer["labels"])
         scores = SEPARATOR.join(repr(label["score"]) for label in answer["labels"])
-        self._writer.writerow([*cells, labels, scores])
+        self._writer.writerow([*cells, labels, scores, answer.get("unsure", "")])
 
 
 def _quoted(label: str) -> str:

@@ -166,9 +166,11 @@ def _source(
         ready_to_write(Path(skip_bad_rows))
     ignored = tuple(word.strip() for word in (ignore_labels or "").split(",") if word.strip())
     remedies = Remedies(encoding, skip_bad_rows, drop_duplicates, fold_labels, ignored, min_count)
-    if language is not None and vocabulary is None:
-        raise DataError("--language chooses the names of a vocabulary; name its file with --vocabulary")
     subjects = None if vocabulary is None else VocabularyFile(vocabulary, language)
+    if language is not None and vocabulary is None:
+        subjects = VocabularyFile.of_folder(Path(data), language)
+        if subjects is None:
+            raise DataError("--language chooses the names of a vocabulary; name its file with --vocabulary")
     return Source(data, columns, text, test_share, constants(propensity), seed, valid_share, remedies, subjects)
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from longtail.data.excel import excel_columns, excel_records
 from longtail.data.files import lines
 from longtail.data.limits import MAX_COLUMNS, MAX_FIELD
-from longtail.data.mended_csv import mended_records
+from longtail.data.mended_csv import mended_records, split_at_returns
 from longtail.data.mending import mender
 from longtail.data.parquet import parquet_columns, parquet_records
 from longtail.errors import DataError
@@ -111,10 +111,13 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
 
 def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
     """All records of a CSV or TSV file, the header first; a quoted field of a CSV may have line ends in it."""
-    numbered = lines(path)
-    first = next(numbered, (1, ""))[1]
+    numbered = lines(path) if mender() is None else split_at_returns(lines(path), path)
+    begin, first = next(numbered, (1, ""))
     tab = table_kind(path) == ".tsv"
     delimiter = "\t" if tab else _delimiter(first)
+    if told := re.fullmatch(r"sep=(.)\r?", first):  # Excel's own first line of a CSV
+        delimiter = told[1]
+        begin, first = next(numbered, (2, ""))
     if first.count(delimiter) >= MAX_COLUMNS:
         raise DataError(f"has more than {MAX_COLUMNS:,} columns, the most that a table may have", path, 1)
 
@@ -127,20 +130,20 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
     # In a TSV a quote is a plain letter, because fields need none; only a pair around the whole field is removed.
     plain = csv.reader(text(), delimiter=delimiter, quoting=csv.QUOTE_NONE)
     reader = plain if tab else csv.reader(text(), delimiter=delimiter, strict=True)
-    start = 1
+    start = begin
     try:
         if mender() is not None:
-            for start, record in mended_records(chain([(1, first)], numbered), delimiter, path, tab):
+            for start, record in mended_records(chain([(begin, first)], numbered), delimiter, path, tab):
                 yield start, [_unquoted(field) for field in record] if tab else record
             return
         for record in reader:
             if record:
                 yield start, [_unquoted(field) for field in record] if tab else record
-            start = reader.line_num + 1
+            start = reader.line_num + begin
     except csv.Error as error:
         if "new-line character" in str(error):  # the rest of the message differs between versions of Python
             raise DataError(
-                "a bare carriage return in a field without quotes; end lines with line feeds",
+                "a bare carriage return in a field without quotes; pass --encoding auto, or end lines with line feeds",
                 path,
                 start,
             ) from None

@@ -14,7 +14,7 @@ from typing import IO, Any
 from longtail.data.limits import CHECK_EVERY, MAX_DEPTH, MAX_LINE, MAX_RATIO, MAX_WHOLE, RATIO_FROM, RESERVE
 from longtail.data.mending import decoded_lines, pass_over
 from longtail.data.opening import cannot_read, file_size, open_file
-from longtail.data.transcoded import transcoded
+from longtail.data.transcoded import transcoded, wide_encoding
 from longtail.data.unpack import Stream, Unpacked
 from longtail.errors import DataError, WillNotFit
 from longtail.memory import available_bytes, readable, resident_bytes
@@ -107,6 +107,12 @@ def _chunks(raw: IO[bytes], path: Path, quiet: bool) -> Iterator[tuple[int, byte
                 )
             watch.check(unpacked)
             if unpacked == len(piece):
+                if encoding := wide_encoding(piece):
+                    raise DataError(
+                        f"this is {encoding[:6].upper()}, not UTF-8; pass --encoding auto, or convert it: iconv -f "
+                        f"{encoding} -t utf-8 {path.name}",
+                        path,
+                    )
                 piece = piece.removeprefix(b"\xef\xbb\xbf")  # a byte order mark is not part of the text
             advance(position - reported)
             reported = position
@@ -189,11 +195,6 @@ def decoded(piece: bytes, path: Path, first: int) -> str:
     except UnicodeDecodeError as error:
         if first == 1 and piece[:2] == b"\x1f\x8b":
             raise DataError("this is gzip data; add .gz to the file's name", path) from None
-        if first == 1 and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise DataError(
-                f"this is UTF-16, not UTF-8; pass --encoding auto, or convert it: iconv -f utf-16 -t utf-8 {path.name}",
-                path,
-            ) from None
         mended = decoded_lines(piece, path, first)
         if mended is not None:
             return mended

@@ -24,6 +24,9 @@ from longtail.errors import DataError
 # A string, a number or a word, as Python writes them in a list.
 _ITEM = r"""\s*(?:[bru]?'(?:[^'\\]|\\.)*+'|[bru]?"(?:[^"\\]|\\.)*+"|[-+]?[\w.]++(?:[-+]\w++)?)\s*"""
 _FLAT = re.compile(rf"[\[{{](?:{_ITEM}(?::{_ITEM})?(?:,|(?=[\]}}])))*+\s*[\]}}]", re.DOTALL)
+# Words or whole numbers without commas, as NumPy prints an array.
+_WORD = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[-+]?\d++(?!\w))"""
+_SPACED = re.compile(rf"\[\s*{_WORD}(?:\s++{_WORD})*+\s*\]", re.DOTALL)
 YES = frozenset(("1", "1.0", "true", "t", "yes", "y", "x", "✓", "✔"))
 NO = frozenset(("", "0", "0.0", "false", "f", "no", "n", "-"))
 
@@ -213,14 +216,17 @@ def marked_labels(cells: Sequence[Any], names: Sequence[str], path: Path, line: 
 
 
 def _from_brackets(cell: str, path: Path, line: int) -> list[Any] | dict[str, Any]:
-    """A list or object in JSON, or as Python prints it: data frames write lists to CSV like that."""
+    """A list or object in JSON, or as Python or NumPy print it: data frames write lists to CSV like that."""
     try:
         value = json.loads(cell)
     except (ValueError, RecursionError):
         value = None
         # Python parses only what is short and flat: it can crash on brackets that are deep inside each other.
-        if len(cell) <= MAX_LIST and _FLAT.fullmatch(cell):
-            with contextlib.suppress(ValueError, SyntaxError, RecursionError):
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError):
+            if len(cell) <= MAX_LIST and _SPACED.fullmatch(cell):
+                words = re.findall(_WORD, cell, re.DOTALL)
+                value = [ast.literal_eval(word) if word[0] in "'\"" else word for word in words]
+            elif len(cell) <= MAX_LIST and _FLAT.fullmatch(cell):
                 value = ast.literal_eval(cell)
     if type(value) is list or type(value) is dict:
         return value

@@ -11,10 +11,45 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from longtail.data.mending import pass_over
+from longtail.data.mending import ENCODING, mender, pass_over
 from longtail.errors import DataError
 
 SPAN = 1000  # lines that the record of a damaged file may have; a longer one is an open quote
+
+
+def split_at_returns(numbered: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, str]]:
+    """Ends lines at carriage returns too, as old programs of the Mac write them, where that is asked for.
+
+    Args:
+        numbered: lines that end with a line feed, perhaps after a carriage return.
+        path: the file.
+
+    Yields:
+        The lines with their numbers, each return outside of quotes counted as the end of one.
+    """
+    at = mender()
+    asked = at is not None and (at.collecting or at.remedies.encoding == "auto")
+    more = 0
+    for number, line in numbered:
+        for place, part in enumerate(_parts(line) if asked and "\r" in line[:-1] else [line]):
+            if place and at is not None:
+                more += 1
+                at.note("lines that end with a carriage return alone", ENCODING, path, number + more - 1)
+            yield number + more, part
+
+
+def _parts(line: str) -> list[str]:
+    """A line cut at the returns outside of quotes."""
+    parts: list[str] = []
+    held: list[str] = []
+    inside = False
+    for piece in line.removesuffix("\r").split("\r"):
+        held.append(piece)
+        inside ^= piece.count('"') % 2 == 1
+        if not inside:
+            parts.append("\r".join(held))
+            held = []
+    return [*parts, "\r".join(held)] if held else parts
 
 
 def mended_records(

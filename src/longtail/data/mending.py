@@ -20,7 +20,8 @@ from longtail.errors import DataError
 PLACES = 5  # places of a kind of fault that a message names
 LISTED = 10_000  # places that are remembered
 FALLBACK = "cp1252"  # lines that are not UTF-8 are most often what Windows writes in the West
-ENCODING, BAD_ROW, DUPLICATE = "--encoding", "--skip-bad-rows", "--drop-duplicates"  # the remedies of faults
+# The remedies of faults. The last is another way to read the table, which leaves no such fault.
+ENCODING, BAD_ROW, DUPLICATE, PAIRS = "--encoding", "--skip-bad-rows", "--drop-duplicates", "--label-shape"
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,11 @@ class Mender:
             ENCODING: self.remedies.encoding != "utf-8",
             BAD_ROW: self.remedies.skip_bad_rows is not None,
             DUPLICATE: self.remedies.drop_duplicates,
+            PAIRS: False,
         }
         return given[remedy]
 
-    def note(self, kind: str, remedy: str, path: Path, line: int | None, message: str = "") -> None:
+    def note(self, kind: str, remedy: str, path: Path, line: int | None, message: str = "") -> bool:
         """Counts a fault.
 
         Args:
@@ -98,15 +100,19 @@ class Mender:
             path: its file.
             line: its line.
             message: what is wrong.
+
+        Returns:
+            Whether it is new: a file may be read several times.
         """
-        if (kind, path, line) in self._seen:  # a header is read several times
-            return
+        if (kind, path, line) in self._seen:
+            return False
         self._seen.add((kind, path, line))
         mended = self.asked(remedy)
         fault = self.faults.setdefault((kind, mended), Fault(kind, remedy, mended, first=message))
         fault.count += 1
         if len(fault.places) < LISTED:
             fault.places.append(path.name if line is None else f"{path.name}:{line}")
+        return True
 
     def keep(self, error: DataError, row: Any) -> None:
         """Keeps a row that is passed over for the side file."""
@@ -195,9 +201,10 @@ def pass_over(error: DataError, kind: str, row: Any = None, remedy: str = BAD_RO
     """
     at = _mender.get()
     if at is None or not (at.collecting or at.asked(remedy)):
+        if remedy == BAD_ROW and BAD_ROW not in str(error):
+            error.args = (f"{error}; or leave such rows out: {BAD_ROW} FILE",)
         raise error
-    at.note(kind, remedy, error.path or Path("data"), error.line, str(error))
-    if remedy == BAD_ROW:
+    if at.note(kind, remedy, error.path or Path("data"), error.line, str(error)) and remedy == BAD_ROW:
         at.keep(error, row)
 
 
@@ -243,5 +250,10 @@ def remedies_named(faults: Sequence[Fault], side_file: str = "bad-rows.jsonl") -
     Returns:
         The options as they are typed.
     """
-    words = {ENCODING: "--encoding auto", BAD_ROW: f"--skip-bad-rows {side_file}", DUPLICATE: "--drop-duplicates"}
+    words = {
+        ENCODING: "--encoding auto",
+        BAD_ROW: f"--skip-bad-rows {side_file}",
+        DUPLICATE: "--drop-duplicates",
+        PAIRS: "--label-shape pairs",
+    }
     return [words[remedy] for remedy in dict.fromkeys(fault.remedy for fault in faults if not fault.mended)]

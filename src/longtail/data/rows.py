@@ -17,7 +17,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.files import shown
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.limits import FREE_COLUMNS, FREE_LABELS, PER_ENTRY
-from longtail.data.mending import DUPLICATE, pass_over
+from longtail.data.mending import DUPLICATE, PAIRS, pass_over
 from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError, did_you_mean
 
@@ -277,11 +277,12 @@ def check_declared(labels: int, features: int, entries: int, path: Path | None) 
             )
 
 
-def check_ids(gathered: Sequence[Gathered]) -> None:
+def check_ids(gathered: Sequence[Gathered], lists: bool = False) -> None:
     """Checks that document ids are unique over all splits.
 
     Args:
         gathered: the splits.
+        lists: of a table that is read as one document a row; perhaps a row is one label of a document.
 
     Raises:
         DataError: an id occurs twice; names both places.
@@ -299,13 +300,19 @@ def check_ids(gathered: Sequence[Gathered]) -> None:
                 continue
             other, at = places[name]
             same = other is part and part.content(row) == part.content(at)
+            relabelled = lists and not same and other is part and part.texts[row] == part.texts[at]
+            hint = ", or pass --drop-duplicates" if same else ""
+            if relabelled:
+                hint = "; where a document has a row for each of its labels, pass --label-shape pairs"
             error = DataError(
                 f"document id {shown(name)} is already at {other.path.name}:{other.lines[at]}; ids must be unique over "
-                f"all splits, so rename or remove one{', or pass --drop-duplicates' if same else ''}",
+                f"all splits, so rename or remove one{hint}",
                 part.path,
                 line,
             )
-            if same:
+            if relabelled:
+                pass_over(error, "rows with the id and text of another row and other labels", remedy=PAIRS)
+            elif same:
                 pass_over(error, "rows that repeat an earlier one, id and all", remedy=DUPLICATE)
             else:
                 pass_over(error, "rows with the id of another row", {"id": name, "text": part.texts[row]})

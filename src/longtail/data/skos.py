@@ -3,14 +3,16 @@
     read_skos("yso.ttl", language="fi", exclude_types=["http://…/GeographicalConcept"])
 
 rdflib reads the file (`pip install "longtail[skos]"`); links to other files inside it are never followed. A concept
-becomes a label: its URI is the id, its prefLabel the text, altLabel and hiddenLabel are further names. Deprecated
-concepts are left out.
+becomes a label: its URI is the id, its prefLabel the text, altLabel and hiddenLabel are further names. A concept
+without a name in the chosen language keeps one in another. Deprecated concepts are left out; those that name one
+successor (dcterms:isReplacedBy) are known by it.
 """
 
 from __future__ import annotations
 
 import mmap
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +35,7 @@ ENTITY = re.compile(rb"<!ENTITY\s+((?:%\s+)?\S+)\s+(\"[^\"]*\"|'[^']*'|[^>]*)", 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 SKOSXL = "http://www.w3.org/2008/05/skos-xl#"
 OWL_DEPRECATED = "http://www.w3.org/2002/07/owl#deprecated"
+REPLACED_BY = "http://purl.org/dc/terms/isReplacedBy"
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 
@@ -55,6 +58,8 @@ class Thesaurus:
     concepts: tuple[Concept, ...]
     language: str
     left_out: dict[str, int] = field(default_factory=dict)  # concepts by reason
+    replaced: dict[str, str] = field(default_factory=dict)  # URIs of deprecated concepts and of their successors
+    named_otherwise: int = 0  # concepts without a name in the language, named in another
 
     def label_set(self, propensity: Propensity = Propensity()) -> LabelSet:  # noqa: B008
         """The concepts as labels.
@@ -114,7 +119,8 @@ def read_skos(
         return set(graph.subjects(URIRef(predicate), URIRef(value)))
 
     concepts = subjects(RDF_TYPE, SKOS + "Concept")
-    language = language.lower() or _commonest_language(graph)
+    languages = _languages(graph)
+    language = language.lower() or next(iter(languages), "")
     left_out: dict[str, int] = {}
 
     def leave_out(reason: str, found: set[Any]) -> None:
@@ -123,22 +129,27 @@ def read_skos(
             left_out[reason] = len(gone)
             concepts = concepts - gone
 
-    leave_out("deprecated", {one for one in concepts if _is_true(graph.value(one, URIRef(OWL_DEPRECATED)))})
+    deprecated = {one for one in concepts if _is_true(graph.value(one, URIRef(OWL_DEPRECATED)))}
+    leave_out("deprecated", deprecated)
     for kind in exclude_types:
         leave_out(f"of type {kind}", subjects(RDF_TYPE, kind))
     for scheme in exclude_schemes:
-        leave_out(f"in scheme {scheme}", subjects(SKOS + "inScheme", scheme))
+        top = set(graph.objects(URIRef(scheme), URIRef(SKOS + "hasTopConcept")))
+        leave_out(
+            f"in scheme {scheme}", subjects(SKOS + "inScheme", scheme) | subjects(SKOS + "topConceptOf", scheme) | top
+        )
     for collection in exclude_collections:
         leave_out(f"in collection {collection}", _members(graph, URIRef(collection)))
-    found = []
+    found, in_language = [], 0
     for concept in sorted(concepts):
-        names = _names(graph, concept, "prefLabel", language)
+        spoken = (language, *(one for one in languages if one != language))
+        named = ((one, _names(graph, concept, "prefLabel", one)) for one in spoken)
+        used, names = next(((one, names) for one, names in named if names), ("", []))
         if not names:
-            left_out[f"without a prefLabel in {language!r}"] = (
-                left_out.get(f"without a prefLabel in {language!r}", 0) + 1
-            )
+            left_out["without a prefLabel"] = left_out.get("without a prefLabel", 0) + 1
             continue
-        others = [*_names(graph, concept, "altLabel", language), *_names(graph, concept, "hiddenLabel", language)]
+        in_language += used == language
+        others = [*_names(graph, concept, "altLabel", used), *_names(graph, concept, "hiddenLabel", used)]
         notation = graph.value(concept, URIRef(SKOS + "notation"))
         found.append(
             Concept(
@@ -150,13 +161,15 @@ def read_skos(
                 _linked(graph, concept, "related", "related"),
             )
         )
-    if not found:
+    if not in_language:
         raise DataError(
             f"holds no skos:Concept with a prefLabel in {language!r}"
             f"{'; left out: ' + str(left_out) if left_out else ''}; name another language, or check the file",
             path,
         )
-    return Thesaurus(tuple(found), language, left_out)
+    known = {one.uri for one in found}
+    replaced = {str(one): end for one in deprecated if (end := _successor(graph, one)) in known}
+    return Thesaurus(tuple(found), language, left_out, replaced, len(found) - in_language)
 
 
 def _parsed(path: Path) -> Any:
@@ -201,28 +214,48 @@ def _check_entities(path: Path) -> None:
                 )
 
 
-def _commonest_language(graph: Any) -> str:
-    from collections import Counter
-
+def _languages(graph: Any) -> list[str]:
+    """The languages of the prefLabels, the commonest first."""
     from rdflib import URIRef
 
-    counts = Counter((name.language or "") for name in graph.objects(None, URIRef(SKOS + "prefLabel")))
-    return min(counts, key=lambda language: (-counts[language], language)) if counts else ""
+    names = [*graph.objects(None, URIRef(SKOS + "prefLabel"))]
+    for label in graph.objects(None, URIRef(SKOSXL + "prefLabel")):
+        names += graph.objects(label, URIRef(SKOSXL + "literalForm"))
+    counts = Counter((getattr(name, "language", "") or "").lower() for name in names)
+    return sorted(counts, key=lambda language: (-counts[language], language))
+
+
+def _successor(graph: Any, concept: Any) -> str:
+    """The URI at the end of a chain of successors; "" where a concept has none or several."""
+    from rdflib import URIRef
+
+    seen: set[Any] = set()
+    while concept not in seen:
+        seen.add(concept)
+        following = set(graph.objects(concept, URIRef(REPLACED_BY)))
+        if not following:
+            return str(concept) if len(seen) > 1 else ""
+        if len(following) > 1:
+            return ""
+        concept = following.pop()
+    return ""
 
 
 def _names(graph: Any, concept: Any, kind: str, language: str) -> list[str]:
-    """Names of a kind in a language, or without any language; SKOS-XL labels too. Sorted, so that order is stable."""
+    """Names of a kind in a language, in a region's form of it (en-gb), or without any language; SKOS-XL labels too.
+
+    Sorted, so that order is stable.
+    """
     from rdflib import URIRef
 
     values = list(graph.objects(concept, URIRef(SKOS + kind)))
     for label in graph.objects(concept, URIRef(SKOSXL + kind)):
         values += graph.objects(label, URIRef(SKOSXL + "literalForm"))
-    own = sorted(
-        {" ".join(str(one).split()) for one in values if (getattr(one, "language", "") or "").lower() == language}
-    )
-    if not own:
-        own = sorted({" ".join(str(one).split()) for one in values if not getattr(one, "language", "")})
-    return [name for name in own if name]
+    spoken = [((getattr(one, "language", "") or "").lower(), " ".join(str(one).split())) for one in values]
+    for fits in (language.__eq__, lambda other: other.startswith(f"{language}-"), lambda other: not other):
+        if own := sorted({name for other, name in spoken if fits(other) and name}):
+            return own
+    return []
 
 
 def _linked(graph: Any, concept: Any, forward: str, backward: str) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from longtail.data.columns import ENDINGS, column_names, few, records
 from longtail.data.files import find, shown
 from longtail.data.label_cells import SeparatorTally, is_mark, labels_of_cell, labels_of_cells, marked_labels
@@ -119,7 +121,10 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
         for split in ("train", "valid", "test")
         if split in paths
     }
-    check_ids(list(gathered.values()))
+    guessed = columns.shape is None and chosen.shape == "list"
+    check_ids(list(gathered.values()), lists=guessed)
+    if guessed and chosen.id is None:
+        notes += _pairs_note(gathered["train"])
     label_set = labels.label_set(propensity)
     found = {split: part.dataset(label_set) for split, part in gathered.items()}
     return Splits(
@@ -257,6 +262,20 @@ def _read_split(
     if isinstance(add, _Pairs):
         add.finish(split)
     return gathered
+
+
+def _pairs_note(train: Gathered) -> list[str]:
+    """A note where rows look like one label of a document each."""
+    rows = len(train.ids)
+    if not np.array_equal(train.starts, np.arange(rows + 1)):  # not one label a row
+        return []
+    again = len(set(zip(train.texts, train.columns, strict=True))) - len(set(train.texts))
+    if again * 10 < rows:
+        return []
+    return [
+        f"{again:,} of {rows:,} rows have the text of an earlier row and another label: if a document has a row for "
+        "each of its labels, pass --label-shape pairs"
+    ]
 
 
 class _Pairs:

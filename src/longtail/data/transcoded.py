@@ -9,7 +9,33 @@ from longtail.data.mending import ENCODING, Mender, mender
 from longtail.data.unpack import Stream
 from longtail.errors import DataError
 
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+MARKS = {  # the longer first: a mark of UTF-32 begins as one of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+LOOKED_AT = 512  # bytes of a file without a mark
+
+
+def wide_encoding(first: bytes) -> str | None:
+    """Which encoding of two or four bytes a letter a file has.
+
+    Args:
+        first: its first bytes.
+
+    Returns:
+        The encoding; None for others. Without a byte order mark, text in Latin letters has a zero in every other byte.
+    """
+    for mark, name in MARKS.items():
+        if first.startswith(mark):
+            return name
+    begun = first[: min(LOOKED_AT, len(first) // 2 * 2)]
+    zeros = [begun[place::2].count(0) * 2 / max(len(begun), 1) for place in (0, 1)]
+    for place, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        if zeros[place] > 0.7 and zeros[1 - place] < 0.1:
+            return name
+    return None
 
 
 class Transcoded:
@@ -67,7 +93,7 @@ def transcoded(stream: Stream, path: Path) -> Stream:
 
 
 class _GuessedEncoding:
-    """A stream whose first bytes tell whether it is UTF-16; they are looked at when they are read."""
+    """A stream whose first bytes tell whether it is UTF-16 or UTF-32; they are looked at when they are read."""
 
     def __init__(self, stream: Stream, path: Path, at: Mender) -> None:
         self._stream = stream
@@ -81,8 +107,9 @@ class _GuessedEncoding:
         self._begun = True
         first = self._stream.read(size)
         at = self._at
-        if first[:2] not in UTF16 or (at.remedies.encoding == "utf-8" and not at.collecting):
+        encoding = wide_encoding(first)
+        if encoding is None or (at.remedies.encoding == "utf-8" and not at.collecting):
             return first
-        at.note("files in UTF-16", ENCODING, self._path, None)
-        self._stream = Transcoded(self._stream, "utf-16", self._path, first)
+        at.note(f"files in {encoding[:6].upper()}", ENCODING, self._path, None)
+        self._stream = Transcoded(self._stream, encoding, self._path, first)
         return self._stream.read(size)

@@ -64,14 +64,15 @@ class VocabularyFile:
             raise DataError(f"has several vocabularies ({both}); name one with --vocabulary", folder)
         return cls(found[0], language) if found else None
 
-    def labels(self, propensity: Propensity) -> tuple[LabelSet, str | None, tuple[str, ...]]:
+    def labels(self, propensity: Propensity) -> tuple[LabelSet, str | None, tuple[str, ...], dict[str, str]]:
         """Reads the vocabulary.
 
         Args:
             propensity: the constants of the data set.
 
         Returns:
-            The labels, the language of their names, and notes.
+            The labels, the language of their names, notes, and other words that stand for an id: notations, and URIs of
+            deprecated concepts that have a successor.
 
         Raises:
             DataError: the file cannot be read.
@@ -79,7 +80,7 @@ class VocabularyFile:
         if _suffix(self.path) == TABLE:
             if self.exclude_types or self.exclude_schemes or self.exclude_collections:
                 raise DataError("has no types, schemes or collections; leave such options out", self.path)
-            return _of_table(self.path, propensity), self.language, ()
+            return _of_table(self.path, propensity), self.language, (), {}
         found = read_skos(
             self.path,
             self.language or "",
@@ -89,12 +90,20 @@ class VocabularyFile:
         )
         left = ", ".join(f"{number:,} {reason}" for reason, number in found.left_out.items())
         said = f"{self.path.name}: {len(found.concepts):,} concepts with names in {found.language!r}"
+        if found.named_otherwise:
+            said += f", {found.named_otherwise:,} of them without one, named in another language"
         labels = found.label_set(propensity)
         notes = (f"{said}{'; left out: ' + left if left else ''}",)
-        return replace(labels, ids=tuple(map(id_of, labels.ids))), found.language, notes
+        notations: dict[str, list[str]] = {}
+        for concept in found.concepts:
+            if concept.notation:
+                notations.setdefault(concept.notation, []).append(id_of(concept.uri))
+        aliases = {notation: uris[0] for notation, uris in notations.items() if len(uris) == 1}
+        aliases |= {id_of(old): id_of(new) for old, new in found.replaced.items()}
+        return replace(labels, ids=tuple(map(id_of, labels.ids))), found.language, notes, aliases
 
     def over(self, splits: Splits) -> tuple[Splits, str | None]:
-        """A data set over the labels of the vocabulary; they are matched by URI, then by name.
+        """A data set over the labels of the vocabulary; they are matched by URI, name, further name, or notation.
 
         Args:
             splits: what a reader found.
@@ -107,8 +116,11 @@ class VocabularyFile:
             DataError: the vocabulary has none of the labels.
         """
         own = splits.train.labels
-        labels, language, notes = self.labels(own.propensity)
-        column_of = _matched(own.ids, labels)
+        labels, language, notes, aliases = self.labels(own.propensity)
+        column_of, otherwise = _matched(own.ids, labels, aliases)
+        if otherwise:
+            pairs = [f"{own.ids[row]} = {labels.word(int(column_of[row]))}" for row in otherwise]
+            notes += (f"{len(pairs):,} labels found by a further name, a notation or a successor: {named(pairs)}",)
         unknown = np.flatnonzero(column_of < 0).tolist()
         if len(own) and len(unknown) == len(own):
             raise DataError(
@@ -128,18 +140,31 @@ def _suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
-def _matched(ids: Sequence[str], labels: LabelSet) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """(ids,) the row of each label in the vocabulary, -1 for none."""
+def _matched(
+    ids: Sequence[str], labels: LabelSet, aliases: dict[str, str]
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], list[int]]:
+    """(ids,) the row of each label in the vocabulary, -1 for none; and the places found by something else than an id or
+    the text. A further name counts where only one label has it."""
     by_name: dict[str, int] = {}
     for row, text in enumerate(labels.texts):
         by_name.setdefault(text, row)
     for row, text in enumerate(labels.texts):
         by_name.setdefault(folded(text), row)
+    owners: dict[str, set[int]] = {}
+    for row, names in enumerate(labels.names):
+        for name in names:
+            owners.setdefault(folded(name), set()).add(row)
+    further = {name: rows.pop() for name, rows in owners.items() if len(rows) == 1}
+    further |= {folded(alias): labels.row_of[uri] for alias, uri in aliases.items()}
     found = np.full(len(ids), -1, dtype=np.int64)
+    otherwise = []
     for place, name in enumerate(ids):
         row = labels.row_of.get(id_of(name), by_name.get(name, by_name.get(folded(name), -1)))
+        if row < 0:
+            row = further.get(folded(id_of(name)), -1)
+            otherwise += [place] if row >= 0 else []
         found[place] = row
-    return found
+    return found, otherwise
 
 
 def _of_table(path: Path, propensity: Propensity) -> LabelSet:
