@@ -2,9 +2,11 @@
 
 Start reading at `timed_search.py`: `auto` looks, trains, fuses and stops.
 
-- `member_order.py`: what is looked at in the data, and which members are tried, in which order
+- `member_order.py`: what is looked at in the data, and which members are tried
+- `pilot.py`: their order, found on a sample
 - `schedule.py`: which member is next; numbers in, numbers out, so that tests need no clock
 - `fusing.py`: models that are kept for the combination, and what the combination reaches on examples it has not seen
+- `reranking.py`: how strongly the best of them raises rare labels
 - `auto_result.py`: what was tried, as a table, JSON and a section of the model card
 
 May import the rooms below it and `reuse`; not comparison, report, serve, export and cli.

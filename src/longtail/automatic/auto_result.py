@@ -14,6 +14,18 @@ TRAINED, SKIPPED, STOPPED, FAILED, LEFT_OUT = "trained", "skipped", "stopped", "
 SHOWN = ("P@1", "PSP@5")
 
 
+def worth(measures: Measures) -> float:
+    """Tell what recipes are chosen by.
+
+    Args:
+        measures: on valid.
+
+    Returns:
+        P@1 + PSP@5.
+    """
+    return sum(measures[name] for name in SHOWN)
+
+
 @dataclass(frozen=True)
 class Tried:
     """One recipe and what became of it."""
@@ -28,7 +40,7 @@ class Tried:
     @property
     def worth(self) -> float:
         """What recipes are chosen by: P@1 + PSP@5 on valid."""
-        return 0.0 if self.measures is None else sum(self.measures[name] for name in SHOWN)
+        return 0.0 if self.measures is None else worth(self.measures)
 
     def as_json(self) -> dict[str, Any]:
         """Write the fields as JSON values.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from longtail.arrays import Longs
 from longtail.automatic.schedule import tree_work
 from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
+from longtail.grammar import literal
 from longtail.linear.fusion.boosted_trees import Growing
 from longtail.linear.fusion.candidates import Answers, CandidateLists
 from longtail.linear.fusion.combiner import KEPT, CombinerExamples, LabelFacts, learn
@@ -126,6 +127,20 @@ def cross_fitted(answers: Answers, train: Dataset, valid: Dataset, k: int, growi
             part = part.without(None if valid.excluded is None else valid.excluded[rows]).top(k)
             indices[rows, : part.places], scores[rows, : part.places] = part.indices, part.scores
     return Predictions(valid.labels, indices, scores)
+
+
+def fuse_recipe(members: Sequence[str], growing: Growing) -> str:
+    """Write the recipe of a combination.
+
+    Args:
+        members: recipes.
+        growing: how trees are grown.
+
+    Returns:
+        The recipe.
+    """
+    settings = "" if growing == FULL else f", trees={growing.trees}, learning_rate={growing.learning_rate:g}"
+    return f"fuse({', '.join(map(literal, members))}{settings})"
 
 
 def _of(answers: Answers, rows: Longs) -> Answers:

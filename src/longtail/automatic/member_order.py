@@ -1,12 +1,13 @@
-"""What is looked at in the data, and which members are tried, in which order."""
+"""What is looked at in the data, and which members are tried."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from longtail.data.corpus import Corpus, held_out
 from longtail.data.dataset import Dataset
 from longtail.drawing import words
 from longtail.errors import LongtailError
@@ -14,11 +15,12 @@ from longtail.linear.features.languages import main_language
 from longtail.linear.fusion.boosted_trees import require_lightgbm
 from longtail.memory import available_bytes, readable
 from longtail.plan import DataFacts, Plan
+from longtail.progress import note
 from longtail.recipe import Recipe
 
+VALID = 0.05  # share of train that judges, where there is no valid example
 SAMPLE = 2000  # texts whose language is guessed
 SAMPLE_CHARACTERS = 500  # of each of them
-FEW_LABELS = 10_000  # above, a classifier a label over all examples takes too long for what it adds
 DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # one of them is there where Linux has a GPU for torch
 NO_GPU = "a net, and this machine has no GPU that torch can use"
 
@@ -78,10 +80,10 @@ class DataProfile:
 
 
 def members_in_order(profile: DataProfile) -> tuple[str, ...]:
-    """Name the members, those with the most expected gain first.
+    """Name the members, in the order that holds where there is no time to try them on a sample (`pilot`).
 
-    The best cheap learner comes first, as it is the model if time ends early. Then come those that differ most from it:
-    a combination gains from members that are wrong elsewhere.
+    The best cheap learner of most data comes first, as it is the model if time ends early. Then come those that differ
+    most from it: a combination gains from members that are wrong elsewhere.
 
     Args:
         profile: what was seen of the data.
@@ -96,10 +98,26 @@ def members_in_order(profile: DataProfile) -> tuple[str, ...]:
     order += ["centroid(probabilities=false)", "bonsai"]
     if profile.gpu:
         order += ["ngame", 'memory("ngame")', "unidec"]
-    order += [*by_names, "parabel + rows"]
-    if profile.facts.labels <= FEW_LABELS:
-        order.append("dismec")
+    order += [*by_names, "parabel + rows", "dismec", "parabel + gandalf"]
     return tuple(order) if profile.gpu else (*order, "ngame", "unidec")
+
+
+def with_valid(corpus: Corpus) -> Corpus:
+    """Hold valid examples out of train where the corpus has none.
+
+    Args:
+        corpus: the data.
+
+    Returns:
+        The corpus, with a note where examples were held out.
+    """
+    if len(corpus.valid) or len(corpus.train) < 2:
+        return corpus
+    out = held_out(corpus.train.ids, VALID, "valid:0")  # as reading the data would hold them out
+    text = f"there is no valid split: {int(out.sum())} examples ({VALID:.0%}) of train were held out as valid"
+    note(f"note: {text}")
+    notes = (*corpus.notes, text)
+    return replace(corpus, train=corpus.train.take(~out), valid=corpus.train.take(out), notes=notes)
 
 
 def plans_of(profile: DataProfile, train: Dataset) -> tuple[dict[str, Plan], dict[str, str]]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from longtail.arrays import Floats, Ints
-from longtail.automatic.auto_result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried
+from longtail.automatic.auto_result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried, worth
 from longtail.automatic.fusing import (
     FULL,
     PLACES,
@@ -16,9 +16,12 @@ from longtail.automatic.fusing import (
     ROUGH,
     KeptModels,
     cross_fitted,
+    fuse_recipe,
     tree_rate,
 )
-from longtail.automatic.member_order import DataProfile, plans_of
+from longtail.automatic.member_order import DataProfile, plans_of, with_valid
+from longtail.automatic.pilot import pilot
+from longtail.automatic.reranking import best_strength, reranked
 from longtail.automatic.schedule import (
     BEST_RESERVE,
     CLOSING,
@@ -34,9 +37,8 @@ from longtail.automatic.schedule import (
     pace_of,
     tree_work,
 )
-from longtail.data.corpus import Corpus, held_out
+from longtail.data.corpus import Corpus
 from longtail.errors import DataError, LongtailError
-from longtail.grammar import literal
 from longtail.linear.fusion.boosted_trees import Growing
 from longtail.memory import available_bytes
 from longtail.metrics import evaluate
@@ -50,7 +52,6 @@ from longtail.reuse import reusing
 from longtail.seams import FittedMember
 from longtail.warmup import warm_up
 
-VALID = 0.05  # share of train that judges, where there is no valid example
 FOLDS = (4, 3, 2)  # of a combination that learns on out-of-fold answers, best first
 LEAST_JUDGING = 0.7  # of the seconds of a combination: judging it does not ask the members again
 WRITING = 1.5e8  # bytes of a model that are written in a second
@@ -79,18 +80,7 @@ def auto(corpus: Corpus, within: float, clock: Callable[[], float] = time.perf_c
     Raises:
         DataError: the time is no number above 0, or nothing can be trained on the data.
     """
-    return _TimedSearch(check_within(within), _with_valid(corpus), clock).result()
-
-
-def _with_valid(corpus: Corpus) -> Corpus:
-    """The corpus with valid examples, held out of train where it has none."""
-    if len(corpus.valid) or len(corpus.train) < 2:
-        return corpus
-    out = held_out(corpus.train.ids, VALID, "valid:0")  # as reading the data would hold them out
-    text = f"there is no valid split: {int(out.sum())} examples ({VALID:.0%}) of train were held out as valid"
-    note(f"note: {text}")
-    notes = (*corpus.notes, text)
-    return replace(corpus, train=corpus.train.take(~out), valid=corpus.train.take(out), notes=notes)
+    return _TimedSearch(check_within(within), with_valid(corpus), clock).result()
 
 
 @dataclass(eq=False)
@@ -102,7 +92,7 @@ class _TimedSearch:
     clock: Callable[[], float]
     tried: list[Tried] = field(default_factory=list)
     answers: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)  # about valid, by recipe, to combine
-    candidates: dict[str, Predictions] = field(default_factory=dict)  # the same, more of them, to re-rank
+    candidates: dict[str, Predictions] = field(default_factory=dict)  # the same of every recipe, more of them
     members: list[PlannedMember] = field(default_factory=list)  # that were trained
     paces: list[tuple[float, float]] = field(default_factory=list)  # planned and real seconds
     plans: dict[str, Plan] = field(default_factory=dict)
@@ -118,6 +108,10 @@ class _TimedSearch:
             profile = DataProfile.at(train, valid)
             self.plans, left_out = plans_of(profile, train)
         note(f"auto: {profile}")
+        if (first := pilot(self.plans, train, valid, self.within, self.clock)) is not None:
+            self.plans = {name: self.plans[name] for name in first.order}
+            self.notes.append(str(first))
+            note(f"auto: {first}")
         if not self.plans:
             why = "; ".join(f"{recipe}: {reason}" for recipe, reason in left_out.items())
             raise DataError(f"nothing can be trained on {self.corpus.name}: {why}")
@@ -130,8 +124,9 @@ class _TimedSearch:
                 note(f"note: {self.notes[-1]}")
             else:
                 self._combine_in_time(waiting, profile)
+            self._train_alone(waiting)
             self._rerank()
-            self._skip(waiting, profile)
+            self._skip(waiting)
             trained = [one for one in self.tried if one.state == TRAINED]
             if not trained:
                 why = "; ".join(f"{one.recipe}: {one.why}" for one in self.tried if one.why)
@@ -212,12 +207,17 @@ class _TimedSearch:
             return quickest, (1 - TRIED_SHARE) * left
         return None
 
-    def _skip(self, waiting: list[PlannedMember], profile: DataProfile) -> None:
+    def _train_alone(self, waiting: list[PlannedMember]) -> None:
+        """Where no time is left to combine another member, it may still be better than all that was combined."""
+        while fitting := [one for one in waiting if one.on(pace_of(self.paces)) <= self._left()]:
+            waiting.remove(fitting[0])
+            self._train(fitting[0], 0.0)
+
+    def _skip(self, waiting: list[PlannedMember]) -> None:
         """Name the members for which no time was left."""
         pace, left = pace_of(self.paces), max(self._left(), 0.0)
         for one in waiting:
-            need, kept = readable_seconds(one.on(pace)), readable_seconds(self._reserve(profile)(one))
-            why = f"needs about {need} and {kept} to combine, and {readable_seconds(left)} were left"
+            why = f"needs about {readable_seconds(one.on(pace))}, and {readable_seconds(left)} were left"
             self.tried.append(Tried(one.recipe, SKIPPED, one.seconds, why=why))
 
     def _growing(self, share: float = FULL_SHARE) -> Growing:
@@ -244,7 +244,7 @@ class _TimedSearch:
         """Learn how fast trees grow here: on a busy machine they slow down more than training does."""
         names = [one.recipe for one in self.members]
         self._stop_at(0.0)()
-        warm_up([Recipe.parse(_fuse(names, FULL)[:-1] + ", trees=1)")], self.corpus.train)
+        warm_up([Recipe.parse(fuse_recipe(names, FULL)[:-1] + ", trees=1)")], self.corpus.train)
         with stage("auto: measuring the combiner"), checking(self._stop_at(0.0), quiet=True):
             answers = [self.answers[name] for name in names]
             self.tree_rate = tree_rate(answers, self.corpus.train, self.corpus.valid, self.clock) or TREE_RATE
@@ -272,11 +272,11 @@ class _TimedSearch:
         self.members.append(one)
         self.paces.append((one.seconds, taken))
         self.answers[one.recipe] = found[0][:, :PLACES], found[1][:, :PLACES]
-        self.candidates[one.recipe] = Predictions(train.labels, *found).without(valid.excluded)
-        self._judged(one.recipe, self.candidates[one.recipe], taken, one.seconds)
+        self._judged(one.recipe, Predictions(train.labels, *found).without(valid.excluded), taken, one.seconds)
 
     def _judged(self, recipe: str, predictions: Predictions, seconds: float, planned: float | None = None) -> None:
         valid = self.corpus.valid
+        self.candidates[recipe] = predictions
         measures: Measures | None = None
         if len(valid) and valid.targets.nnz:
             measures = evaluate(predictions.top(5), valid)
@@ -299,13 +299,13 @@ class _TimedSearch:
         names = [one.recipe for one in self.members]
         folds = self._affordable_folds(names, growing) if combined > 1 else None
         if folds:
-            self._with_folds(f"{_fuse(names, growing)[:-1]}, folds={folds})")
+            self._with_folds(f"{fuse_recipe(names, growing)[:-1]}, folds={folds})")
 
     def _combine(self, growing: Growing) -> bool:
         """Combine the members and judge that; False where no time is left to judge it."""
         names, train, valid = [one.recipe for one in self.members], self.corpus.train, self.corpus.valid
         start = self.clock()
-        recipe, answers = _fuse(names, growing), [self.answers[name] for name in names]
+        recipe, answers = fuse_recipe(names, growing), [self.answers[name] for name in names]
         try:
             with stage("auto: combining"), checking(self._stop_at(0.0)):
                 Recipe.parse(recipe).fit(train, valid)  # kept: the best so far
@@ -318,7 +318,7 @@ class _TimedSearch:
             if seconds * LEAST_JUDGING > self._left():
                 raise OutOfTime("no time to judge it")
             with stage("auto: judging the combination"), checking(self._stop_at(0.0), quiet=True):
-                predictions = cross_fitted(answers, train, valid, 5, growing)
+                predictions = cross_fitted(answers, train, valid, CANDIDATES, growing)
         except OutOfTime:
             self.notes.append(
                 "No time was left to judge the combination. It was chosen all the same, since a combination is nearly "
@@ -351,22 +351,26 @@ class _TimedSearch:
         try:
             with stage(f"auto: {recipe}"), checking(self._stop_at(0.0)):
                 model = Recipe.parse(recipe).fit(self.corpus.train, valid)
-                predictions = model.predict(valid.rows, 5, valid.excluded)
+                predictions = model.predict(valid.rows, CANDIDATES, valid.excluded)
         except OutOfTime:
             self._stopped(recipe, start)
             return
         self._judged(recipe, predictions, self.clock() - start)
 
     def _rerank(self) -> None:
-        """Where a single member is the best, judge it re-ranked too: its answers are there, so it costs nothing."""
-        done = [one for one in self.tried if one.state == TRAINED]
-        best = max(done, key=lambda one: one.worth, default=None)
-        if best is None or best.measures is None or best.recipe not in self.answers or any(one.why for one in done):
-            return
-        start, recipe = self.clock(), f"{best.recipe} + rerank"
-        reranker = Recipe.parse(recipe).fit(self.corpus.train, self.corpus.valid).rerankers[-1]
-        found = reranker.rerank(self.candidates[best.recipe], self.corpus.valid.rows)
-        self._judged(recipe, found, self.clock() - start)
+        """Re-rank the answers that are there, which trains nothing, and keep the best that this gives."""
+        done = sorted((one for one in self.tried if one.state == TRAINED), key=lambda one: -one.worth)
+        best, start = 0.0, self.clock()
+        found: tuple[str, Predictions] | None = None
+        for number, one in enumerate(done if all(one.measures is not None for one in done) else []):
+            if number and self._left() <= 0:
+                break
+            strength, order = best_strength(self.candidates[one.recipe], self.corpus.valid)
+            reached = worth(evaluate(order.top(5), self.corpus.valid))
+            if reached > best:
+                best, found = reached, (reranked(one.recipe, strength), order) if strength else None
+        if found is not None:
+            self._judged(found[0], found[1], self.clock() - start)
 
     def _stopped(self, recipe: str, start: float, planned: float | None = None) -> None:
         taken = self.clock() - start
@@ -385,12 +389,6 @@ class _TimedSearch:
     def _model(self, best: Tried) -> Model:
         """The model of a recipe that was trained; nothing is trained here."""
         return Recipe.parse(best.recipe).fit(self.corpus.train, self.corpus.valid)
-
-
-def _fuse(members: list[str], growing: Growing) -> str:
-    """The recipe of a combination."""
-    settings = "" if growing == FULL else f", trees={growing.trees}, learning_rate={growing.learning_rate:g}"
-    return f"fuse({', '.join(map(literal, members))}{settings})"
 
 
 def _never() -> None:
