@@ -1,6 +1,6 @@
 """Claim: no data file crashes, hangs or starves the process that reads it, nor raises an error that is not longtail's.
 
-    python benchmarks/fuzz_data.py [--files 20000] [--seed 0] [--only CASE]
+    python benchmarks/fuzz_data.py [--files 20000] [--seed 0] [--processes 1] [--only CASE]
 
 Makes small data sets of every format that longtail reads, damages each by what it is made of (numbers, lines, JSON
 values, headers, arrays, columns, archives, types of files), and reads them in child processes with a limit on memory
@@ -12,6 +12,7 @@ broke the claim; exits with 1 where one did. --only repeats one case with its tr
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import select
@@ -21,6 +22,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from shared.command import parser_for
@@ -90,18 +92,21 @@ def _peak() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def run(seed: int, cases: list[str]) -> list[dict[str, object]]:
+def run(seed: int, cases: list[str], until: float = math.inf) -> list[dict[str, object]]:
     """Reads all cases in child processes, one after the other; a child that dies or hangs costs only its case."""
     from shared import data_files
 
     results: list[dict[str, object]] = []
-    while len(results) < len(cases):
+    while len(results) < len(cases) and time.monotonic() < until:
         part = cases[len(results) : len(results) + REPEATS]
         words = [sys.executable, __file__, "--seed", str(seed), "--child", json.dumps(part)]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)  # select sees all
         assert process.stdout is not None and process.stderr is not None
         done, began = 0, False
         while done < len(part):
+            if time.monotonic() >= until:
+                process.kill()
+                break
             ready = select.select([process.stdout], [], [], SECONDS + (60 if not done else 0))[0]
             line = process.stdout.readline() if ready else b""
             entry = json.loads(line) if line else {}
@@ -131,6 +136,8 @@ def main() -> None:
     parser = parser_for(__doc__)
     parser.add_argument("--files", type=int, default=20_000, help="damaged data sets to read")
     parser.add_argument("--seed", type=int, default=0, help="of the damage")
+    parser.add_argument("--processes", type=int, default=1, help="that share the files")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further file is read")
     parser.add_argument("--only", metavar="CASE", help="read one case, with its traceback")
     parser.add_argument("--no-bombs", action="store_true", help="leave the bombs out, which take a minute")
     parser.add_argument("--child", help="for the script itself")
@@ -147,7 +154,10 @@ def main() -> None:
     cases = [f"{number}" for number in range(given.files)]
     cases += [] if given.no_bombs else [f"bomb-{name}" for name in data_files.BOMBS]
     start = time.perf_counter()
-    results = run(given.seed, cases)
+    until = time.monotonic() + 60 * given.minutes
+    parts = [cases[part :: given.processes] for part in range(given.processes)]
+    with ThreadPoolExecutor(given.processes) as pool:
+        results = [one for part in pool.map(lambda some: run(given.seed, some, until), parts) for one in part]
     bad = [entry for entry in results if entry["problem"]]
     for kind in sorted({str(entry.get("name")) for entry in results}):
         told = Counter(str(entry["outcome"]) for entry in results if str(entry.get("name")) == kind)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import random
 import resource
@@ -30,6 +31,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,8 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="where the trained models are kept; default: a temporary folder")
     parser.add_argument("--only", nargs="+", default=[], choices=[*RECIPES], metavar="NAME", help=", ".join(RECIPES))
     parser.add_argument("--boundscheck", action="store_true", help="run the kernels with NUMBA_BOUNDSCHECK=1")
+    parser.add_argument("--processes", type=int, default=1, help="that share the folders")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further folder is made")
     parser.add_argument("--case", type=int, help="one folder, in this process")
     parser.add_argument("--work", action="store_true", help="be the child process")
     asked = parser.parse_args()
@@ -59,13 +63,18 @@ def main() -> None:
         models = asked.models or Path(temporary) / "models"
         if asked.work:
             return _work(asked.seed, models, asked.only)
-        train(models, tuple(asked.only))
+        asked.only = [*train(models, tuple(asked.only))]  # those whose packages are here
         if asked.case is not None:
             print(json.dumps(Worker(asked.seed, models, asked.only, loud=True).done(asked.case), indent=1))
             return None
-        found = _watch(asked, models)
+        # The same folders whatever the number of processes.
+        parts = [
+            range(asked.first + part, asked.first + asked.folders, asked.processes) for part in range(asked.processes)
+        ]
+        with ThreadPoolExecutor(asked.processes) as pool:
+            found = [one for part in pool.map(lambda cases: _watch(asked, models, cases), parts) for one in part]
     rows = []
-    for name in asked.only or RECIPES:
+    for name in asked.only:
         here = [one for one in found if one["model"] == name]
         counts = Counter(one["outcome"] for one in here)
         rows.append([name, len(here), *(counts[what] for what in ("refused", "answered", *FAULTS))])
@@ -79,12 +88,14 @@ def main() -> None:
     raise SystemExit(bool(bad))
 
 
-def _watch(asked: Any, models: Path) -> list[dict[str, Any]]:
+def _watch(asked: Any, models: Path, cases: range) -> list[dict[str, Any]]:
     """Send numbers of folders to a child, and read what became of them; a new child follows one that ends."""
     found: list[dict[str, Any]] = []
     child: subprocess.Popen[bytes] | None = None
     begun = time.monotonic()
-    for case in range(asked.first, asked.first + asked.folders):
+    for case in cases:
+        if time.monotonic() - begun > 60 * asked.minutes:
+            break
         if child is None:
             child = _child(asked, models)
         assert child.stdin is not None and child.stdout is not None
@@ -122,7 +133,7 @@ def _child(asked: Any, models: Path) -> subprocess.Popen[bytes]:
         cache = models.parent / f"{models.name}-boundscheck"  # checked code must not replace the cached kernels
         environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
     command = [sys.executable, __file__, "--work", "--seed", str(asked.seed), "--models", str(models)]
-    command += ["--only", *asked.only] if asked.only else []
+    command += ["--only", *asked.only]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     assert child.stdout is not None
     if child.stdout.readline() != b"ready\n":

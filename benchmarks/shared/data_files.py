@@ -7,20 +7,29 @@ import gzip
 import io
 import json
 import lzma
+import random
 import re
+import struct
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from shared.data_bombs import BOMBS, make_bomb
 from shared.data_formats import FORMATS, Reader, Rng, pick
+from shared.data_own import OWN
 from shared.data_sources import SOURCES
+from shared.model_mutations import change_array, change_json
 
 __all__ = ["BOMBS", "make", "name_of", "warm_up"]
 
-KINDS = FORMATS | SOURCES
+NEEDS = {"parquet": "pyarrow", "excel": "openpyxl", "encoder": "transformers"}
+NEEDS |= dict.fromkeys(("turtle", "n-triples", "rdf", "subjects", "subject table"), "rdflib")
+KINDS = FORMATS | SOURCES | OWN
+KINDS = {name: make for name, make in KINDS.items() if find_spec(NEEDS.get(name, "longtail")) is not None}
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress}
 PACK = {
     ".gz": lambda raw: gzip.compress(raw, 1),
@@ -110,6 +119,8 @@ def _damage_within(path: Path, rng: Rng) -> None:
         raw = _damaged_array(raw, rng)
     elif path.suffix == ".npz" and rng.random() < 0.8:
         raw = _damaged_archive(raw, rng)
+    elif path.suffix == ".safetensors" and rng.random() < 0.9:
+        raw = _damaged_tensors(raw, rng)
     elif path.suffix == ".xlsx" and rng.random() < 0.8:
         raw = _damaged_workbook(raw, rng)
     elif rng.random() < 0.6:
@@ -276,6 +287,27 @@ def _damaged_archive(raw: bytes, rng: Rng) -> bytes:
             content = member.getvalue()
             file.writestr(f"{key}.npy", _damaged_array(content, rng) if rng.random() < 0.1 else content)
     return out.getvalue()
+
+
+def _damaged_tensors(raw: bytes, rng: Rng) -> bytes:
+    """Whole arrays with other values, types or shapes, other facts beside them, or a header that is damaged."""
+    from safetensors.numpy import load, save
+
+    chance, length = random.Random(int(rng.integers(2**32))), int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    facts, kind = header.get("__metadata__", {}), rng.random()
+    if kind < 0.3:
+        change_json(header, chance, lambda path: path[0] != "__metadata__")
+        written = json.dumps(header).encode()
+        return struct.pack("<Q", len(written)) + written + raw[8 + length :]
+    if kind < 0.6 and "longtail" in facts:
+        told = json.loads(facts["longtail"])
+        change_json(told, chance, lambda path: True)
+        facts["longtail"] = json.dumps(told)
+        return save(load(raw), facts)
+    arrays = load(raw)
+    change_array(SimpleNamespace(arrays={"": arrays}), chance)  # type: ignore[arg-type]
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, facts or None)
 
 
 def _damaged_workbook(raw: bytes, rng: Rng) -> bytes:

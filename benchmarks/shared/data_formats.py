@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 from scipy import sparse
 
 Rng = np.random.Generator
@@ -110,6 +108,9 @@ def _table(folder: Path, rng: Rng, ending: str = ".csv") -> Reader:
 
 
 def _parquet(folder: Path, rng: Rng) -> Reader:
+    import pyarrow as pa
+    import pyarrow.parquet
+
     texts: Any = pa.array(["a", "b", None, "d"] * 3)
     labels: Any = pa.array([["x"], ["y", "x"], [], None] * 3)
     kind = int(rng.integers(9))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +57,15 @@ RECIPES = {
     "decaf": f"decaf({NET})",
     "eclare": f"eclare({NET})",
     "inception": f"inceptionxml({CONVOLUTIONS})",
+    "inception labels": f"inceptionxml-lf({CONVOLUTIONS})",
     "dual foreign": f"dpr(encoder=FOREIGN, {NET})",
     "memory": MEMORY,
     "fuse": f"fuse('knn(neighbours=5)', 'bm25 + rerank', {json.dumps(MEMORY)}, trees=5, min_leaf=2)",
     "lexical": "lexical(trees=5, learned_names=3)",
     "stems": "bm25(words='stem+compounds')",
     "pieces": "centroid(words='stem+chars')",
+    "titles": "centroid(title_weight=3, bigrams=true)",
+    "joined": "parabel(max_leaf_labels=3, trees=1, feature_weight=0.5)",
     "answers": "predictions(valid=ANSWERS)",
     "features knn": "knn(neighbours=5)",
     "features parabel": "parabel(max_leaf_labels=3, branches=2, trees=2)",
@@ -78,9 +84,12 @@ def train(folder: Path, only: tuple[str, ...] = ()) -> dict[str, Path]:
         only: names of models; none: all.
 
     Returns:
-        The folders by name.
+        The folders by name, without models that need a package that is not installed.
     """
     import longtail
+    from longtail.cutoff import Cutoff
+    from longtail.data.table_facts import TableFacts
+    from longtail.errors import MissingExtra
     from longtail.metrics import evaluate
     from longtail.recipe import Recipe
     from longtail.report.card import Card
@@ -94,13 +103,23 @@ def train(folder: Path, only: tuple[str, ...] = ()) -> dict[str, Path]:
         if not place.exists():
             corpus = longtail.load(str(_data(folder)))
             train_split, valid = corpus.train, corpus.valid
-            if name.startswith("features"):
-                train_split, valid = _with_features(train_split), _with_features(valid)
+            if name.startswith("features") or name == "joined":
+                train_split, valid = (_with_features(one, name == "joined") for one in (train_split, valid))
+            if "FOREIGN" in recipe and find_spec("transformers") is None:
+                print(f"without {name}: transformers is not installed", file=sys.stderr)
+                continue
             if "FOREIGN" in recipe:
                 recipe = recipe.replace("FOREIGN", repr(str(_foreign(folder / "mpnet"))))
             if "ANSWERS" in recipe:
                 recipe = recipe.replace("ANSWERS", repr(str(_answers(folder))))
-            model = Recipe.parse(recipe).fit(train_split, valid)
+            try:
+                model = Recipe.parse(recipe).fit(train_split, valid)
+            except MissingExtra as error:
+                print(f"without {name}: {error}", file=sys.stderr)
+                continue
+            if name == "knn":  # what any model may have besides its parts
+                facts = TableFacts(("title", "text"), "subject_*", "id", "|", title_apart=True, ignore_labels=("N/A",))
+                model = replace(model, cutoff=Cutoff(0.05, 4, "f1,labels=4"), table=facts)
             card = Card().with_measures("valid", evaluate(model.predict(valid.rows, 5), valid))
             model.save(place, card=card)
         found[name] = place
@@ -140,14 +159,16 @@ def _answers(folder: Path) -> Path:
     return place
 
 
-def _with_features(data: Any) -> Any:
-    """The same documents without texts: a column for each label, and some others."""
+def _with_features(data: Any, texts: bool) -> Any:
+    """The same documents with features, with or without texts: a column for each label, and some others."""
     import numpy as np
     from scipy import sparse
 
     from longtail.data import Dataset, LabelSet
 
     eye = sparse.csr_array(np.eye(len(data.labels), COLUMNS, dtype=np.float32))
+    if texts:
+        return replace(data, features=features_of(data.targets))
     labels = LabelSet(ids=data.labels.ids, counts=data.labels.counts, train_rows=data.labels.train_rows, features=eye)
     return Dataset(labels=labels, targets=data.targets, ids=data.ids, features=features_of(data.targets))
 

@@ -50,7 +50,7 @@ def new_file(path: Path) -> Iterator[TextIO]:
         The file to write to, UTF-8.
     """
     if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
-        with path.open("w", encoding="utf-8", newline="\n") as file:
+        with _telling(path, lambda: path), path.open("w", encoding="utf-8", newline="\n") as file:
             yield file
         return
     with new_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:

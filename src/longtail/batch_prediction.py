@@ -10,17 +10,22 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from longtail.answers import CHUNK, answer_lines, in_chunks, lines_of
 from longtail.atomic import new_file, new_path
 from longtail.data.columns import ENDINGS, table_kind
-from longtail.errors import DataError, JobError, MissingExtra
+from longtail.errors import DataError, JobError, MissingExtra, ModelError
 from longtail.frame_predictor import loaded_model
 from longtail.jobs import JobFolder
-from longtail.model_files import MANIFEST
+from longtail.model_bytes import read_regular
+from longtail.model_files import MANIFEST, MAX_MANIFEST
 
 JOBS = "_jobs"
+# What the file of jobs says, which was written by hand or damaged, perhaps.
+SETTINGS = {"model": str, "checksum": str, "k": int, "threshold": (int, float, NoneType), "dial": (int, float)}
+SOURCE = {"path": str, "bytes": int, "modified_ns": int}
 SHARDS = (*ENDINGS, ".jsonl", ".json", ".ndjson", ".txt")
 
 
@@ -82,6 +87,10 @@ def predict_shard(settings: Mapping[str, Any], source: Mapping[str, Any], output
         DataError: the shard is broken; the line is named.
         JobError: the shard or the model has changed since the jobs were written.
     """
+    for given, wanted in ((settings, SETTINGS), (source, SOURCE)):
+        for name, types in wanted.items():
+            if not isinstance(given, Mapping) or not isinstance(given.get(name), types):
+                raise JobError(f"the job has no {name}, or one of another type; write the jobs again")
     folder, shard = Path(settings["model"]), Path(source["path"])
     if _checksum(folder) != settings["checksum"]:
         raise JobError(f"{folder}: the model has changed since the jobs were written; give another folder to --out")
@@ -148,6 +157,6 @@ def _answered(shard: Path) -> str:
 def _checksum(model: Path) -> str:
     """Of the manifest, which holds a checksum of every file of the model."""
     try:
-        return hashlib.sha256((model / MANIFEST).read_bytes()).hexdigest()
-    except OSError as error:
-        raise JobError(f"{model}: is not a model folder ({error.strerror or error})") from None
+        return hashlib.sha256(read_regular(model / MANIFEST, MAX_MANIFEST).data).hexdigest()
+    except ModelError as error:
+        raise JobError(f"{model}: is not a model folder ({error})") from None

@@ -156,6 +156,6 @@ def test_wrong_outputs_and_inputs(model: Path, shards: Path, tmp_path: Path) -> 
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "part-0.jsonl").touch()
     assert "nothing says which model" in call("predict", model, shards, "--out", tmp_path / "o", "--on", "files").error
-    with pytest.raises(JobError, match="damaged"):
+    with pytest.raises(JobError, match=r"jobs\.json: cannot be read .* write the jobs again"):
         (tmp_path / "empty" / "jobs.json").write_text("{")
         JobFolder.read(tmp_path / "empty")

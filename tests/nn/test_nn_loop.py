@@ -280,7 +280,12 @@ def test_the_callers_random_state_is_restored() -> None:
 def test_a_history_that_cannot_be_read_raises_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"history\.jsonl: cannot be read"):
         History.read(tmp_path)
-    (tmp_path / "history.jsonl").write_text(json.dumps({"epoch": 1, "loss": 2.0}) + "\n{nonsense\n")
+    whole = json.dumps({"epoch": 1, "loss": 2.0, "rows_per_second": 9, "peak_bytes": 9})
+    for wrong in ("{nonsense", "[1]", "{}", whole.replace("2.0", '"2.0"'), whole.replace('"epoch"', '"Epoch"')):
+        (tmp_path / "history.jsonl").write_text(f"{whole}\n{wrong}\n")
+        with pytest.raises(DataError, match=r"history\.jsonl:2: not a line"):
+            History.read(tmp_path)
+    (tmp_path / "history.jsonl").write_text(f"{whole}\n{{nonsense\n")
     with pytest.raises(DataError, match=r"history\.jsonl:2: not a line"):
         History.read(tmp_path)
     assert History([{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.0, "P@1": 5}]).values("P@1") == [(2, 5.0)]

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
+from longtail.arrays import AnyArray
 from longtail.comparison.entries import Entry, SavedModel, SavedPredictions
 from longtail.comparison.stages import folder_name, teaching_from, write_tensors
 from longtail.data.corpus import Corpus
@@ -20,6 +21,7 @@ from longtail.errors import ModelError
 from longtail.metrics import evaluate
 from longtail.metrics.generalised import evaluate_split
 from longtail.predictions import Predictions
+from longtail.read_back import reading_back
 from longtail.report.result import Result, SharedStage
 from longtail.version import __version__
 
@@ -102,18 +104,24 @@ def read_result(file: Path, corpus: Corpus, ks: tuple[int, ...]) -> Result | Non
     """
     if not file.exists():
         return None
-    try:
+    with reading_back(file, "remove it to train again"):
         with safe_open(file, framework="numpy") as opened:
             facts = json.loads(opened.metadata()["longtail"])
             arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{file}: cannot be read ({error}); remove it to train again") from None
-    predictions = Predictions(corpus.labels, arrays["indices"], arrays["scores"])
+        return _result(facts, arrays, corpus, ks)
+
+
+def _result(facts: dict[str, Any], arrays: dict[str, Any], corpus: Corpus, ks: tuple[int, ...]) -> Result | None:
+    """A finished training from what its file holds; None where it has fewer predictions than the largest k needs."""
+    predictions = _predictions(corpus, arrays["indices"], arrays["scores"])
     if predictions.places < min(max(*ks, 5), len(corpus.labels)):
         return None
     before = None
     if "uncalibrated_indices" in arrays:
-        before = Predictions(corpus.labels, arrays["uncalibrated_indices"], arrays["uncalibrated_scores"])
+        before = _predictions(corpus, arrays["uncalibrated_indices"], arrays["uncalibrated_scores"])
+    times = ("train_seconds", "predict_seconds", "peak_bytes", "model_bytes", "seed")
+    if not isinstance(facts["recipe"], str) or not all(isinstance(facts[name], int | float) for name in times):
+        raise ValueError("its recipe is no text, or its times and sizes are no numbers")
     return Result(
         recipe=facts["recipe"],
         measures=evaluate_split(predictions, corpus.test, ks, corpus.held_out_labels),
@@ -131,3 +139,12 @@ def read_result(file: Path, corpus: Corpus, ks: tuple[int, ...]) -> Result | Non
         shared=tuple(SharedStage(**one) for one in facts["shared"]),
         notes=tuple(facts["notes"]),
     )
+
+
+def _predictions(corpus: Corpus, indices: AnyArray, scores: AnyArray) -> Predictions:
+    """Predictions of the test rows. Raises where the arrays are none."""
+    if indices.dtype != np.int32 or scores.dtype != np.float32 or len(indices) != len(corpus.test):
+        raise ValueError(f"its predictions are not those of {len(corpus.test):,} documents")
+    if not np.isfinite(scores).all():
+        raise ValueError("its scores are not finite")
+    return Predictions(corpus.labels, indices, scores)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import time
@@ -26,7 +25,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from longtail.atomic import new_file
+from longtail.atomic import new_file, new_path
 from longtail.data.dataset import Dataset
 from longtail.data.fingerprint import fingerprint
 from longtail.errors import ModelError
@@ -39,12 +38,14 @@ from longtail.nn.training.checkpoint import FILE as CHECKPOINT
 from longtail.nn.training.checkpoint import checkpointing
 from longtail.predictions import Predictions
 from longtail.progress import collecting, emit, note
+from longtail.read_back import reading_back
 from longtail.report.result import SharedStage
 from longtail.store import load
 from longtail.version import __version__
 
 STAGE, MODEL, FOLD, LOG = "stage.json", "model", "fold.safetensors", "trained.jsonl"
 Fitted = TypeVar("Fitted")
+AGAIN = "remove the folder to train again"
 QUICK = 1.0  # seconds to fit a re-ranker that is fitted again rather than kept
 
 
@@ -118,9 +119,13 @@ class DiskStages:
         place = self._place(name, train, valid)
         facts = self._finished(place)
         if facts is not None:
-            arrays = load_file(place / FOLD)
+            with reading_back(place / FOLD, AGAIN):
+                arrays = load_file(place / FOLD)
+                if arrays["indices"].dtype != np.int32 or not np.isfinite(arrays["scores"]).all():
+                    raise ValueError("its label rows or scores are no such numbers")
+                found = Predictions(train.labels, arrays["indices"], arrays["scores"])
             self._take(facts)
-            return Predictions(train.labels, arrays["indices"], arrays["scores"])
+            return found
         self.in_fold = True
         try:
             found, facts = self._timed(place, predict)
@@ -137,13 +142,17 @@ class DiskStages:
         return self.folder / folder_name(name, key)
 
     def _finished(self, place: Path) -> dict[str, Any] | None:
-        try:
-            facts = json.loads((place / STAGE).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not (place / STAGE).exists():
             return None
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{place / STAGE}: cannot be read ({error}); remove the folder to train again") from None
-        return facts if isinstance(facts, dict) else None
+        with reading_back(place / STAGE, AGAIN):
+            facts: dict[str, Any] = json.loads((place / STAGE).read_text(encoding="utf-8"))
+            teachings = [teaching_from(told) for told in facts["teachings"]]
+            numbers = {name: facts[name] for name in ("seconds", "peak_bytes")}
+            if not isinstance(facts["recipe"], str) or not all(
+                isinstance(one, int | float) for one in numbers.values()
+            ):
+                raise ValueError("its recipe is no text, or its time and memory are no numbers")
+            return {"recipe": facts["recipe"], **numbers, "teachings": teachings}
 
     def _take(self, facts: dict[str, Any]) -> None:
         """Counts a stage that is not trained again, and repeats what its training told."""
@@ -151,8 +160,8 @@ class DiskStages:
         self.peak = max(self.peak, facts["peak_bytes"])
         if facts["recipe"] != self.recipe:
             self.shared.append(SharedStage(facts["recipe"], facts["seconds"]))
-        for told in facts["teachings"]:
-            emit(teaching_from(told))
+        for teaching in facts["teachings"]:
+            emit(teaching)
 
     def _timed(self, place: Path, work: Callable[[], Fitted]) -> tuple[Fitted, dict[str, Any]]:
         """The result of the work, and the facts of the stage. Checkpoints go into its folder."""
@@ -234,17 +243,11 @@ def write_tensors(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> 
     Raises:
         OSError: it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.writing-{os.getpid()}")
     try:
-        save_file(arrays, temporary, metadata=facts)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
+        with new_path(path) as temporary:
+            save_file(arrays, temporary, metadata=facts)
     except SafetensorError as error:  # wraps the error of a full disk
         raise OSError(str(error)) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def teaching_from(told: dict[str, Any]) -> Teaching:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from longtail.atomic import new_file
 from longtail.errors import JobError, LongtailError
+from longtail.read_back import reading_back
 from longtail.version import __version__
 
 FORMAT = 1
@@ -116,25 +117,22 @@ class JobFolder:
         Raises:
             JobError: there are no jobs here, or they are not to be understood.
         """
-        try:
-            found = json.loads((path / JOBS).read_text(encoding="utf-8"))
+        file = path / JOBS
+        if not file.exists():
+            raise JobError(f"{path}: holds no {JOBS}; --on files writes one, and `longtail job` takes its folder")
+        with reading_back(file, "write the jobs again with --on", JobError):
+            found = json.loads(file.read_text(encoding="utf-8"))
             if found["format"] != FORMAT or found["kind"] not in KINDS:
-                raise JobError(f"{path / JOBS}: written by another release of longtail; write the jobs again")
+                raise JobError(f"{file}: written by another release of longtail; write the jobs again")
             jobs = found["jobs"]
             return cls(
                 path.resolve(),
                 found["kind"],
-                found["settings"],
+                dict(found["settings"]),
                 tuple(job["input"] for job in jobs),
                 tuple(Path(job["output"]) for job in jobs),
-                found["longtail"],
+                str(found["longtail"]),
             )
-        except FileNotFoundError:
-            raise JobError(
-                f"{path}: holds no {JOBS}; --on files writes one, and `longtail job` takes its folder"
-            ) from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise JobError(f"{path / JOBS}: damaged ({error}); write the jobs again with --on") from None
 
     def check_version(self) -> None:
         """Refuse to run jobs of another release.

@@ -17,14 +17,17 @@ import torch
 
 from longtail.arrays import AnyArray, Longs
 from longtail.atomic import new_folder
-from longtail.errors import DataError
+from longtail.errors import DataError, LongtailError
 from longtail.nn.encoders.layouts import Packed
 from longtail.nn.encoders.token_cache import shared_chunks
 from longtail.nn.encoders.tokenizers import TextTokenizer
 from longtail.progress import stage
+from longtail.read_back import reading_back
 
 CHUNK = 8_192  # texts tokenised at once
 FORMAT = 1  # of the cache; a new number invalidates old caches
+MAX_HEADER = 1 << 10  # bytes of the header of an array in the cache
+CHECKED = 1 << 20  # token ids of the cache looked at together
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,16 +174,26 @@ def _write(folder: Path, texts: Sequence[str], tokenizer: TextTokenizer, max_tok
 
 def _read(folder: Path, tokenizer: TextTokenizer) -> Tokens | None:
     """Read the tokens in the folder; None where it is missing, damaged or of another format."""
+    parts, dtype = {name: folder / name for name in ("tokens.json", "offsets.npy", "ids.bin")}, _dtype(tokenizer)
     try:
-        facts = json.loads((folder / "tokens.json").read_text("utf-8"))
-        offsets = np.load(folder / "offsets.npy", allow_pickle=False)
-        if facts["format"] != FORMAT or offsets.dtype != np.int64 or offsets.shape != (facts["texts"] + 1,):
-            return None
-        if (folder / "ids.bin").stat().st_size != offsets[-1] * _dtype(tokenizer).itemsize:
-            return None
-        ids = np.memmap(folder / "ids.bin", _dtype(tokenizer), "r") if offsets[-1] else np.zeros(0, _dtype(tokenizer))
-        return Tokens(ids, offsets, tokenizer.pad, tokenizer.closed)
-    except (OSError, ValueError, KeyError, TypeError, DataError):
+        for path in parts.values():
+            if not path.is_file():  # a pipe would never end
+                return None
+        with reading_back(parts["offsets.npy"], ""):
+            facts = json.loads(parts["tokens.json"].read_text("utf-8"))
+            size = 8 * (facts["texts"] + 1)
+            if facts["format"] != FORMAT or not size <= parts["offsets.npy"].stat().st_size <= size + MAX_HEADER:
+                return None  # before the header of the array is believed
+            offsets = np.load(parts["offsets.npy"], allow_pickle=False)
+            if offsets.dtype != np.int64 or offsets.shape != (facts["texts"] + 1,):
+                return None
+            if parts["ids.bin"].stat().st_size != offsets[-1] * dtype.itemsize:
+                return None
+            ids = np.memmap(parts["ids.bin"], dtype, "r") if offsets[-1] else np.zeros(0, dtype)
+            if any(int(ids[at : at + CHECKED].max()) >= tokenizer.size for at in range(0, len(ids), CHECKED)):
+                return None
+            return Tokens(ids, offsets, tokenizer.pad, tokenizer.closed)
+    except LongtailError:
         return None
 
 

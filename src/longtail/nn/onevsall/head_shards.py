@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, distributed
 
 from longtail.arrays import Floats, Ints
-from longtail.errors import ModelError
 from longtail.nn.onevsall.head import OneVsAllHead
 from longtail.nn.onevsall.head_top import top
 from longtail.nn.onevsall.process_group import ProcessGroup
 from longtail.nn.training.checkpoint import Checkpoint, CheckpointDir, write_tensors
 from longtail.predictions import ranked
+from longtail.read_back import reading_back
 
 OWN = "weights.head."  # prefix of the tensors of a checkpoint that are cut by label
 BY_LABEL = ("weight", "bias", "velocity")
@@ -169,12 +169,7 @@ def _copy(own: dict[str, Tensor], given: Mapping[str, Any], start: int, end: int
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Mapping[str, Any], int, int]]:
     """A shard of the head: tensors that are read when sliced, its first label, and one past its last."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads(file.metadata()["longtail"])
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            yield slices, int(facts["first"]), int(facts["last"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ModelError(
-            f"{path}: this part of a checkpoint cannot be read ({error}); remove the folder to train from the start"
-        ) from None
+    with reading_back(path, "remove the folder to train from the start"), safe_open(path, framework="pt") as file:
+        facts = json.loads(file.metadata()["longtail"])
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        yield slices, int(facts["first"]), int(facts["last"])

@@ -21,7 +21,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ from safetensors import SafetensorError, safe_open
 from longtail.arrays import AnyArray, Matrix
 from longtail.atomic import new_path, remove_leftovers
 from longtail.errors import ModelError
+from longtail.read_back import reading_back
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -153,6 +154,10 @@ class CheckpointDir:
         remove_leftovers(self.folder)  # of a process that was killed, also of shards under other names
         write_tensors(self.file, checkpoint.tensors, header)
 
+    def reading(self) -> AbstractContextManager[None]:
+        """While the checkpoint is read and taken apart: whatever that raises becomes one error, which names it."""
+        return reading_back(self.file, "remove it to train from the start")
+
     def read(self, identity: Mapping[str, Any]) -> Checkpoint | None:
         """Read the last checkpoint.
 
@@ -167,15 +172,10 @@ class CheckpointDir:
         """
         if not self.file.exists():
             return None
-        try:
-            with safe_open(self.file, framework="pt") as file:
-                header = json.loads(file.metadata()["longtail"])
-                version, found, facts = header["version"], header["identity"], header["facts"]
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise ModelError(
-                f"{self.file}: not a checkpoint that can be read ({error}); remove it to train from the start"
-            ) from None
+        with self.reading(), safe_open(self.file, framework="pt") as file:
+            header = json.loads(file.metadata()["longtail"])
+            version, found, facts = header["version"], dict(header["identity"]), dict(header["facts"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if version != VERSION:
             raise ModelError(
                 f"{self.file}: the checkpoint has version {version!r}, this release reads {VERSION}; "
@@ -209,11 +209,11 @@ def checkpoint_status(folder: str | Path) -> list[tuple[Path, str]]:
 
 def _status(file: Path) -> str:
     try:
-        with safe_open(file, framework="numpy") as opened:  # the header alone: no tensor is read
+        with reading_back(file, ""), safe_open(file, framework="numpy") as opened:  # the header: no tensor is read
             header = json.loads(opened.metadata()["longtail"])
-            facts, epochs = header["facts"], header["identity"]["epochs"]
+            facts, epochs = header["facts"], int(header["identity"]["epochs"])
             epoch, steps, stopped = int(facts["epoch"]), int(facts["step"]), bool(facts["stopped"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+    except ModelError:
         return "a checkpoint that cannot be read"
     if stopped or epoch == epochs:
         return f"finished after epoch {epoch} of {epochs}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from longtail.atomic import new_file
 from longtail.errors import DataError
 
 FILE, PICTURE = "history.jsonl", "history.svg"
+NEEDED = {"epoch", "loss", "rows_per_second", "peak_bytes"}  # of a line
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,27 @@ class History:
     """
 
     lines: list[dict[str, Any]] = field(default_factory=list)  # one for each epoch
+
+    @classmethod
+    def of(cls, lines: Iterable[Any]) -> History:
+        """Take lines that were read back.
+
+        Args:
+            lines: Any JSON values.
+
+        Returns:
+            The history.
+
+        Raises:
+            ValueError: A line is none of a history.
+        """
+        found = list(lines)
+        for line in found:
+            if not isinstance(line, dict) or not set(line) >= NEEDED:
+                raise ValueError(f"a line of a history has {', '.join(sorted(NEEDED))}")
+            if not all(isinstance(value, int | float) for value in line.values()):
+                raise ValueError("a line of a history has numbers alone")
+        return cls(found)
 
     def values(self, name: str) -> list[tuple[int, float]]:
         """Collect one measure over the epochs.
@@ -79,11 +101,11 @@ class History:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot be read ({getattr(error, 'strerror', error)})", path) from None
-        lines = []
+        lines: list[dict[str, Any]] = []
         for number, line in enumerate(text.splitlines(), start=1):
             try:
-                lines.append(dict(json.loads(line)))
-            except (ValueError, TypeError, RecursionError) as error:
+                lines += cls.of([json.loads(line)]).lines
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"not a line of a training history ({error})", path, number) from None
         return cls(lines)
 

@@ -28,6 +28,8 @@ from longtail.nn.training.history import History
 from longtail.nn.training.task import StepHooks, Task
 from longtail.progress import Measured, emit, measured, stage
 
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW, for each parameter
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -266,26 +268,48 @@ class _Run:
     def resume(self) -> None:
         """Continue from the last checkpoint, where there is one."""
         found = self.directory.read(self.identity) if self.directory is not None else None
-        if found is None:
-            return
-        facts, tensors = found.facts, found.tensors
-        self.epoch, self.step, self.stopped = facts["epoch"], facts["step"], facts["stopped"]
-        self.best = -math.inf if facts["best"] is None else facts["best"]
-        self.waited, self.measures = facts["waited"], facts["measures"]
-        self.history.lines.extend(facts["history"])
+        if found is not None and self.directory is not None:
+            with self.directory.reading():
+                self._restore(found.facts, found.tensors)
+
+    def _restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Take apart a checkpoint. It raises whatever it likes where that is not what `checkpoint` wrote."""
+        self.epoch, self.step, self.waited = (int(facts[name]) for name in ("epoch", "step", "waited"))
+        if not (0 <= self.epoch <= self.config.epochs and 0 <= self.step <= self.steps):
+            raise ValueError(f"{self.epoch} epochs and {self.step} steps of {self.config.epochs} and {self.steps}")
+        self.stopped = bool(facts["stopped"])
+        self.best = -math.inf if facts["best"] is None else float(facts["best"])
+        self.measures = {str(name): float(value) for name, value in facts["measures"].items()}
+        self.history.lines.extend(History.of(facts["history"]).lines)
         self._load_weights(_under("weights.", tensors))
         weights = self._weights()  # those in host memory stay there
         self.best_weights = {name: best.to(weights[name].device) for name, best in _under("best.", tensors).items()}
-        self.task.load_state(_under("task.", tensors))
+        _same_shapes(self.best_weights, weights)
+        kept = _under("task.", tensors)
+        _same_shapes(kept, self.task.state())
+        self.task.load_state(kept)
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in _under("optimiser.", tensors).items():
             number, _, part = name.partition(".")
             state.setdefault(int(number), {})[part] = tensor
+        for number, parts in state.items():
+            if parts.keys() != MOMENTS or any(
+                parts[name].shape != self.parameters[number].shape for name in MOMENTS - {"step"}
+            ):  # the fused step would read beside them
+                raise ValueError(f"the moments of parameter {number} have another shape")
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
-        self.loss = tensors["loss"].to(self.task.device)
+        self.loss = tensors["loss"].reshape(()).float().to(self.task.device)
         torch.set_rng_state(tensors["rng.cpu"])
         if "rng.cuda" in tensors and self.task.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["rng.cuda"], self.task.device)
+
+
+def _same_shapes(given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Raise where a tensor that was read back has another type or shape than the one in its place, if one is there."""
+    for name, tensor in given.items():
+        there = name in own and own[name].numel() > 0
+        if there and (tensor.shape != own[name].shape or tensor.dtype != own[name].dtype):
+            raise ValueError(f"{name} has another type or shape")
 
 
 def _merged(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
