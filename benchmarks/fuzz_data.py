@@ -166,7 +166,7 @@ def main() -> None:
     for entry in bad[:40]:
         print(f"case {entry['case']} {entry.get('name')} {entry['outcome']}: {entry['problem']}")
     total = Counter(str(entry["outcome"]) for entry in results)
-    slowest = max(float(str(entry["seconds"])) for entry in results)
+    slowest = max((float(str(entry["seconds"])) for entry in results), default=0.0)
     over = sum("took" in str(entry["problem"]) for entry in results)
     print(
         f"{len(results):,} files in {time.perf_counter() - start:.0f} s: {total['read']:,} read, {total['refused']:,} "
