@@ -42,10 +42,9 @@ class MemberAnswers:
     def _found(self, recipe: str, suffix: str, make: Any) -> dict[str, Any]:
         import numpy as np
 
-        plain = "".join(letter if letter.isalnum() else "-" for letter in recipe)
-        name = f"{self._stem}-{plain}{suffix}"
+        name = f"{recipe}{suffix}"
         if name not in self._known:
-            path = None if self._keep is None else self._keep / f"{name}.npz"
+            path = None if self._keep is None else answers_path(self._keep, self._stem, recipe, suffix)
             if path is not None and path.exists():
                 with np.load(path) as found:
                     stored = dict(found)
@@ -61,27 +60,22 @@ class MemberAnswers:
         return self._known[name]
 
     def _fitted(self, recipe: str) -> dict[str, Any]:
-        member, seconds = self._fit(recipe, self.train)
-        found: dict[str, Any] = {"seconds": seconds}
-        for split, data in (("valid", self.valid), ("test", self.test)):
-            start = time.process_time()
-            found[f"{split}_labels"], found[f"{split}_scores"] = member.top(data.rows, KEPT_PLACES, self.labels)
-            found["asking"] = time.process_time() - start
-        return found
+        return answered(*self._fit(recipe, self.train), self.valid, self.test, KEPT_PLACES)
 
     def _folded(self, recipe: str, folds: int) -> dict[str, Any]:
         import numpy as np
 
         from longtail.learners.fuse import fold_rows
+        from longtail.seams import FittedMember
 
         labels = np.full((len(self.train), KEPT_PLACES), -1, dtype=np.int32)
         scores = np.zeros(labels.shape, dtype=np.float32)
         fitting = asking = 0.0
         for seen, unseen in fold_rows(self.train, folds, 0):
-            member, seconds = self._fit(recipe, self.train.take(seen))
+            model, seconds = self._fit(recipe, self.train.take(seen))
             fitting += seconds
             start = time.process_time()
-            best = member.top(self.train.take(unseen).rows, KEPT_PLACES, self.labels)
+            best = FittedMember.of(model, self.labels).top(self.train.take(unseen).rows, KEPT_PLACES, self.labels)
             asking += time.process_time() - start
             for whole, part in zip((labels, scores), best, strict=True):
                 whole[unseen, : part.shape[1]] = part
@@ -89,11 +83,29 @@ class MemberAnswers:
 
     def _fit(self, recipe: str, train: Any) -> tuple[Any, float]:
         import longtail
-        from longtail.seams import FittedMember
 
         start = time.process_time()
         model = longtail.Recipe.parse(recipe).fit(train, self.valid)
-        return FittedMember.of(model, self.labels), time.process_time() - start
+        return model, time.process_time() - start
+
+
+def answers_path(folder: Path, stem: str, recipe: str, suffix: str = "") -> Path:
+    """Where the answers of a recipe are kept; `stem` names the data set."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in recipe)
+    return folder / f"{stem}-{plain}{suffix}.npz"
+
+
+def answered(model: Any, seconds: float, valid: Any, test: Any, places: int) -> dict[str, Any]:
+    """What a model answers for valid and test, as it is kept: arrays by name."""
+    from longtail.seams import FittedMember
+
+    member = FittedMember.of(model, test.labels)
+    found: dict[str, Any] = {"seconds": seconds}
+    for split, data in (("valid", valid), ("test", test)):
+        start = time.process_time()
+        found[f"{split}_labels"], found[f"{split}_scores"] = member.top(data.rows, places, test.labels)
+        found["asking"] = time.process_time() - start
+    return found
 
 
 def cut(answers: tuple[Any, Any], places: int, rows: Any = None) -> tuple[Any, Any]:
