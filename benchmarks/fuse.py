@@ -1,13 +1,14 @@
 """`fuse` beats its best member in head and tail, and other ways to combine the same members.
 
-    python benchmarks/fuse.py DATA [DATA ...] [--rows 50000] [--keep FOLDER] [--parts tables folds left-out]
+    python benchmarks/fuse.py DATA [DATA ...] [--rows 50000] [--keep FOLDER] [--parts alone ways fuse folds left-out]
     python benchmarks/fuse.py --keep FOLDER --page docs/results/appendix/fuse.md
 
-`tables`: on the test split every member alone, plain combinations of them, and `fuse` at three places of the dial.
-`folds`: the combiner learned on out-of-fold answers over train beside valid. `left-out`: what it loses without a group
-of numbers, without a member, and with fewer rows, by five-fold cross-validation over valid, and on test; nothing is
-chosen on test. Members are fitted once: their answers and all results are kept in the folder that --keep names, and
-what is kept is not repeated. Prints the tables of all kept results, or writes them to the page that --page names.
+`alone`, `ways`, `fuse`: on the test split every member alone, other combinations of them, and `fuse` at three places of
+the dial. `folds`: the combiner learned on out-of-fold answers over train beside valid. `left-out`: what it loses
+without a group of numbers, without a member, and with fewer rows, by five-fold cross-validation over valid, and on
+test; nothing is chosen on test. Members are fitted once: their answers and all results are kept in the folder that
+--keep names, and what is kept is not repeated. --called names a combination of other members, as "with nets". Prints
+the tables of all kept results, or writes them to the page that --page names.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from shared.fuse_page import page
 from shared.fuse_ways import KEPT, ranked_candidates, ways
 from shared.tables import append_lines, read_lines
 
-MEMBERS = ["bm25", "centroid", "centroid(probabilities=false)", "knn", "parabel", "bonsai"]
+MEMBERS = ["bm25", "centroid", "centroid(probabilities=false)", "knn", "parabel", "bonsai", "lexical"]
 DIALS = (0.0, 0.3, 0.6)
 KS = (1, 3, 5, 20)
 FOLDS_OF_VALID = 5
 SIZES = (0.1, 0.25, 0.5)  # of valid
-PROBABILITIES = ("logistic model", "linear model a label")
+PROBABILITIES = ("logistic model", "linear model a label", "ensemble")
+PARTS = ("alone", "ways", "fuse", "folds", "left-out")
 
 
 class Results:
@@ -79,8 +81,9 @@ def combined(
 class Combination:
     """A data set, members, and what `fuse` makes of them."""
 
-    def __init__(self, asked: MemberAnswers, members: list[str], places: int) -> None:
+    def __init__(self, asked: MemberAnswers, members: list[str], places: int, called: str = "") -> None:
         self.asked, self.members, self.places = asked, members, places
+        self.called = f" {called}" if called else ""
 
     def answers(self, split: str, members: Any = None, rows: Any = None) -> list[tuple[Any, Any]]:
         chosen = self.members if members is None else members
@@ -129,33 +132,43 @@ class Combination:
             results.add(data, part, f"{name}, dial {dial:g}", values=values, bins=bins, **extra)
 
 
-def tables(made: Combination, beside: list[str], seeds: int, results: Results) -> None:
-    """Members alone, plain combinations, and `fuse`."""
-    asked, data = made.asked, made.asked.name
+def alone(made: Combination, beside: list[str], results: Results) -> None:
+    """Members alone, and other recipes."""
+    asked = made.asked
     for recipe in [*made.members, *beside]:
-        if not results.has(data, "alone", recipe):
+        if not results.has(asked.name, "alone", recipe):
             found = asked.of(recipe)
             values, bins = measured(found["test"], asked.test)
             cost = {"seconds": found["seconds"], "asking": found["asking"]}
-            results.add(data, "alone", recipe, values=values, bins=bins, **cost)
-    if not results.has(data, "ways", "linear model a label"):
+            results.add(asked.name, "alone", recipe, values=values, bins=bins, **cost)
 
-        def judge(ranking: tuple[Any, Any]) -> float:
-            values = measured(ranking, asked.valid)[0]
-            return values["P@1"] + values["PSP@5"]
 
-        for way, ranking in ways(made.answers("valid"), made.answers("test"), asked.valid, made.places, judge):
-            values, bins = measured(ranking, asked.test)
-            if way not in PROBABILITIES:  # they lie between 0 and 1, and mean something else
-                values = {name: value for name, value in values.items() if not name.startswith("ECE")}
-            results.add(data, "ways", way, values=values, bins=bins)
-    if not results.has(data, "fuse", "fuse, dial 0.6"):
-        made.at_dials(results, "fuse", "fuse", made.valid_examples(), seeds)
+def other_ways(made: Combination, results: Results) -> None:
+    """Other combinations of the same members."""
+    asked = made.asked
+    if results.has(asked.name, "ways", f"ensemble{made.called}"):
+        return
+
+    def judge(ranking: tuple[Any, Any]) -> float:
+        values = measured(ranking, asked.valid)[0]
+        return values["P@1"] + values["PSP@5"]
+
+    for way, ranking in ways(made.answers("valid"), made.answers("test"), asked.valid, asked.test, made.places, judge):
+        values, bins = measured(ranking, asked.test)
+        if way not in PROBABILITIES:  # they lie between 0 and 1, and mean something else
+            values = {name: value for name, value in values.items() if not name.startswith("ECE")}
+        results.add(asked.name, "ways", f"{way}{made.called}", values=values, bins=bins)
+
+
+def fused(made: Combination, seeds: int, results: Results) -> None:
+    """`fuse`, learned on valid."""
+    if not results.has(made.asked.name, "fuse", f"fuse{made.called}, dial 0.6"):
+        made.at_dials(results, "fuse", f"fuse{made.called}", made.valid_examples(), seeds)
 
 
 def folds(made: Combination, number: int, results: Results) -> None:
     """The combiner learned on out-of-fold answers over train."""
-    name = f"fuse, folds={number}"
+    name = f"fuse{made.called}, folds={number}"
     if not results.has(made.asked.name, "folds", f"{name}, dial 0.6"):
         cost = [made.asked.out_of_fold(member, number) for member in made.members]
         spent = sum(one["seconds"] + one["asking"] for one in cost)
@@ -172,7 +185,8 @@ def left_out(made: Combination, results: Results) -> None:
     asked = made.asked
     order = np.random.default_rng(0).permutation(len(asked.valid))
 
-    def add(name: str, members: Any = None, groups: Any = None, share: float = 1.0) -> None:
+    def add(what: str, members: Any = None, groups: Any = None, share: float = 1.0) -> None:
+        name = f"{what}{made.called}"
         if results.has(asked.name, "left out", name):
             return
         labels = np.full((len(asked.valid), KEPT), -1, dtype=np.int32)
@@ -211,7 +225,8 @@ def main() -> None:
     parser.add_argument("--members", nargs="+", default=MEMBERS, help="recipes to combine")
     parser.add_argument("--beside", nargs="*", default=[], help="further recipes, shown alone")
     parser.add_argument("--candidates", type=int, default=40, help="labels that a member names at most")
-    parser.add_argument("--parts", nargs="+", default=["tables"], choices=["tables", "folds", "left-out"])
+    parser.add_argument("--called", default="", help="of other members: how results name it, after `fuse`")
+    parser.add_argument("--parts", nargs="+", default=["alone", "ways", "fuse"], choices=PARTS)
     parser.add_argument("--folds", type=int, default=4, help="of train")
     parser.add_argument("--seeds", type=int, default=3, help="of the trees")
     parser.add_argument("--keep", type=Path, help="folder for answers and results")
@@ -219,9 +234,14 @@ def main() -> None:
     options = parser.parse_args()
     results = Results(None if options.keep is None else options.keep / "results.jsonl")
     for data in options.data:
-        made = Combination(MemberAnswers(data, options.rows, options.keep), options.members, options.candidates)
-        if "tables" in options.parts:
-            tables(made, options.beside, options.seeds, results)
+        asked = MemberAnswers(data, options.rows, options.keep)
+        made = Combination(asked, options.members, options.candidates, options.called)
+        if "alone" in options.parts:
+            alone(made, options.beside, results)
+        if "ways" in options.parts:
+            other_ways(made, results)
+        if "fuse" in options.parts:
+            fused(made, options.seeds, results)
         if "folds" in options.parts:
             folds(made, options.folds, results)
         if "left-out" in options.parts:

@@ -36,7 +36,7 @@ TEACHER = "dpr(encoder='L3', anchors='labels', epochs=60)"
 LONGER = "ngame(encoder='L3', epochs=15) + dexa", "unidec(encoder='L3', epochs=15)"  # on longer texts
 CHAINS = {
     "gutenberg": [
-        [NGAME, f'memory("{NGAME}")', f'renee(encoder=\'L3\', init_from="{NGAME}") + rows'],
+        [NGAME, f'memory("{NGAME}")', f"renee(encoder='L3', init_from=\"{NGAME}\") + rows"],
         [UNIDEC, f'memory("{UNIDEC}")'],
         [TEACHER, f"renee(encoder='L3') + lever(teacher=\"{TEACHER}\")"],
         [DEXA, f'memory("{DEXA}")'],

@@ -1,4 +1,5 @@
-"""Other ways to combine the answers of members: means, reciprocal ranks, and linear models over their numbers.
+"""Other ways to combine the answers of members: means, reciprocal ranks, linear models over their numbers, and one
+member for frequent and one for rare labels.
 
 Each takes the members' answers for valid and test, learns on valid alone, and returns labels and scores for test.
 """
@@ -32,13 +33,16 @@ def right_of(candidates: Any, data: Any) -> Any:
     return _held(candidates, data.targets)
 
 
-def ways(valid_answers: Any, test_answers: Any, valid: Any, places: int, judge: Callable[[Ranking], float]) -> Any:
+def ways(
+    valid_answers: Any, test_answers: Any, valid: Any, test: Any, places: int, judge: Callable[[Ranking], float]
+) -> Any:
     """Name and ranking of the test rows by each way.
 
     Args:
         valid_answers: labels and scores of each member for valid.
         test_answers: and for test.
         valid: the split to learn on.
+        test: its rows; what is right in them is not looked at.
         places: labels that a member names at most.
         judge: how good a ranking of valid is.
 
@@ -78,6 +82,48 @@ def ways(valid_answers: Any, test_answers: Any, valid: Any, places: int, judge: 
     inputs, outputs = (np.concatenate([found, np.ones((len(found), 1))], axis=1) for found in shares)
     own = _label_weights(inputs, right, held.labels, len(valid.labels))
     yield "linear model a label", ranked_candidates(asked, np.einsum("ij,ij->i", outputs, own[asked.labels]))
+    yield "ensemble", _ensemble(valid_answers, test_answers, valid, test, judge)
+
+
+def _ensemble(
+    valid_answers: Any, test_answers: Any, valid: Any, test: Any, judge: Callable[[Ranking], float]
+) -> Ranking:
+    """As `ensemble` joins two models: the pair of members for frequent and for rare labels that is best on valid."""
+    from dataclasses import replace
+    from itertools import permutations
+
+    import numpy as np
+
+    from longtail.tail.ensemble import Ensemble, EnsembleLearner, EnsembleScorer
+
+    of_valid = [_kept_answers(one, valid.ids) for one in valid_answers]
+    learner, best = EnsembleLearner(None, Ensemble(), None), (-1.0, None, 0, 0)  # type: ignore[arg-type]
+    single = [judge(answers) for answers in valid_answers]
+    strong = sorted(range(len(single)), key=lambda one: -single[one])[:4]  # more would take long and win nothing
+    for common, rare in permutations(strong, 2):
+        both = EnsembleScorer(of_valid[common], of_valid[rare], np.zeros(0, bool), "member")
+        learned = learner._with_threshold(both, valid)
+        value = judge(learned.top(valid.rows, KEPT))
+        best = max(best, (value, learned, common, rare), key=lambda one: one[0])
+    _, learned, common, rare = best
+    sides = {
+        "common": _kept_answers(test_answers[common], test.ids),
+        "rare": _kept_answers(test_answers[rare], test.ids),
+    }
+    found: Ranking = replace(learned, **sides).top(test.rows, KEPT)
+    return found
+
+
+def _kept_answers(answers: Ranking, ids: tuple[str, ...]) -> Any:
+    """A scorer that has these answers for the rows of these ids."""
+    import numpy as np
+
+    from longtail.learners.predictions import PredictionsScorer
+
+    labels, scores = answers
+    filled = labels >= 0
+    starts = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
+    return PredictionsScorer(tuple(ids), starts, labels[filled], scores[filled], "kept answers")
 
 
 def _label_weights(inputs: Any, right: Any, labels: Any, number: int) -> Any:
