@@ -222,6 +222,7 @@ def main() -> None:
     parser = parser_for(__doc__)
     parser.add_argument("data", nargs="*", help="names or folders of data sets")
     parser.add_argument("--rows", type=int, default=0, help="training rows, evenly spaced; 0: all")
+    parser.add_argument("--asked", type=int, default=0, help="rows of valid and of test, evenly spaced; 0: all")
     parser.add_argument("--members", nargs="+", default=MEMBERS, help="recipes to combine")
     parser.add_argument("--beside", nargs="*", default=[], help="further recipes, shown alone")
     parser.add_argument("--candidates", type=int, default=40, help="labels that a member names at most")
@@ -234,7 +235,7 @@ def main() -> None:
     options = parser.parse_args()
     results = Results(None if options.keep is None else options.keep / "results.jsonl")
     for data in options.data:
-        asked = MemberAnswers(data, options.rows, options.keep)
+        asked = MemberAnswers(data, options.rows, options.keep, options.asked)
         made = Combination(asked, options.members, options.candidates, options.called)
         if "alone" in options.parts:
             alone(made, options.beside, results)

@@ -15,10 +15,11 @@ class MemberAnswers:
     Args:
         data: name or folder of a data set.
         rows: training rows, evenly spaced; 0: all.
+        asked: rows of valid and of test, evenly spaced; 0: all.
         keep: folder of kept answers; None: nothing is kept.
     """
 
-    def __init__(self, data: str, rows: int, keep: Path | None) -> None:
+    def __init__(self, data: str, rows: int, keep: Path | None, asked: int = 0) -> None:
         from shared.splits import evenly_spaced, with_test
 
         corpus = with_test(data)
@@ -27,8 +28,9 @@ class MemberAnswers:
             train = train.over(corpus.labels.counted(train.targets))
         self.name = f"{corpus.name}, {rows:,} rows" if len(train) < len(corpus.train) else corpus.name
         self.labels, self.train = train.labels, train
-        self.valid, self.test = corpus.valid.over(self.labels), corpus.test.over(self.labels)
-        self._keep, self._stem = keep, f"{corpus.name}{rows or ''}"
+        self.valid, self.test = (evenly_spaced(part, asked).over(self.labels) for part in (corpus.valid, corpus.test))
+        self.name += f", {asked:,} asked" if asked else ""
+        self._keep, self._stem = keep, f"{corpus.name}{rows or ''}{f'-{asked}' if asked else ''}"
         self._known: dict[str, dict[str, Any]] = {}
 
     def of(self, recipe: str) -> dict[str, Any]:

@@ -242,7 +242,11 @@ def test_a_saved_member_may_have_other_labels(tiny: Corpus, tmp_path: Path) -> N
 
 
 def test_nothing_is_answered_where_no_member_knows_a_word(tiny: Corpus) -> None:
-    for members in ('"knn", "bm25"', '"parabel(max_leaf_labels=3)", "knn"', '"parabel(max_leaf_labels=3)"'):
+    trees = "parabel(max_leaf_labels=3)"
+    for members in (
+        '"knn", "bm25"', f'"{trees}", "knn"', f'"{trees}"', f'"{trees} + taug", "knn"',
+        f'"{trees}", "lexical(trees=5)"', f"\"{trees} + ensemble(tail_model='centroid')\"",
+    ):  # fmt: skip
         model = fit(f"fuse({members}, {SMALL})", tiny)
         found = model.predict(["", "zzz qqq", "zzz apple"], k=3)
         assert (found.indices[:2] == -1).all() and (found.scores[:2] == 0).all()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, TypeGuard, runtime_checkable
 
-from longtail.arrays import AnyArray, Floats, Ints, Matrix
+from longtail.arrays import AnyArray, Bools, Floats, Ints, Matrix
 from longtail.data.dataset import Rows
 from longtail.seams.declared import Declaration
 
@@ -113,6 +113,21 @@ class HasVectors(Protocol):
 
         Returns:
             (rows, dimension) unit-norm vectors.
+        """
+
+
+@runtime_checkable
+class KnowsWords(Protocol):
+    """A scorer that can tell texts of which it can read nothing."""
+
+    def knows_words(self, rows: Rows) -> Bools:
+        """Find the rows of which the scorer can read something.
+
+        Args:
+            rows: texts, features or both.
+
+        Returns:
+            (rows,) bool.
         """
 
 

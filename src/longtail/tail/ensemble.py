@@ -11,6 +11,7 @@ from longtail.arrays import Bools, Floats, Ints
 from longtail.data.dataset import Dataset, Rows
 from longtail.data.subsample import evenly_spaced
 from longtail.errors import DataError, RecipeError
+from longtail.linear.fusion.known_words import knows_words
 from longtail.linear.solvers.score_scale import DECLARED, ScoreCalibration
 from longtail.metrics.evaluate import evaluate
 from longtail.metrics.frequency import TAIL_ROWS
@@ -68,6 +69,11 @@ class EnsembleScorer:
         wanted = min(max(k, CANDIDATES), len(self.tail))
         best, scores = joined(self.common.top(rows, wanted), self.rare.top(rows, wanted), self.tail, self.scales)
         return best[:, :k], scores[:, :k]
+
+    def knows_words(self, rows: Rows) -> Bools:
+        """See `KnowsWords`: whether one of the two does."""
+        known: Bools = knows_words(self.common, rows) | knows_words(self.rare, rows)
+        return known
 
     def row_norms(self) -> Floats:
         """See `HasClassifierRows`; NaN for the labels of the encoder."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -13,11 +12,11 @@ from longtail.arrays import Bools, Floats, Ints, Matrix, pack_strings, unpack_st
 from longtail.data.dataset import Rows
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError
-from longtail.linear.features.sparse_features import Features, Vocabulary
 from longtail.linear.fusion.boosted_trees import BoostedTrees
 from longtail.linear.fusion.candidate_numbers import GROUPS, NumberColumns
 from longtail.linear.fusion.candidates import Answers, CandidateLists
 from longtail.linear.fusion.combiner import Combiner
+from longtail.linear.fusion.known_words import knows_words
 from longtail.predictions import ranked
 from longtail.seams import (
     Array,
@@ -41,7 +40,6 @@ from longtail.seams import (
 
 MOST_MEMBERS, MOST_PLACES = 32, 10_000  # members, and labels that each names
 CHUNK = 1024  # rows whose candidates are judged at a time
-_word = re.compile(r"\w")
 
 
 def _declared_members(settings: Mapping[str, Any]) -> Declaration:
@@ -117,6 +115,11 @@ class FuseScorer:
             left = np.flatnonzero(~known)
             if len(left):
                 known[left] = knows_words(scorer, rows.take(left) if len(left) < len(rows) else rows)
+        return known
+
+    def knows_words(self, rows: Rows) -> Bools:
+        """See `KnowsWords`: whether a member does."""
+        known: Bools = np.logical_or.reduce([knows_words(member.scorer, rows) for member in self.members])
         return known
 
     def explain(self, rows: Rows, labels: Ints) -> list[list[Explanation]]:
@@ -217,32 +220,6 @@ class FuseScorer:
         if not all(isinstance(member, FittedMember) for member in members):
             raise ValueError("a part of fuse is no member")
         return cls(members, combiner, _longer(LabelSet(ids=()), texts))
-
-
-def knows_words(scorer: Any, rows: Rows) -> Bools:
-    """Find the rows of which a scorer can read something.
-
-    Args:
-        scorer: any scorer.
-        rows: texts, features or both.
-
-    Returns:
-        (rows,) for a scorer over words, whether it knows one of the row's; for another, whether the text has a word.
-    """
-    features, vocabulary = getattr(scorer, "features", None), getattr(scorer, "vocabulary", None)
-    known: Bools
-    if isinstance(features, Features):
-        known = np.diff(features.of(rows).indptr) > 0
-    elif isinstance(vocabulary, Vocabulary) and rows.texts is not None:
-        known = np.diff(vocabulary.count(rows.texts).indptr) > 0
-    elif isinstance(scorer, FuseScorer):
-        known = np.logical_or.reduce([knows_words(member.scorer, rows) for member in scorer.members])
-    elif rows.texts is not None:
-        known = np.array([_word.search(text) is not None for text in rows.texts], dtype=np.bool_)
-    else:
-        assert rows.features is not None
-        known = np.diff(rows.features.indptr) > 0
-    return known
 
 
 def _answers_only_known_words(scorer: Any) -> bool:

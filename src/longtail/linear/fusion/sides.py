@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from longtail.arrays import Floats, Ints, Longs
+from longtail.arrays import Bools, Floats, Ints, Longs
 from longtail.data.dataset import Dataset, Rows
 from longtail.data.subsample import evenly_spaced
+from longtail.linear.fusion.known_words import knows_words
 from longtail.linear.solvers.score_scale import DECLARED, ScoreCalibration
 from longtail.predictions import CANDIDATES, Predictions, ranked
 from longtail.seams import Array, Contents, Declaration, Fields, HasClassifierRows, Misfit, Scorer, State
@@ -78,6 +79,11 @@ class TaugScorer:
             merged.append(side.scores(scores, rivals))
         best, scores = ranked(np.concatenate(labels, axis=1), np.concatenate(merged, axis=1))
         return best[:, :k], scores[:, :k]
+
+    def knows_words(self, rows: Rows) -> Bools:
+        """See `KnowsWords`: whether a side does."""
+        known: Bools = np.logical_or.reduce([knows_words(side.scorer, rows) for side in self.sides.values()])
+        return known
 
     def rankings(self, rows: Rows, k: int) -> dict[str, tuple[Ints, Floats, Floats]]:
         """Rank each side's labels apart.

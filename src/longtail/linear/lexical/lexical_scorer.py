@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from longtail.arrays import AnyArray, Doubles, Floats, Ints, pack_strings, unpack_strings
+from longtail.arrays import AnyArray, Bools, Doubles, Floats, Ints, pack_strings, unpack_strings
 from longtail.data.dataset import Rows
 from longtail.errors import DataError
 from longtail.linear.features.sparse_features import COUNTING, matrix_from, matrix_state
@@ -92,6 +92,12 @@ class LexicalScorer:
             labels[begin + row[kept], place[kept]] = found.labels[order][kept]
             scores[begin + row[kept], place[kept]] = chosen[order][kept]
         return labels, scores
+
+    def knows_words(self, rows: Rows) -> Bools:
+        """See `KnowsWords`: whether a name stands in the text."""
+        known = np.zeros(len(rows), dtype=np.bool_)
+        known[self.names.find(rows.texts or ()).rows] = True
+        return known
 
     def with_labels(self, texts: Sequence[str], known: Sequence[str]) -> LexicalScorer:
         """See `TakesLabels`."""
