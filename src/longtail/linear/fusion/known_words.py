@@ -1,4 +1,4 @@
-"""Of which texts a scorer can read something: trees, unlike products over words, answer even where they know no word."""
+"""Of which texts a scorer can read something: trees, unlike products over words, answer even if they know no word."""
 
 from __future__ import annotations
 
