@@ -6,9 +6,10 @@
 `alone`, `ways`, `fuse`: on the test split every member alone, other combinations of them, and `fuse` at three places of
 the dial. `folds`: the combiner learned on out-of-fold answers over train beside valid. `left-out`: what it loses
 without a group of numbers, without a member, and with fewer rows, by five-fold cross-validation over valid, and on
-test; nothing is chosen on test. Members are fitted once: their answers and all results are kept in the folder that
---keep names, and what is kept is not repeated. --called names a combination of other members, as "with nets". Prints
-the tables of all kept results, or writes them to the page that --page names.
+test; nothing is chosen on test. `answers`, `fold-answers`: only fits the members, whole and fold by fold. Members are
+fitted once: their answers and all results are kept in the folder that --keep names, and what is kept is not repeated.
+--called names a combination of other members, as "with nets". Prints the tables of all kept results, or writes them to
+the page that --page names.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KS = (1, 3, 5, 20)
 FOLDS_OF_VALID = 5
 SIZES = (0.1, 0.25, 0.5)  # of valid
 PROBABILITIES = ("logistic model", "linear model a label", "ensemble")
-PARTS = ("alone", "ways", "fuse", "folds", "left-out")
+PARTS = ("alone", "ways", "fuse", "folds", "left-out", "answers", "fold-answers")
 
 
 class Results:
@@ -237,6 +238,11 @@ def main() -> None:
     for data in options.data:
         asked = MemberAnswers(data, options.rows, options.keep, options.asked)
         made = Combination(asked, options.members, options.candidates, options.called)
+        for member in options.members:
+            if "answers" in options.parts:
+                asked.of(member)
+            if "fold-answers" in options.parts:
+                asked.out_of_fold(member, options.folds)
         if "alone" in options.parts:
             alone(made, options.beside, results)
         if "ways" in options.parts:

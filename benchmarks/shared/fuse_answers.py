@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-KEPT_PLACES = 100  # labels of a row that are kept; combinations use fewer
+KEPT_PLACES = 40  # labels of a row that are kept: as many as `fuse` uses
 
 
 class MemberAnswers:
@@ -54,7 +54,7 @@ class MemberAnswers:
                 stored = make()
                 if path is not None:
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    np.savez(path, **stored)
+                    np.savez_compressed(path, **stored)
             splits = {one.removesuffix("_labels") for one in stored if one.endswith("_labels")}
             self._known[name] = {split: (stored[f"{split}_labels"], stored[f"{split}_scores"]) for split in splits} | {
                 one: float(stored[one]) for one in ("seconds", "asking")
