@@ -489,6 +489,7 @@ ARROWS: dict[str, set[str]] = {
         "drawing",
         "errors",
         "grammar",
+        "nn/encoders",
         "plan",
         "progress",
         "recipe",

@@ -34,6 +34,9 @@ def reproduce(
         list[str] | None,
         typer.Option(metavar="NAME", help='Only these rows and their controls; a pattern such as "parabel*"; repeat.'),
     ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(metavar="NAME", help="In place of every pretrained encoder that rows name.")
+    ] = None,
     text: Annotated[str | None, typer.Option(metavar="FIELDS", help="title, text or title+text.")] = None,
     checkpoint_dir: ComparisonDir = None,
 ) -> None:
@@ -67,7 +70,7 @@ def reproduce(
     with comparison_messages(checkpoint_dir), progress():
         corpus = _source(data, text).read(test=True)
         _tell_of_gpu(paper, tables, rows or [], corpus, len(chosen))
-        found = reproduce(paper.name, corpus, tables, chosen, limit, checkpoint_dir, rows or [])
+        found = reproduce(paper.name, corpus, tables, chosen, limit, checkpoint_dir, rows or [], encoder)
     _show(found)
     _write(found, record, page)
 

@@ -22,7 +22,7 @@ from longtail.store import MANIFEST, load
 
 ARRAYS = ".npz"
 PREDICTIONS_FILE = re.compile(r"[^'\"()]+(\.npz|\.jsonl(\.gz|\.xz)?)")  # never a recipe
-INNER_RECIPES = ("teacher", "init_from", "members")  # settings that name other recipes
+INNER_RECIPES = ("teacher", "tail_model", "init_from", "members")  # settings that name other recipes
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Start reading at `run.py`: `reproduce` trains the rows of a table and returns a 
 - `tables/PAPER/NAME.toml`: one table or figure: rows are recipes, columns measures; published figures beside them
 - `tables/PAPER/paper.toml`: its title, other names, and what is not implemented and why
 - `paper_tables.py`, `table_rows.py`: these files as data, checked when they are read; rows may be sweeps
+- `own_encoder.py`: rows with one encoder in place of those that they name
 - `thinned.py`: fewer training examples, for tables that ask how many a method needs
 - `outcome.py`: our figures and effects beside the published ones
 - `page.py`: the same as a Markdown page

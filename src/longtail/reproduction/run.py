@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from longtail.comparison import each, read_seeds
 from longtail.data.corpus import Corpus
@@ -17,6 +18,7 @@ from longtail.progress import note
 from longtail.recipe import Recipe
 from longtail.report.result import Result
 from longtail.reproduction.outcome import Reproduction, TableOutcome
+from longtail.reproduction.own_encoder import with_encoder
 from longtail.reproduction.paper_tables import MEASURE, PaperTable, find_paper
 from longtail.reproduction.table_rows import TableRow
 from longtail.reproduction.thinned import thinned
@@ -32,6 +34,7 @@ def reproduce(
     within: float | None = None,
     checkpoint_dir: str | Path | None = None,
     rows: Sequence[str] = (),
+    encoder: str | None = None,
 ) -> Reproduction:
     """Train the rows of a paper's tables on a data set, and set our figures beside the published ones.
 
@@ -43,6 +46,8 @@ def reproduce(
         within: seconds after which no further recipe is started.
         checkpoint_dir: a folder for what is finished; the same call goes on from there.
         rows: names of rows, or patterns such as "parabel*"; controls of these rows are trained too. None: all rows.
+        encoder: in place of the pretrained encoders that rows name: minilm, a folder, or owner/name on the Hugging
+            Face hub.
 
     Returns:
         Figures, effects against each row's control, and what was left out.
@@ -54,6 +59,8 @@ def reproduce(
     found = find_paper(paper)
     tables, rows = ([one] if isinstance(one, str) else one for one in (tables, rows))
     wanted = chosen_rows([found.table(name) for name in tables] or list(found.tables), rows)
+    if encoder is not None:
+        wanted = [with_encoder(table, encoder) for table in wanted]
     chosen = read_seeds(seeds if isinstance(seeds, int) else list(seeds))
     if within is not None and not within > 0:
         raise DataError(f"within is a time above 0, got {within:g}")
@@ -78,20 +85,36 @@ def reproduce(
         late = tuple(row.name for row in table.ready if row.key not in results and row.name not in away)
         why = tuple(f"{name} ({reason})" for name, reason in away.items())
         outcomes.append(TableOutcome(table, results, late, why, corpus.train.targets.nnz / max(len(labels), 1)))
+    notes = (
+        corpus.notes if encoder is None else (*corpus.notes, f"rows with a pretrained encoder read texts by {encoder}")
+    )
     return Reproduction(
         paper=found.name,
         data=corpus.name,
         seeds=chosen,
         outcomes=tuple(outcomes),
         seconds=time.perf_counter() - began,
-        facts={
-            "train_rows": len(corpus.train),
-            "test_rows": len(corpus.test),
-            "labels": len(labels),
-            "propensity": {"a": labels.propensity.a, "b": labels.propensity.b},
-        },
-        notes=corpus.notes,
+        facts=facts_of(corpus),
+        notes=notes,
     )
+
+
+def facts_of(corpus: Corpus) -> dict[str, Any]:
+    """Sizes and constants of a data set, as a reproduction stores them.
+
+    Args:
+        corpus: the data.
+
+    Returns:
+        Plain data.
+    """
+    labels = corpus.labels
+    return {
+        "train_rows": len(corpus.train),
+        "test_rows": len(corpus.test),
+        "labels": len(labels),
+        "propensity": {"a": labels.propensity.a, "b": labels.propensity.b},
+    }
 
 
 def trained_rows(
