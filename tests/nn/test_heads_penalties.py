@@ -154,8 +154,8 @@ def test_settings_that_make_no_sense_are_refused(recipe: str) -> None:
         Recipe.parse(f"renee + {recipe}")
 
 
-def test_only_heads_over_all_labels_take_penalties() -> None:
-    with pytest.raises(RecipeError, match=r"glas needs row_penalties, which bonsai does not offer; use it on .*renee"):
+def test_only_classifiers_that_are_trained_by_steps_take_penalties() -> None:
+    with pytest.raises(RecipeError, match=r"glas needs free_classifiers, which bonsai does not offer; use it on astec"):
         Recipe.parse("bonsai + glas")
 
 

@@ -39,6 +39,7 @@ class Astec(ShallowSettings):
     )
 
     ignores_word_order: ClassVar[bool] = True
+    offers: ClassVar[frozenset[str]] = ShallowSettings.offers | {"free_classifiers"}
     summary: ClassVar[str] = "bag of word vectors, residual block, classifiers"
     papers: ClassVar[tuple[Paper, ...]] = (DEEPXML,)
     presets: ClassVar[Mapping[str, Preset]] = {

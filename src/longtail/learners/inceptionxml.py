@@ -29,6 +29,7 @@ class InceptionXml(Convolutions, ShallowSettings):
     """
 
     summary: ClassVar[str] = "convolutions along word vectors, label clusters"
+    offers: ClassVar[frozenset[str]] = ShallowSettings.offers | {"free_classifiers"}
     papers: ClassVar[tuple[Paper, ...]] = (INCEPTIONXML,)
     scorer: ClassVar[type[Scorer]] = ShallowScorer
 

@@ -64,7 +64,7 @@ class Ngame(DualEncoderSettings):
 
     Of the losses the softmax finds most; `triplet` is the paper's, with `classifier_loss="hardest"` and
     `classifier_batches="clustered"` in Module II (`ngame:paper`). With `anchors="labels"` and `loss="logistic"`,
-    which is calibrated, the encoder is the teacher that `lever` needs.
+    which is calibrated with `margin=0`, the encoder is the teacher that `lever` needs.
 
     Needs: texts of documents and labels. Positives are drawn in proportion to their soft targets.
     Costs: as `dpr`, a clustering every few epochs, and classifiers: four vectors per label while they are trained.
@@ -98,10 +98,13 @@ class Ngame(DualEncoderSettings):
     symbols: ClassVar[Mapping[str, str]] = {"gamma": "margin"}
     papers: ClassVar[tuple[Paper, ...]] = (NGAME,)
     presets: ClassVar[Mapping[str, Preset]] = PRESETS
+    offers: ClassVar[frozenset[str]] = DualEncoderSettings.offers | {"free_classifiers"}
     scorer: ClassVar[type[Scorer]] = DualEncoderScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.classifiers:
+            object.__setattr__(self, "offers", DualEncoderSettings.offers)
         counts = (
             "negatives", "min_cluster_size", "max_cluster_size", "refresh_every", "classifier_epochs",
             "classifier_batch_size", "classifier_positives", "classifier_negatives",

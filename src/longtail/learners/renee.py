@@ -90,7 +90,9 @@ class Renee(OneVsAllSettings):
         ELMO,
     )
     presets: ClassVar[Mapping[str, Preset]] = PRESETS
-    offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows", "row_penalties"})
+    offers: ClassVar[frozenset[str]] = frozenset(
+        {"soft_targets", "classifier_rows", "free_classifiers", "row_penalties"}
+    )
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts"})
     scorer: ClassVar[type[Scorer]] = OneVsAllScorer
 

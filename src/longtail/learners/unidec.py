@@ -96,10 +96,13 @@ class Unidec(DualEncoderSettings):
             differs="temperature, batch size and epochs are not printed and stay the defaults",
         )
     }
+    offers: ClassVar[frozenset[str]] = DualEncoderSettings.offers | {"free_classifiers"}
     scorer: ClassVar[type[Scorer]] = PoolScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.predict_by == "encoder":  # classifiers would be trained, and not asked
+            object.__setattr__(self, "offers", DualEncoderSettings.offers)
         check_loss(self.name, "loss", self.loss)
         check_loss(self.name, "classifier_loss", self.classifier_loss)
         check_pool(self, self.pool, self.head_dropout, self.head_dimension)

@@ -31,7 +31,7 @@ from longtail.nn.training.checkpoint import checkpoint_folder, training_identity
 from longtail.nn.training.loop import TrainingConfig
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
-from longtail.seams import TailMethod
+from longtail.seams import PenalisesRows, TailMethod
 
 VALIDATION_ROWS = 4000  # valid rows that each validation scores: P@1 within a point
 CALIBRATION_ROWS = 2000  # valid rows that Platt scaling is fitted on
@@ -129,6 +129,16 @@ class EncoderFit(ABC):
         return training_identity(
             own.name, own, self.parts, self.tokenizer.hash, self.token_arrays(), self.train.targets
         )
+
+    def row_penalties(self) -> tuple[Any, ...]:
+        """The penalties that tail methods put on free classifiers: one `Penalty` each."""
+
+        def no_texts() -> Floats:
+            raise AssertionError("a penalty that needs label texts asks for row_penalties")
+
+        makers = [part for part in self.parts if isinstance(part, PenalisesRows)]
+        labels = (0, len(self.train.labels))
+        return tuple(part.penalty(self.train, labels, no_texts, self.settings.seed) for part in makers)
 
     def training_config(self, epochs: int, **changes: Any) -> TrainingConfig:
         """The training loop's configuration, from the settings that all learners share.

@@ -22,6 +22,7 @@ OFFERS = {
     "soft_targets": "targets below 1 change what it learns",
     "classifier_rows": "one weight vector a label",
     "label_tower": "labels are encoded from their texts",
+    "free_classifiers": "one vector a label is trained, step by step",
     "row_penalties": "terms on its classifier rows act while it learns",
 }
 

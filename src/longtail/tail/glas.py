@@ -25,7 +25,8 @@ class Glas:
     tail methods added. Each step samples labels, half of them at random, and a co-occurring label for each. With
     several processes, each samples among its own labels.
 
-    Needs: a learner whose classifier rows take penalties, such as `renee`.
+    Needs: a learner that trains one vector a label by steps: `renee`, `astec`, `inceptionxml`, and `ngame` and `unidec`
+    with classifiers.
     Costs: the pairs of labels that co-occur, 8 bytes each, and a product of `labels_per_step` rows with themselves a
     step.
     Prefer instead: `rows`, where labels have meaningful texts.
@@ -41,7 +42,7 @@ class Glas:
     # The paper's names of settings.
     symbols: ClassVar[Mapping[str, str]] = {"lambda": "weight"}
     papers: ClassVar[tuple[Paper, ...]] = (GLAS,)
-    needs: ClassVar[frozenset[str]] = frozenset({"row_penalties"})
+    needs: ClassVar[frozenset[str]] = frozenset({"free_classifiers"})
     data_needs: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:

@@ -27,7 +27,8 @@ class SynonymRows:
     embedding table. Only words of the training examples are used. An example without a word that has neighbours gets no
     copy.
 
-    Published form: synonym replacement as Gandalf compares with it.
+    Published form: synonym replacement as Gandalf compares with it; there BERT proposes the words. A sentence encoder
+    such as minilm ships without the head that proposes words, and `tiny` never had one: neighbours stand in for it.
     Needs: texts. With an encoder's name, the extra nn. Goes on every learner.
     Costs: training on up to 1 + fraction times the examples; comparing every word with every other. Predicting costs
     what it did.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from longtail.arrays import Floats, Longs
 from longtail.nn.dual.balanced_clusters import balanced_clusters
 from longtail.nn.dual.dual_task import Loss
 from longtail.nn.dual.pair_batches import Curriculum, PairBatch, Pairs, clustered_order, paired, random_order
+from longtail.nn.training.checkpoint import CheckpointDir
+from longtail.nn.training.row_penalties import RATE, Penalty, RowsUnderAdam
 
 
 class ClassifierRows(nn.Module):
@@ -41,6 +43,7 @@ class ClassifierTask:
     seed: int = 0
     curriculum: Curriculum | None = None  # batches of similar documents; None: random ones
     epochs: int = 1  # of the curriculum
+    penalties: Sequence[Penalty] = ()
     evaluate: Callable[[Floats], dict[str, float]] | None = None  # measures on valid, given the weights
     name: str = "classifiers"
 
@@ -50,6 +53,7 @@ class ClassifierTask:
         self.table = ClassifierRows(self.init).to(self.device)
         self._documents = torch.from_numpy(self.documents).to(self.device)
         self._clusters: Longs = np.zeros(0, dtype=np.int64)  # of each of pairs.rows; empty = random order
+        self._factor, self._done = 1.0, 0  # of the schedule; steps so far
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -69,6 +73,21 @@ class ClassifierTask:
         if size != before:
             vectors = self.documents[self.pairs.rows]
             self._clusters = balanced_clusters(vectors, size=size, seed=self.seed, device=str(self.device))
+
+    def begin_step(self, factor: float) -> None:
+        """See `StepHooks.begin_step`."""
+        self._factor = factor
+        self._done += 1
+
+    def end_step(self) -> None:
+        """See `StepHooks.end_step`: penalties take their steps before the optimiser takes its own."""
+        rows = RowsUnderAdam(self.table.weight.data, self._done)
+        for penalty in self.penalties:
+            penalty.step(rows, RATE * self._factor)
+
+    def checkpoint_dir(self, place: CheckpointDir) -> CheckpointDir:
+        """See `StepHooks.checkpoint_dir`."""
+        return place
 
     def batches(self, epoch: int, begin: int) -> Iterator[PairBatch]:
         """See `Task.batches`."""
@@ -98,9 +117,10 @@ class ClassifierTask:
         return {} if self.evaluate is None else self.evaluate(self.vectors)
 
     def state(self) -> dict[str, Tensor]:
-        """See `Task.state`: the clusters beside the weights."""
-        return {"clusters": torch.from_numpy(self._clusters)}
+        """See `Task.state`: the clusters and the number of steps beside the weights."""
+        return {"clusters": torch.from_numpy(self._clusters), "done": torch.tensor(self._done)}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """See `Task.load_state`."""
         self._clusters = state["clusters"].numpy()
+        self._done = int(state["done"])

@@ -147,7 +147,8 @@ def logistic(
 ) -> Tensor:
     """Pairwise logistic loss (LEVER, equation 9): log(1 + e^(s_j - s_chosen + Δ)), mean over negatives, then over rows.
 
-    Unlike the hinge it is calibrated: at its minimum, σ(scale · score + c) is the probability that a pair is right.
+    Unlike the hinge it is calibrated without a margin: at its minimum over all negatives, σ(scale · score + c) is the
+    probability that a pair is right. A margin, as the paper's own settings have one, shifts that.
 
     Args:
         scores: (rows, pool).

@@ -204,6 +204,7 @@ class DualEncoderFit(EncoderFit):
             seed=self.settings.seed,
             curriculum=curriculum,
             epochs=epochs,
+            penalties=self.row_penalties(),
             evaluate=(lambda weights: self.measure_labels(queries, weights)) if len(self.valid) else None,
         )
         train(task, self.training_config(epochs), self.identity())

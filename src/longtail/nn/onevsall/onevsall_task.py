@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,20 +28,9 @@ from longtail.nn.onevsall.head_shards import ShardedCheckpointDir
 from longtail.nn.onevsall.process_group import ALONE, ProcessGroup
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.precision import autocast, decay_groups
+from longtail.nn.training.row_penalties import Penalty
 from longtail.nn.training.seeds import fold_seed
 from longtail.nn.training.thread_invariant import softplus
-
-
-class Penalty(Protocol):
-    """A term on the classifier rows. It updates them itself, after each step of the head."""
-
-    def step(self, head: OneVsAllHead, learning_rate: float) -> None:
-        """Update the classifier rows.
-
-        Args:
-            head: holds them.
-            learning_rate: of the classifiers in this step.
-        """
 
 
 @dataclass(eq=False)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtail.arrays import Floats, Longs, Matrix
-from longtail.nn.onevsall.head import OneVsAllHead
+from longtail.nn.training.row_penalties import PenalisedRows
 
 
 @dataclass(eq=False)
@@ -33,7 +33,7 @@ class GramPenalty:
 
     _on_device: tuple[Tensor, Tensor] | None = field(default=None, init=False)  # indices and data of the csr array
 
-    def step(self, head: OneVsAllHead, learning_rate: float) -> None:
+    def step(self, head: PenalisedRows, learning_rate: float) -> None:
         """See `Penalty.step`."""
         drawn = self.draw(np.random.default_rng([self.seed, head.done]))
         device = head.weight.device
@@ -124,7 +124,7 @@ class TiePenalty:
     seed: int = 0
     _on_device: Tensor | None = field(default=None, init=False)
 
-    def step(self, head: OneVsAllHead, learning_rate: float) -> None:
+    def step(self, head: PenalisedRows, learning_rate: float) -> None:
         """See `Penalty.step`."""
         if self._on_device is None:
             kind = torch.float32 if head.weight.dtype == torch.float32 else torch.bfloat16

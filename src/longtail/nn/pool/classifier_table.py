@@ -7,6 +7,7 @@ the GPU reads itself (`nn/training/mapped_memory.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,12 +18,34 @@ from longtail.arrays import Floats
 from longtail.errors import RecipeError
 from longtail.nn.onevsall.stochastic_rounding import stochastic_round
 from longtail.nn.training.mapped_memory import MappedMemory
+from longtail.nn.training.row_penalties import short_step
 from longtail.nn.training.seeds import fold_seed
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 CHUNK = 1 << 16  # rows converted to another precision at once
 Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(eq=False)
+class TableRows:
+    """See `PenalisedRows`: classifiers of any precision, in any memory that the device reads."""
+
+    weight: Tensor
+    done: int
+    seed: int
+
+    def rows(self, labels: Tensor) -> Tensor:
+        """See `PenalisedRows.rows`."""
+        return self.weight.index_select(0, labels).float()
+
+    @torch.no_grad()
+    def update_rows(self, labels: Tensor, gradient: Tensor, learning_rate: float) -> None:
+        """See `PenalisedRows.update_rows`."""
+        before = self.rows(labels)
+        after = before - short_step(before, gradient, learning_rate)
+        rng = torch.Generator(self.weight.device).manual_seed(fold_seed((self.seed << 40) ^ self.done))
+        self.weight.index_copy_(0, labels, stochastic_round(after, self.weight.dtype, rng))
 
 
 class ClassifierTable(nn.Module):
@@ -113,6 +136,10 @@ class ClassifierTable(nn.Module):
             table.index_copy_(0, labels, stochastic_round(rows, table.dtype, rng))
         self.moved.index_copy_(0, labels, moved)
         self.done += 1
+
+    def penalised(self) -> TableRows:
+        """The classifiers as penalties see them."""
+        return TableRows(self._tables()[0], self.done, self.seed)
 
     def close(self) -> None:
         """Give mapped memory back to the host. The device can use the table no more; the host can."""

@@ -142,6 +142,7 @@ class PoolFit(DualEncoderFit):
             head_learning_rate=2 * self.learning_rate if head_learning_rate is None else head_learning_rate,
             classifiers=training,
             tower=self.tower,
+            penalties=self.row_penalties(),
             refresh=lambda epoch: self._refresh(pool, epoch),
             weight_decay=own.weight_decay,
             mini_batch_size=own.mini_batch_size,

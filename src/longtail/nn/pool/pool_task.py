@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from longtail.nn.pool.recorded_loss import RecordedLoss
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.gradient_cache import cached_backward
 from longtail.nn.training.precision import decay_groups, uses_bf16
+from longtail.nn.training.row_penalties import RATE, Penalty
 
 # Given an epoch: clusters of the rows and mined labels of each; None = as before.
 Refresh = Callable[[int], tuple[Longs, Longs | None] | None]
@@ -61,6 +62,7 @@ class PoolTask:
     head_learning_rate: float = 0.0
     classifiers: ClassifierTraining | None = None
     tower: LabelTower | None = None
+    penalties: Sequence[Penalty] = ()  # on the classifiers
     refresh: Refresh | None = None
     weight_decay: float = 0.01
     mini_batch_size: int | None = None  # texts whose activations are in memory at once; None: all of a batch
@@ -152,6 +154,8 @@ class PoolTask:
         if self.classifiers is not None and to_weights is not None:
             learning_rate = self.classifiers.learning_rate * self._factor
             self.classifiers.table.update(batch.pool_tensor, to_weights, learning_rate)
+            for penalty in self.penalties:
+                penalty.step(self.classifiers.table.penalised(), RATE * self._factor)
         return loss.detach()
 
     def _loss_and_gradient(

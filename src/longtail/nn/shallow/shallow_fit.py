@@ -269,6 +269,7 @@ class ShallowFit(EncoderFit):
                 "meta": self.meta,
                 "evaluate": self.evaluation,
                 "name": self.settings.name,
+                "penalties": self.row_penalties(),
                 **more,
             },
             seed=self.settings.seed,

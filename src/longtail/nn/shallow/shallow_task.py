@@ -4,7 +4,7 @@ meta-labels."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from longtail.nn.shallow.label_pool import Pool, renumbered
 from longtail.nn.shallow.sparse_adam import AdamRows, Rule
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.precision import decay_groups
+from longtail.nn.training.row_penalties import RATE, Penalty, RowsUnderAdam
 
 
 @dataclass(eq=False)
@@ -51,6 +52,7 @@ class ShallowTask:
     meta: Meta | None = None
     pool: Pool | None = None  # None: every row is compared with all labels
     frozen: bool = False  # word vectors are not trained
+    penalties: Sequence[Penalty] = ()  # on the labels' classifiers
     evaluate: Callable[[], dict[str, float]] | None = None  # validation measures
     seed: int = 0
     name: str = "net"
@@ -95,7 +97,10 @@ class ShallowTask:
         self._factor = factor
 
     def end_step(self) -> None:
-        """See `StepHooks.end_step`."""
+        """See `StepHooks.end_step`: penalties on the classifiers take their steps."""
+        for penalty in self.penalties:
+            rows = RowsUnderAdam(self.labels.own.weight, self.labels.own.done)
+            penalty.step(rows, RATE * self._factor)
 
     def checkpoint_dir(self, place: CheckpointDir) -> CheckpointDir:
         """See `StepHooks.checkpoint_dir`."""

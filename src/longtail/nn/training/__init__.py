@@ -8,6 +8,7 @@ gradient_cache.py  gradients of contrastive batches that do not fit in memory
 precision.py       the device, bf16 autocast, parameter groups with and without weight decay
 to_device.py       copies of NumPy arrays on the device, without waiting
 thread_invariant.py  functions whose bits do not depend on the number of threads
+row_penalties.py   penalties on classifiers, as tasks call them
 mapped_memory.py   host memory that a GPU reads and writes directly
 seeds.py           seeds of any size, folded to what torch takes
 
