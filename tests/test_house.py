@@ -172,6 +172,7 @@ ARROWS: dict[str, set[str]] = {
         "arrays",
         "data",
         "errors",
+        "jobs",
         "linear/features",
         "linear/fusion",
         "linear/lexical",

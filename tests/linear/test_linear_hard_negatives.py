@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.optimize import minimize
 from lines import Lines
 from longtail.data import Corpus
 from longtail.errors import RecipeError
+from longtail.learners.bonsai import Bonsai
 from longtail.linear.features.sparse_features import unit_rows
 from longtail.linear.trees.beam_search import LabelForest
 from longtail.linear.trees.hard_negatives import hard_negatives_of
@@ -132,7 +134,7 @@ def test_bonsai_with_hard_negatives_does_not_depend_on_threads(tiny: Corpus, mon
     found = []
     for threads in ("1", "3"):
         monkeypatch.setenv("LONGTAIL_THREADS", threads)
-        scorer = Recipe.parse("bonsai(branches=3)").fit(tiny.train, tiny.valid).scorer
+        scorer = Recipe.parse("bonsai(branches=3, hard_negatives=3)").fit(tiny.train, tiny.valid).scorer
         assert isinstance(scorer, ForestScorer)
         found.append(scorer.forest)
     plain = Recipe.parse("bonsai(branches=3, hard_negatives=0)").fit(tiny.train, tiny.valid).scorer
@@ -187,3 +189,14 @@ def test_a_plan_of_a_choice_has_two_trees_more() -> None:
 def test_a_negative_number_of_hard_negatives_is_refused() -> None:
     with pytest.raises(RecipeError, match="'hard_negatives' of bonsai is at least 0, got -1"):
         Recipe.parse("bonsai(hard_negatives=-1)")
+
+
+def test_tries_train_here_and_not_as_jobs(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler would have to be asked twice for trees that train in a second."""
+    from longtail.jobs import current_spread, spreading
+
+    seen = []
+    monkeypatch.setattr(Bonsai, "fit", lambda self, *_: seen.append((self.hard_negatives, current_spread())) or 1 / 0)
+    with spreading(tmp_path, "processes"), pytest.raises(ZeroDivisionError):
+        Bonsai()._chosen(tiny.train, tiny.valid)
+    assert seen == [(3, None)]

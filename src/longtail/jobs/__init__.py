@@ -15,6 +15,6 @@ its name in `folder.KINDS`, so this room imports none of the rooms whose work it
 
 from longtail.jobs.folder import Failed, JobFolder
 from longtail.jobs.running import check_on, run_jobs
-from longtail.jobs.spreading import Spread, current_spread, spreading
+from longtail.jobs.spreading import Spread, current_spread, not_spreading, spreading
 
-__all__ = ["Failed", "JobFolder", "Spread", "check_on", "current_spread", "run_jobs", "spreading"]
+__all__ = ["Failed", "JobFolder", "Spread", "check_on", "current_spread", "not_spreading", "run_jobs", "spreading"]

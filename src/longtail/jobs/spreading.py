@@ -69,6 +69,20 @@ def spreading(folder: Path, on: str) -> Iterator[None]:
         _spread.reset(token)
 
 
+@contextmanager
+def not_spreading() -> Iterator[None]:
+    """Train here, also inside `spreading`.
+
+    Yields:
+        Nothing.
+    """
+    token = _spread.set(None)
+    try:
+        yield
+    finally:
+        _spread.reset(token)
+
+
 def current_spread() -> Spread | None:
     """Look up where the parts of a training run.
 

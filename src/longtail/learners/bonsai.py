@@ -15,6 +15,7 @@ from longtail.data.corpus import held_out
 from longtail.data.dataset import Dataset
 from longtail.data.subsample import evenly_spaced
 from longtail.errors import RecipeError
+from longtail.jobs import not_spreading
 from longtail.linear.features.tfidf_settings import TfidfSettings
 from longtail.linear.trees.label_clusters import cooccurrence_vectors, kmeans_tree, label_vectors
 from longtail.linear.trees.label_forest import ForestScorer, fit_forest
@@ -28,7 +29,7 @@ from longtail.progress import note, stage
 from longtail.seams import Scorer, TailMethod
 
 DEFAULT = 3  # hard negatives, where they are better or nothing tells
-TRIED_ROWS = 50_000  # examples that the trees of hard_negatives="auto" train on, at most
+TRIED_ROWS = 10_000  # examples that the trees of hard_negatives="auto" train on, at most
 MEASURED_ROWS = 4000  # and are measured on
 HELD_OUT = 0.05  # of the training examples, where there is no valid split to choose on
 KS = (1, 3, 5)
@@ -40,8 +41,9 @@ class Bonsai(TfidfSettings):
 
     Published form: `bonsai:paper`; `bonsai(hard_negatives=0, max_iter=8)` is as good. With hard negatives a cluster
     also trains on examples that the search takes for its own, as in PECOS (Yu et al., JMLR 2022): mostly more
-    precision, also in the tail, but not on all data. `hard_negatives="auto"` trains one tree each way on a share of the
-    examples and keeps what is better in P + PSP at 1, 3 and 5 on valid, or on a twentieth of train where there is none.
+    precision, also in the tail, but less where the labels of an example depend on each other. So one tree each way is
+    trained on some of the examples first, and what is better in P + PSP at 1, 3 and 5 on valid is kept, or on a
+    twentieth of train where there is none; `hard_negatives=3` and `=0` fix the answer.
     Needs: texts or features. A soft target t is a positive of weight t and a negative of weight 1 - t.
     Costs: more than `parabel`, since every example meets all children of the root and the labels of wrong clusters.
     Prefer instead: `parabel` where training time or memory is short.
@@ -57,7 +59,7 @@ class Bonsai(TfidfSettings):
     weight_threshold: float = 0.1  # weights below this are dropped
     beam: int = 10  # clusters kept on each level in prediction
     # Wrong clusters that an example also trains; the published form has 0. auto: 3 or 0, chosen on held-out examples.
-    hard_negatives: int | Literal["auto"] = 3
+    hard_negatives: int | Literal["auto"] = "auto"
     seed: int = 0
 
     summary: ClassVar[str] = "shallow, wide k-means label trees with linear classifiers"
@@ -127,7 +129,7 @@ class Bonsai(TfidfSettings):
         measured = measured.take(evenly_spaced(len(measured), MEASURED_ROWS))
         values = []
         for one in choices:
-            with stage(f"trying hard_negatives={one.hard_negatives}"):
+            with stage(f"trying hard_negatives={one.hard_negatives}"), not_spreading():  # too small to be worth jobs
                 scorer = replace(one, trees=1).fit(seen, measured, ())
                 places = min(KS[-1] + _most_excluded(measured), len(measured.labels))
                 found = Predictions(measured.labels, *scorer.top(measured.rows, places)).without(measured.excluded)
