@@ -149,6 +149,7 @@ def update_with(tile: dict[str, int], head: OneVsAllHead, vectors: Any, found: A
     import triton
 
     from longtail.nn.onevsall import fused_head as fused
+    from longtail.nn.training.to_device import to_device
 
     tile, weights, own = dict(tile), head.weight, head.settings
     block = (tile["BLOCK_L"], tile["BLOCK_B"], tile["BLOCK_D"])
@@ -157,8 +158,7 @@ def update_with(tile: dict[str, int], head: OneVsAllHead, vectors: Any, found: A
     fused._update[grid](
         fused._described(found, block[0], block[1]), fused._described(vectors, block[1], block[2]),
         fused._described(weights, block[0], block[2]), weights, weights, weights,
-        labels, rows, width, rate * head.scale, 1 - rate * own.weight_decay, own.momentum,
-        fused.rounding_seed(own.seed, head.done, 0), MOMENTUM=False, COMPENSATED=False, FP8=False, **tile,
+        to_device(head.step_numbers(rate), weights.device), labels, rows, width, own.momentum, 0, MOMENTUM=False, COMPENSATED=False, FP8=False, **tile,
     )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from triton_device import DEVICE, ON_GPU, interpreter, needs_triton
 from longtail.nn.onevsall.batch_targets import TrainingTargets
 from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead
 from longtail.nn.onevsall.head_top import top
+from longtail.nn.onevsall.positive_loss import positive_loss
+from longtail.nn.onevsall.recorded_head import PaddedTargets, RecordedHead
 
 __all__ = ["interpreter"]  # a fixture
 pytestmark = needs_triton
@@ -138,3 +140,40 @@ def test_the_fused_top_finds_the_best(rows, labels, dimension, k, bias) -> None:
     expected = head.scores(vectors).topk(k)
     torch.testing.assert_close(scores, expected.values, rtol=1e-4, atol=1e-3)
     assert (found == expected.indices).float().mean() > 0.999
+
+
+@pytest.mark.parametrize("chunk", [700, 100_000])
+def test_targets_with_padding_give_the_same_bits(chunk) -> None:
+    rows, labels, dimension = SIZES[2]
+    targets, vectors = case(rows, labels, dimension)
+    batch = TrainingTargets(targets).batch(np.arange(rows), PLACE)
+    padded = PaddedTargets.empty(len(batch.labels) + 9, PLACE)
+    padded.fill(batch)
+    settings = HeadSettings(kernels="fused", precision="bf16", bias=-1.0, chunk=chunk)
+    one, other = (OneVsAllHead(labels, dimension, settings, PLACE, std=0.5) for _ in range(2))
+    assert torch.equal(positive_loss(one, vectors, padded)[1], torch.tensor(float(len(batch.labels)), device=PLACE))
+    torch.testing.assert_close(positive_loss(one, vectors, padded), positive_loss(one, vectors, batch))
+    expected = one.step(vectors, batch, 0.01)
+    other.done = 1
+    numbers = torch.from_numpy(other.step_numbers(0.01)).to(PLACE)
+    assert torch.equal(other.fused_step(vectors, padded, numbers), expected)
+    assert torch.equal(one.weight, other.weight) and torch.equal(one.bias, other.bias)
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("name", KINDS)
+def test_a_replayed_step_has_the_bits_of_a_launched_one(name) -> None:
+    rows, labels, dimension = LARGE[1]
+    targets, _ = case(rows * 6, labels, dimension)
+    heads = [OneVsAllHead(labels, dimension, KINDS[name], PLACE, counts=np.arange(labels)) for _ in range(2)]
+    recorded, replayed = RecordedHead(heads[0]), 0
+    for number in range(6):
+        vectors = torch.randn(rows, dimension, device=PLACE) / 20
+        batch = TrainingTargets(targets).batch(np.arange(number * rows, (number + 1) * rows), PLACE)
+        found = recorded(vectors, batch, 0.1 / (1 + number))
+        replayed += found is not None
+        gradient = heads[0].step(vectors, batch, 0.1 / (1 + number)) if found is None else found[1]
+        assert torch.equal(gradient, heads[1].step(vectors, batch, 0.1 / (1 + number)))
+    assert replayed >= 3
+    for key, buffer in heads[0].state_dict().items():
+        assert torch.equal(buffer, heads[1].state_dict()[key]), key

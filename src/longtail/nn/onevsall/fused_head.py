@@ -17,6 +17,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from longtail.nn.onevsall.batch_targets import ChunkTargets
+from longtail.nn.onevsall.step_numbers import rounding_seed
 
 # The fastest tiles on an H200. Each multiprocessor runs AT_ONCE programs. A program works through several tiles and
 # fetches the first blocks of the next while it finishes the last one.
@@ -40,7 +41,7 @@ def score_gradients(
         weights: (labels in chunk, width) bf16.
         bias: (labels in chunk,), or None.
         vectors: (rows, width) bf16 of the batch.
-        part: targets of the chunk.
+        part: targets of the chunk; those of other labels are left out.
         begin: first label of the chunk.
         loss: `bce`, or the squared `hinge`.
         found: out, (labels in chunk, rows) bf16.
@@ -57,7 +58,7 @@ def score_gradients(
     if len(part.rows):
         _entries[(len(part.rows),)](
             weights, weights if bias is None else bias, vectors, found, *part,
-            begin, found.stride(0), vectors.shape[1], HINGE=loss == "hinge", HAS_BIAS=bias is not None,
+            begin, labels, found.stride(0), vectors.shape[1], HINGE=loss == "hinge", HAS_BIAS=bias is not None,
             BLOCK=triton.next_power_of_2(vectors.shape[1]), num_warps=4,
         )  # fmt: skip
 
@@ -76,27 +77,23 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 class HeadChunk(NamedTuple):
     """What a head stores of a chunk of labels; see `OneVsAllHead`. `update` writes to it."""
 
-    weights: Tensor  # (labels in chunk, width) bf16, or fp8 times `scale`
-    scale: float
+    weights: Tensor  # (labels in chunk, width) bf16, or fp8 times the head's scale
     bias: Tensor | None  # (labels in chunk,)
     velocity: Tensor | None  # (labels in chunk, width)
     slots: Tensor | None  # (labels in chunk,)
     lost: Tensor | None  # (compensated labels, width)
 
 
-def update(
-    chunk: HeadChunk, found: Tensor, vectors: Tensor, rate: float, keep: float, momentum: float, seed: int
-) -> None:
+def update(chunk: HeadChunk, found: Tensor, vectors: Tensor, numbers: Tensor, begin: int, momentum: float) -> None:
     """Update the weights and biases of a chunk by one step of SGD.
 
     Args:
         chunk: to update.
         found: (labels in chunk, rows) score gradients.
         vectors: (rows, width) of the batch.
-        rate: learning rate of this step.
-        keep: factor on the weights before the step: weight decay.
+        numbers: of the step, on the device; see `step_numbers`.
+        begin: first label of the chunk.
         momentum: factor on the velocity.
-        seed: of the stochastic rounding, by `rounding_seed`.
     """
     weights, velocity = chunk.weights, chunk.velocity
     tile = dict(UPDATE_TILE if len(vectors) > FEW else SMALL_UPDATE)
@@ -109,13 +106,13 @@ def update(
         weights if velocity is None else velocity,
         weights if chunk.slots is None else chunk.slots,
         weights if chunk.lost is None else chunk.lost,
-        labels, rows, width, rate * chunk.scale, keep, momentum, seed,
+        numbers, labels, rows, width, momentum, rounding_seed(0, 0, begin),
         MOMENTUM=velocity is not None, COMPENSATED=chunk.lost is not None,
         FP8=weights.dtype.itemsize == 1, **tile,
     )  # fmt: skip
     if chunk.bias is not None:
         _update_bias[(triton.cdiv(labels, 16),)](
-            found, chunk.bias, labels, rows, found.stride(0), rate, BLOCK_L=16, BLOCK_B=256
+            found, chunk.bias, numbers, labels, rows, found.stride(0), BLOCK_L=16, BLOCK_B=256
         )
 
 
@@ -172,30 +169,34 @@ def _programs(tiles: int, tile: dict[str, Any]) -> tuple[int]:
     return (min(tiles, tile.pop("AT_ONCE") * _processors()),)
 
 
+def whole_turns(labels: int) -> int:
+    """Round a number of labels so that all programs work through the same number of tiles.
+
+    Args:
+        labels: of a chunk.
+
+    Returns:
+        The nearest multiple of a tile for each multiprocessor; the number itself where that is more than twice as far.
+    """
+    turn = GROUP * _processors()
+    return max(round(labels / turn), 1) * turn if labels * 2 >= turn else labels
+
+
 @cache
 def _processors() -> int:
     return int(torch.cuda.get_device_properties().multi_processor_count)
 
 
-def rounding_seed(seed: int, step: int, begin: int) -> int:
-    """Mix a seed for the stochastic rounding of a chunk, so that a resumed training draws the same bits.
-
-    Args:
-        seed: of the head.
-        step: number of the step.
-        begin: first label of the chunk.
-
-    Returns:
-        An integer from 0 to 2^31 - 1.
-    """
-    return (seed * 0x9E3779B1 + step * 0x85EBCA77 + begin * 0xC2B2AE3D) & 0x7FFFFFFF
+@triton.jit
+def _float(numbers, place: tl.constexpr):
+    return tl.load(numbers + place).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def _reciprocal(numbers):
+def _reciprocal(values):
     """1 / x to 23 bits, in one instruction; infinity gives 0."""
     return tl.inline_asm_elementwise(
-        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [numbers], dtype=tl.float32, is_pure=True, pack=1
+        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [values], dtype=tl.float32, is_pure=True, pack=1
     )
 
 
@@ -235,13 +236,15 @@ def _score_gradients(
         found.store([first_label, first_row], _negative_gradient(scores, HINGE).to(found.dtype))
 
 
-@triton.jit(do_not_specialize=["begin"])
+@triton.jit(do_not_specialize=["begin", "labels"])
 def _entries(
-    weights, bias, vectors, found, rows, entry_labels, positive_weights, negative_weights, begin, stride, dimension,
-    HINGE: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
+    weights, bias, vectors, found, rows, entry_labels, positive_weights, negative_weights, begin, labels, stride,
+    dimension, HINGE: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     entry = tl.program_id(0)
     row, label = tl.load(rows + entry), tl.load(entry_labels + entry) - begin
+    if (label < 0) | (label >= labels):  # of another chunk, or padding
+        return
     places = tl.arange(0, BLOCK)
     inside = places < dimension
     some = tl.load(weights + label * dimension + places, mask=inside, other=0.0).to(tl.float32)
@@ -280,13 +283,15 @@ def _round_fp8(values, random_bits):
     return tl.where(tl.abs(values) < 0.015625, small, normal)
 
 
-@triton.jit(do_not_specialize=["labels", "rows", "seed"])
+@triton.jit(do_not_specialize=["labels", "rows", "offset"])
 def _update(
     found, vectors, weights, velocity, slots, lost,
-    labels, rows, width, rate, keep, momentum, seed,
+    numbers, labels, rows, width, momentum, offset,
     MOMENTUM: tl.constexpr, COMPENSATED: tl.constexpr, FP8: tl.constexpr,
     BLOCK_L: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_B: tl.constexpr,
 ):  # fmt: skip
+    rate, keep = _float(numbers, 0), _float(numbers, 1)
+    seed = (tl.load(numbers + 3) + offset) & 0x7FFFFFFF
     blocks = tl.cdiv(width, BLOCK_D)
     tiles = tl.cdiv(labels, BLOCK_L) * blocks
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
@@ -325,7 +330,7 @@ def _update(
 
 @triton.jit(do_not_specialize=["labels", "rows"])
 def _update_bias(
-    found, bias, labels, rows, stride, rate, BLOCK_L: tl.constexpr, BLOCK_B: tl.constexpr
+    found, bias, numbers, labels, rows, stride, BLOCK_L: tl.constexpr, BLOCK_B: tl.constexpr
 ):  # fmt: skip
     chunk_labels = tl.program_id(0) * BLOCK_L + tl.arange(0, BLOCK_L)
     known = chunk_labels < labels
@@ -335,7 +340,7 @@ def _update_bias(
         where = chunk_labels[:, None].to(tl.int64) * stride + columns[None, :]
         total += tl.load(found + where, mask=known[:, None] & (columns < rows)[None, :], other=0.0).to(tl.float32)
     own = tl.load(bias + chunk_labels, mask=known, other=0.0)
-    tl.store(bias + chunk_labels, own - rate * tl.sum(total, axis=1), mask=known)
+    tl.store(bias + chunk_labels, own - _float(numbers, 2) * tl.sum(total, axis=1), mask=known)
 
 
 @triton.jit(do_not_specialize=["labels", "rows"])

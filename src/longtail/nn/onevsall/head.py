@@ -9,18 +9,20 @@ targets, the loss or a second copy of the weights: memory is the weights and the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from longtail.arrays import AnyArray, Longs
+from longtail.arrays import AnyArray, Ints, Longs
 from longtail.errors import RecipeError
 from longtail.nn.onevsall import plain_head as plain
-from longtail.nn.onevsall.batch_targets import BatchTargets
+from longtail.nn.onevsall.batch_targets import BatchTargets, ChunkTargets
+from longtail.nn.onevsall.step_numbers import step_numbers
 from longtail.nn.onevsall.stochastic_rounding import stochastic_round
 from longtail.nn.training.seeds import fold_seed
+from longtail.nn.training.to_device import to_device
 
 KINDS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 FP8_SCALE = 64.0  # fp8 stores weights times this, which keeps typical weights out of its coarse subnormal range
@@ -53,6 +55,21 @@ class HeadSettings:
         """
         automatic = "bf16" if device.type == "cuda" else "fp32"
         return KINDS[automatic if self.precision == "auto" else self.precision]
+
+
+class ChunkedTargets(Protocol):
+    """The targets of a batch, by chunk of labels."""
+
+    def between(self, start: int, end: int) -> ChunkTargets:
+        """Select a range of labels.
+
+        Args:
+            start: first label.
+            end: one past the last label.
+
+        Returns:
+            The targets of these labels; others among them are left out by the kernels.
+        """
 
 
 class OneVsAllHead(nn.Module):
@@ -135,12 +152,54 @@ class OneVsAllHead(nn.Module):
             The gradient of the vectors (rows, dimension) in float32, by the weights before the step.
         """
         self.done += 1
+        if self.fused:
+            numbers = to_device(self.step_numbers(learning_rate), self.weight.device)
+            return self.fused_step(vectors, targets, numbers)
         padded = self.pad(vectors.detach())
         total = torch.zeros((len(padded), self.width), dtype=_accumulator(padded.dtype), device=padded.device)
-        work = self._fused_chunk if self.fused else self._plain_chunk
-        workspace: dict[str, Tensor] = {}
         for start, end in self._chunks(self.chunk(len(padded))):
-            work(padded, targets, total, start, end, learning_rate, workspace)
+            self._plain_chunk(padded, targets, total, start, end, learning_rate)
+        return total[:, : self.dimension]
+
+    def step_numbers(self, learning_rate: float) -> Ints:
+        """What `fused_step` reads of this step.
+
+        Args:
+            learning_rate: of this step.
+
+        Returns:
+            See `step_numbers.py`.
+        """
+        own = self.settings
+        return step_numbers(learning_rate, self.scale, 1 - learning_rate * own.weight_decay, own.seed, self.done)
+
+    def fused_step(self, vectors: Tensor, targets: ChunkedTargets, numbers: Tensor) -> Tensor:
+        """A step by the Triton kernels. It depends on nothing of the host's but shapes, so it can be recorded.
+
+        Args:
+            vectors: (rows, dimension) of the batch.
+            targets: of the batch.
+            numbers: from `step_numbers`, on the device.
+
+        Returns:
+            The gradient of the vectors (rows, dimension) in float32, by the weights before the step.
+        """
+        from longtail.nn.onevsall import fused_head as fused
+
+        padded = self.pad(vectors.detach())
+        total = torch.zeros((len(padded), self.width), device=padded.device)
+        size, wide = self.chunk(len(padded)), -(-len(padded) // 8) * 8
+        held = torch.empty((min(size, self.labels), wide), dtype=padded.dtype, device=padded.device)
+        for start, end in self._chunks(size):
+            weights, gradients = self.chunk_weights(start, end), held[: end - start]
+            part, loss = targets.between(start, end), self.settings.loss
+            bias, velocity, slots = (
+                None if each is None else each[start:end] for each in (self.bias, self.velocity, self.slots)
+            )
+            fused.score_gradients(weights, bias, padded, part, start, loss, gradients)
+            fused.add_product(total, gradients[:, : len(padded)].T, weights)
+            stored = fused.HeadChunk(self.weight[start:end], bias, velocity, slots, self.lost)
+            fused.update(stored, gradients, padded, numbers, start, self.settings.momentum)
         return total[:, : self.dimension]
 
     def chunk(self, rows: int) -> int:
@@ -150,13 +209,18 @@ class OneVsAllHead(nn.Module):
             rows: of the batch.
 
         Returns:
-            The setting, or as many labels as fit `CHUNK_BYTES`, a multiple of 256.
+            The setting, or about as many labels as fit `CHUNK_BYTES`.
         """
         if self.settings.chunk is not None:
             return self.settings.chunk
         device = self.weight.device.type
         size = 4 if self.weight.dtype == torch.float32 else 2
-        return max(CHUNK_BYTES.get(device, 64 << 20) // (size * max(rows, 1)) // 256 * 256, 256)
+        labels = max(CHUNK_BYTES.get(device, 64 << 20) // (size * max(rows, 1)) // 256 * 256, 256)
+        if not (self.fused and self.weight.is_cuda):
+            return labels
+        from longtail.nn.onevsall import fused_head as fused
+
+        return fused.whole_turns(labels)
 
     def pad(self, vectors: Tensor) -> Tensor:
         """Pad vectors with zeros to the width of the weights, in the precision of the products.
@@ -185,7 +249,6 @@ class OneVsAllHead(nn.Module):
         start: int,
         end: int,
         learning_rate: float,
-        workspace: Any,
     ) -> None:
         own = self.settings
         weights = self.chunk_weights(start, end)
@@ -219,32 +282,6 @@ class OneVsAllHead(nn.Module):
             self.lost[places] = (corrected - (rounded.float() - before[rows])).to(self.lost.dtype)
             after[rows] = rounded
         self.weight[start:end] = after
-
-    def _fused_chunk(
-        self,
-        padded: Tensor,
-        targets: BatchTargets,
-        total: Tensor,
-        start: int,
-        end: int,
-        learning_rate: float,
-        workspace: dict[str, Tensor],
-    ) -> None:
-        from longtail.nn.onevsall import fused_head as fused
-
-        size = self.chunk(len(padded))
-        if not workspace:
-            shape = (min(size, self.labels), -(-len(padded) // 8) * 8)
-            workspace["gradients"] = torch.empty(shape, dtype=padded.dtype, device=padded.device)
-        weights = self.chunk_weights(start, end)
-        gradients = workspace["gradients"][: end - start]
-        bias = None if self.bias is None else self.bias[start:end]
-        fused.score_gradients(weights, bias, padded, targets.between(start, end), start, self.settings.loss, gradients)
-        fused.add_product(total, gradients[:, : len(padded)].T, weights)
-        own, seed = self.settings, fused.rounding_seed(self.settings.seed, self.done, start)
-        velocity, slots = (None if each is None else each[start:end] for each in (self.velocity, self.slots))
-        stored = fused.HeadChunk(self.weight[start:end], self.scale, bias, velocity, slots, self.lost)
-        fused.update(stored, gradients, padded, learning_rate, 1 - learning_rate * own.weight_decay, own.momentum, seed)
 
     def chunk_weights(self, start: int, end: int) -> Tensor:
         """Read the weights of a chunk in the precision of the products.

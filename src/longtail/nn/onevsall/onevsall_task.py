@@ -21,16 +21,20 @@ from torch import Tensor, nn
 from longtail.arrays import Longs
 from longtail.nn.dual.pair_batches import random_order
 from longtail.nn.encoders.build import Encoder
+from longtail.nn.encoders.cuda_graphs import RecordedEncoder, can_replay
 from longtail.nn.encoders.device_tokens import DeviceTokens, packed
-from longtail.nn.onevsall.batch_targets import BatchTargets, TrainingTargets
+from longtail.nn.onevsall.batch_targets import TrainingTargets
 from longtail.nn.onevsall.head import OneVsAllHead
 from longtail.nn.onevsall.head_shards import ShardedCheckpointDir
+from longtail.nn.onevsall.positive_loss import positive_loss
 from longtail.nn.onevsall.process_group import ALONE, ProcessGroup
+from longtail.nn.onevsall.recorded_head import RecordedHead
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.precision import autocast, decay_groups
 from longtail.nn.training.row_penalties import Penalty
 from longtail.nn.training.seeds import fold_seed
-from longtail.nn.training.thread_invariant import softplus
+
+SHORT = 1 << 18  # labels up to which launching the head's kernels takes longer than running them
 
 
 @dataclass(eq=False)
@@ -42,6 +46,7 @@ class TextReading:
     precision: str = "auto"
     compiled: bool = False
     pack: bool | None = None  # encode a batch as one sequence without padding; None: where that is faster
+    replay: bool = False  # replay kernels from CUDA graphs where possible; then vectors are valid until the next call
 
     def __post_init__(self) -> None:
         self._padded, self._packed = self.encoder.forward, self.encoder.packed
@@ -49,6 +54,9 @@ class TextReading:
             self._padded, self._packed = (torch.compile(way, dynamic=True) for way in (self._padded, self._packed))
         if self.pack is None:  # elsewhere attention would pad again
             self.pack = self.texts.device.type == "cuda" and self.encoder.settings["kind"] == "transformer"
+        self._replayed: RecordedEncoder | None = None
+        if self.replay and self.pack and not self.compiled and can_replay(self.encoder, self.precision, [self.texts]):
+            self._replayed = RecordedEncoder(self.encoder, self.precision)
 
     def __call__(self, rows: Longs) -> Tensor:
         """Encode rows.
@@ -59,7 +67,9 @@ class TextReading:
         Returns:
             (rows, dimension) float32, unnormalised.
         """
-        run = packed([(self.texts, rows)]) if self.pack else None
+        run = packed([(self.texts, rows)], self._replayed is not None) if self.pack else None
+        if run is not None and self._replayed is not None:
+            return self._replayed(*run)[: len(rows)].float()
         with autocast(self.precision, self.texts.device, self.encoder.settings["kind"]):
             if run is not None:
                 return self._packed(*run).float()
@@ -93,11 +103,16 @@ class OneVsAllTask:
     ranks: ProcessGroup = ALONE
     seed: int = 0
     name: str = "classifiers"
+    replay: bool = True  # replay the head's kernels from a CUDA graph where that is faster
 
     def __post_init__(self) -> None:
         self.rows = int(self.targets.matrix.shape[0])
         self.steps = math.ceil(self.rows / self.batch_size)
         self._factor = 1.0
+        self._recorded: RecordedHead | None = None
+        short = self.head.labels <= SHORT and self.head.weight.is_cuda and self.head.fused
+        if self.replay and short and self.ranks.count == 1:  # libraries that connect processes forbid recording
+            self._recorded = RecordedHead(self.head)
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -140,9 +155,13 @@ class OneVsAllTask:
         if mask is not None:
             vectors = vectors * mask
         targets = self.targets.batch(batch, self.device)
-        loss = self.ranks.sum(_positive_loss(self.head, vectors, targets))
         learning_rate = self.head_learning_rate * self._factor
-        gradient = self.ranks.sum(self.head.step(vectors, targets, learning_rate).contiguous())
+        found = None if self._recorded is None else self._recorded(vectors, targets, learning_rate)
+        if found is None:
+            loss = self.ranks.sum(positive_loss(self.head, vectors, targets))
+            gradient = self.ranks.sum(self.head.step(vectors, targets, learning_rate).contiguous())
+        else:
+            loss, gradient = found
         for penalty in self.penalties:
             penalty.step(self.head, learning_rate)
         if own is not None:
@@ -175,12 +194,3 @@ class OneVsAllTask:
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """See `Task.load_state`."""
         self.head.done = int(state["done"])
-
-
-def _positive_loss(head: OneVsAllHead, vectors: Tensor, targets: BatchTargets) -> Tensor:
-    """(2,) the summed loss of the batch's targets, each counted as a positive of weight 1, and their number."""
-    scores = torch.einsum("ed,ed->e", head.rows(targets.labels), vectors[targets.rows].float())
-    if head.bias is not None:
-        scores = scores + head.bias[targets.labels]
-    found = softplus(-scores) if head.settings.loss == "bce" else (1 - scores).clamp(min=0) ** 2
-    return torch.stack([found.sum(), found.new_full((), float(len(found)))])

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from longtail.arrays import Floats
 from longtail.errors import RecipeError
+from longtail.memory import available_bytes
 from longtail.nn.onevsall.stochastic_rounding import stochastic_round
 from longtail.nn.training.mapped_memory import MappedMemory
 from longtail.nn.training.row_penalties import short_step
@@ -24,6 +25,7 @@ from longtail.nn.training.seeds import fold_seed
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 CHUNK = 1 << 16  # rows converted to another precision at once
+SPARE = 4 << 30  # bytes of the host's memory that a table leaves free
 Precision = Literal["fp32", "bf16"]
 
 
@@ -53,7 +55,7 @@ class ClassifierTable(nn.Module):
     moments of a row are bias-corrected by the number of its own updates.
 
     The table lies on the device or, `on_host`, in the host's memory, where the device reads and writes the rows it
-    needs until the table is closed. In bf16, weights and moments are rounded stochastically, with bits drawn from seed
+    needs until the table is closed; moments that do not fit there lie on the device. In bf16, weights and moments are rounded stochastically, with bits drawn from seed
     and step. The moments are no part of the state dict, so a copy of the best weights is no larger than the weights.
     """
 
@@ -88,15 +90,18 @@ class ClassifierTable(nn.Module):
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self.device, self.weight_decay, self.seed, self.done = device, weight_decay, seed, 0
         names, shape = ("weight", "first", "second"), init.shape
-        self._mapped: list[MappedMemory] = []
+        self._mapped: dict[str, MappedMemory] = {}
+        size = torch.Size(shape).numel() * dtype.itemsize
         try:
-            for _ in names if on_host else ():
-                self._mapped.append(MappedMemory(shape, dtype, device))
-        except RecipeError:  # there is not enough memory for all three
+            for name in names if on_host else ():
+                if not self._mapped or device.type == "cpu" or size < available_bytes() - SPARE:
+                    self._mapped[name] = MappedMemory(shape, dtype, device)
+        except RecipeError:  # there is not enough memory
             self.close()
             raise
-        tables = [one.host for one in self._mapped] or [torch.zeros(shape, dtype=dtype, device=device) for _ in names]
-        for name, table in zip(names, tables, strict=True):
+        for name in names:
+            mapped = self._mapped.get(name)
+            table = torch.zeros(shape, dtype=dtype, device=device) if mapped is None else mapped.host
             self.register_buffer(name, table, persistent=name == "weight")
         for low in range(0, len(init), CHUNK):
             self.weight[low : low + CHUNK] = torch.from_numpy(np.ascontiguousarray(init[low : low + CHUNK]))
@@ -143,12 +148,13 @@ class ClassifierTable(nn.Module):
 
     def close(self) -> None:
         """Give mapped memory back to the host. The device can use the table no more; the host can."""
-        for one in self._mapped:
+        for one in self._mapped.values():
             one.give_back()
 
     def _tables(self) -> list[Tensor]:
         """Weights and both moments, as the device sees them."""
-        return [one.there for one in self._mapped] or [self.weight, self.first, self.second]
+        own = {"weight": self.weight, "first": self.first, "second": self.second}
+        return list((own | {name: one.there for name, one in self._mapped.items()}).values())
 
     def _wait(self) -> None:
         """Wait until the device has written to the host's memory."""

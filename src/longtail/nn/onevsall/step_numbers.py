@@ -1,0 +1,40 @@
+"""The numbers of a step that kernels read from memory, so that a recorded step can be run again with others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from longtail.arrays import Ints
+
+
+def step_numbers(rate: float, scale: float, keep: float, seed: int, step: int) -> Ints:
+    """Put the numbers that change from step to step into one array.
+
+    Args:
+        rate: learning rate of the step.
+        scale: of the stored weights.
+        keep: factor on the weights before the step: weight decay.
+        seed: of the head.
+        step: its number.
+
+    Returns:
+        (4,) int32: the bits of three floats (rate times scale, keep, rate), and the seed of the stochastic rounding.
+    """
+    floats = np.array([rate * scale, keep, rate], dtype=np.float32)
+    return np.append(floats.view(np.int32), np.int32(rounding_seed(seed, step, 0)))
+
+
+def rounding_seed(seed: int, step: int, begin: int) -> int:
+    """Mix a seed for the stochastic rounding of a chunk, so that a resumed training draws the same bits.
+
+    The seeds of (seed, step, 0) and (0, 0, begin) add up, modulo 2^31, to that of (seed, step, begin).
+
+    Args:
+        seed: of the head.
+        step: number of the step.
+        begin: first label of the chunk.
+
+    Returns:
+        An integer from 0 to 2^31 - 1.
+    """
+    return (seed * 0x9E3779B1 + step * 0x85EBCA77 + begin * 0xC2B2AE3D) & 0x7FFFFFFF
