@@ -158,7 +158,8 @@ def update_with(tile: dict[str, int], head: OneVsAllHead, vectors: Any, found: A
     fused._update[grid](
         fused._described(found, block[0], block[1]), fused._described(vectors, block[1], block[2]),
         fused._described(weights, block[0], block[2]), weights, weights, weights,
-        to_device(head.step_numbers(rate), weights.device), labels, rows, width, own.momentum, 0, MOMENTUM=False, COMPENSATED=False, FP8=False, **tile,
+        to_device(head.step_numbers(rate), weights.device), labels, rows, width, own.momentum, 0,
+        MOMENTUM=False, COMPENSATED=False, FP8=False, **tile,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Claim: a hundred million labels train and are searched on one GPU, at the cost a label has among a million.
 
-    python benchmarks/gpu/scale_labels.py [--part unidec head search] [--labels 1000000 100000000] [--head 1000000 50000000]
-        [--tiny]
+    python benchmarks/gpu/scale_labels.py [--part unidec head search] [--labels 1000000 100000000]
+        [--head 1000000 50000000] [--tiny]
 
 `unidec`: steps of the training loop with pools of 3,000 labels beside a table of classifiers of 256 numbers in bf16 in
 the host's memory; moments that do not fit there lie on the GPU. `head`: steps of `renee`'s head over all labels, 768
@@ -152,12 +152,6 @@ def pools(labels: int, options: argparse.Namespace) -> Any:
 
 
 def head(sizes: list[int], options: argparse.Namespace) -> None:
-    import torch
-    from ova_head import zipf_targets
-
-    from longtail.nn.onevsall.batch_targets import TrainingTargets
-    from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead
-    from longtail.nn.onevsall.head_top import top
     from longtail.nn.training.precision import best_device
 
     device, rows = best_device(), 64 if options.tiny else QUERIES
@@ -166,31 +160,43 @@ def head(sizes: list[int], options: argparse.Namespace) -> None:
     first = None
     for labels in sizes:
         reset_gpu()
-        begun = time.perf_counter()
-        weights = OneVsAllHead(labels, 768, HeadSettings(precision="bf16"), device)
-        done(device)
-        start = time.perf_counter() - begun
-        entries = TrainingTargets(zipf_targets(rows, labels)).batch(np.arange(rows), device)
-        vectors = torch.randn(rows, 768, device=device) / 768**0.5
-        if device.type == "cuda":
-            vectors = vectors.bfloat16()
-        step = seconds_of(lambda: weights.step(vectors, entries, 1e-3), device, ENOUGH)  # noqa: B023
-        each = step / labels
-        first = first or each
-        peak = gpu_peak() or memory("VmHWM")
-        many = seconds_of(lambda: top(weights, vectors.float(), 5), device, 3)  # noqa: B023
-        one = seconds_of(lambda: top(weights, vectors[:1].float(), 5), device, 10)  # noqa: B023
-        part = weights.weight[: -(-labels // 8)]
-        written, read = shard(part)
-        print(
-            row(
-                [f"{labels:,}", f"{start:.1f}", f"{1000 * step:.1f}", f"{1e9 * each:.2f}", f"{each / first:.2f}",
-                 gib(peak), f"{1000 * many:.1f}", f"{1000 * one:.2f}", gib(part.nbytes), f"{written:.1f}",
-                 f"{read:.1f}"]
-            ),
-            flush=True,
-        )  # fmt: skip
-        del weights, part
+        first = one_head(labels, rows, device, first)
+
+
+def one_head(labels: int, rows: int, device: Any, first: float | None) -> float:
+    """A line, and the seconds a label of the smallest head."""
+    import torch
+    from ova_head import zipf_targets
+
+    from longtail.nn.onevsall.batch_targets import TrainingTargets
+    from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead
+    from longtail.nn.onevsall.head_top import top
+
+    begun = time.perf_counter()
+    weights = OneVsAllHead(labels, 768, HeadSettings(precision="bf16"), device)
+    done(device)
+    start = time.perf_counter() - begun
+    entries = TrainingTargets(zipf_targets(rows, labels)).batch(np.arange(rows), device)
+    vectors = torch.randn(rows, 768, device=device) / 768**0.5
+    if device.type == "cuda":
+        vectors = vectors.bfloat16()
+    step = seconds_of(lambda: weights.step(vectors, entries, 1e-3), device, ENOUGH)
+    each = step / labels
+    first = first or each
+    peak = gpu_peak() or memory("VmHWM")
+    many = seconds_of(lambda: top(weights, vectors.float(), 5), device, 3)
+    one = seconds_of(lambda: top(weights, vectors[:1].float(), 5), device, 10)
+    part = weights.weight[: -(-labels // 8)]
+    written, read = shard(part)
+    print(
+        row(
+            [f"{labels:,}", f"{start:.1f}", f"{1000 * step:.1f}", f"{1e9 * each:.2f}", f"{each / first:.2f}",
+             gib(peak), f"{1000 * many:.1f}", f"{1000 * one:.2f}", gib(part.nbytes), f"{written:.1f}",
+             f"{read:.1f}"]
+        ),
+        flush=True,
+    )  # fmt: skip
+    return first
 
 
 def shard(part: Any) -> tuple[float, float]:
@@ -215,50 +221,56 @@ def shard(part: Any) -> tuple[float, float]:
 
 
 def search(sizes: list[int], options: argparse.Namespace) -> None:
-    import torch
     from unidec_speed import encoder_of, texts
 
     from longtail.nn.encoders.encode import encode_to_device
-    from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead
-    from longtail.nn.onevsall.head_top import top
     from longtail.nn.training.precision import best_device
-    from longtail.search.device import DeviceVectors, search_on_device
 
     device, queries = best_device(), 64 if options.tiny else QUERIES
     print("\nsearch:\n" + header(["labels", "by", "GiB", "1,024 queries ms", "one ms", "recall of 10"], words=2))
     for labels in sizes:
         reset_gpu()
-        generator = torch.Generator(device).manual_seed(0)
-        vectors = torch.empty((labels, WIDTH), device=device)
-        for begin in range(0, labels, 1 << 20):
-            vectors[begin : begin + (1 << 20)].normal_(generator=generator)
-        # Queries lie near a label, as trained ones do.
-        near = torch.randint(0, labels, (queries,), device=device, generator=generator)
-        noise = torch.randn((queries, WIDTH), device=device, generator=generator)
-        asked = vectors[near] + noise
-        held = DeviceVectors(vectors, None)
-        exact = search_on_device(held, asked, 10, 10)[0]
-        many = seconds_of(lambda: search_on_device(held, asked, 10, 10), device, 1)  # noqa: B023
-        one = seconds_of(lambda: search_on_device(held, asked[:1], 10, 10), device, 3)  # noqa: B023
-        print(row([f"{labels:,}", "float32", gib(vectors.nbytes), f"{1000 * many:.1f}", f"{1000 * one:.2f}", "1"]))
-        half = vectors.bfloat16() if labels < 5_000_000 else halved(vectors)
-        del held
-        classifiers = OneVsAllHead(1, WIDTH, HeadSettings(precision="bf16"), device)
-        classifiers.weight, classifiers.labels = half, labels
-        del vectors
-        found = top(classifiers, asked, 10)[0]
-        recall = float((found[:, :, None] == exact[:, None, :]).any(1).float().mean())
-        many = seconds_of(lambda: top(classifiers, asked, 10), device, 5)  # noqa: B023
-        one = seconds_of(lambda: top(classifiers, asked[:1], 10), device, 10)  # noqa: B023
-        print(
-            row([f"{labels:,}", "bf16", gib(half.nbytes), f"{1000 * many:.1f}", f"{1000 * one:.2f}", f"{recall:.4f}"]),
-            flush=True,
-        )
-        del classifiers, half
+        one_search(labels, queries, device)
     number = 2_000 if options.tiny else 1_000_000
     encoder, tokens = encoder_of(device).eval(), texts(number, np.random.default_rng(0))
     taken = seconds_of(lambda: encode_to_device(encoder, tokens), device, 1)
     print(f"\nencoding {number:,} label texts of 16 tokens: {taken:.2f} s, {number / taken:,.0f} a second")
+
+
+def one_search(labels: int, queries: int, device: Any) -> None:
+    """The two lines of a size."""
+    import torch
+
+    from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead
+    from longtail.nn.onevsall.head_top import top
+    from longtail.search.device import DeviceVectors, search_on_device
+
+    generator = torch.Generator(device).manual_seed(0)
+    vectors = torch.empty((labels, WIDTH), device=device)
+    for begin in range(0, labels, 1 << 20):
+        vectors[begin : begin + (1 << 20)].normal_(generator=generator)
+    # Queries lie near a label, as trained ones do.
+    near = torch.randint(0, labels, (queries,), device=device, generator=generator)
+    noise = torch.randn((queries, WIDTH), device=device, generator=generator)
+    asked = vectors[near] + noise
+    held = DeviceVectors(vectors, None)
+    exact = search_on_device(held, asked, 10, 10)[0]
+    many = seconds_of(lambda: search_on_device(held, asked, 10, 10), device, 1)
+    one = seconds_of(lambda: search_on_device(held, asked[:1], 10, 10), device, 3)
+    print(row([f"{labels:,}", "float32", gib(vectors.nbytes), f"{1000 * many:.1f}", f"{1000 * one:.2f}", "1"]))
+    half = vectors.bfloat16() if labels < 5_000_000 else halved(vectors)
+    held = None  # type: ignore[assignment]
+    classifiers = OneVsAllHead(1, WIDTH, HeadSettings(precision="bf16"), device)
+    classifiers.weight, classifiers.labels = half, labels
+    del vectors
+    found = top(classifiers, asked, 10)[0]
+    recall = float((found[:, :, None] == exact[:, None, :]).any(1).float().mean())
+    many = seconds_of(lambda: top(classifiers, asked, 10), device, 5)
+    one = seconds_of(lambda: top(classifiers, asked[:1], 10), device, 10)
+    print(
+        row([f"{labels:,}", "bf16", gib(half.nbytes), f"{1000 * many:.1f}", f"{1000 * one:.2f}", f"{recall:.4f}"]),
+        flush=True,
+    )
 
 
 def halved(vectors: Any) -> Any:

@@ -55,8 +55,9 @@ class ClassifierTable(nn.Module):
     moments of a row are bias-corrected by the number of its own updates.
 
     The table lies on the device or, `on_host`, in the host's memory, where the device reads and writes the rows it
-    needs until the table is closed; moments that do not fit there lie on the device. In bf16, weights and moments are rounded stochastically, with bits drawn from seed
-    and step. The moments are no part of the state dict, so a copy of the best weights is no larger than the weights.
+    needs until the table is closed; moments that do not fit there lie on the device. In bf16, weights and moments are
+    rounded stochastically, with bits drawn from seed and step. The moments are no part of the state dict, so a copy of
+    the best weights is no larger than the weights.
     """
 
     weight: Tensor
