@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from longtail.data.corpus import Corpus
 
 KINDS = {  # what can be written, and what it is, for people
+    "store": "columns in files that are mapped into memory, for data that does not fit; written while it is read",
     "folder": "JSON lines and a corpus.json, which remembers how a table was read",
     "annif": "folders of NAME.txt with NAME.tsv, and a SKOS vocabulary",
     "annif-tsv": "a table without a header for each split, and a SKOS vocabulary",
@@ -26,7 +27,7 @@ KINDS = {  # what can be written, and what it is, for people
 def convert(
     source: Source,
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="Folder to write.")],
-    to: Annotated[str, typer.Option("--to", metavar="KIND", help="folder, annif or annif-tsv.")] = "folder",
+    to: Annotated[str, typer.Option("--to", metavar="KIND", help="folder, annif, annif-tsv or store.")] = "folder",
     exclude_type: Annotated[
         list[str] | None,
         typer.Option(metavar="URI", help="Type of concepts to leave out of the vocabulary; may repeat."),
@@ -43,7 +44,8 @@ def convert(
     """Write a data set in another layout.
 
     From a table, `corpus.json` remembers columns, separators and folding: models trained on the folder read new tables
-    the same way. Splits stay as they are given; what is missing is held out when the folder is read, as before.
+    the same way. Splits stay as they are given; what is missing is held out when the folder is read, as before. A store
+    holds the splits as `load` makes them; its texts and matrices stay in their files, whatever is trained on it.
     """
     from longtail.data.write import check_place
     from longtail.errors import DataError, did_you_mean
@@ -65,11 +67,20 @@ def convert(
             exclude_collections=tuple(exclude_collection or ()),
         )
         source = replace(source, vocabulary=chosen)
+    if to == "store":
+        with progress():
+            corpus = _stored(source, target, overwrite)
+        _told(corpus, target, to, json)
+        return
     if source.valid_share == VALID:
         source = replace(source, valid_share=0.0)  # held out, by the same ids, when the folder is read
     with progress():
         corpus = source.read()
         _writers()[to](corpus, target, overwrite)
+    _told(corpus, target, to, json)
+
+
+def _told(corpus: Corpus, target: Path, to: str, json: bool) -> None:
     for note in corpus.notes:
         say(f"note: {note}")
     rows = {name: len(getattr(corpus, name)) for name in ("train", "valid", "test")}
@@ -78,6 +89,18 @@ def convert(
     else:
         sizes = ", ".join(f"{number:,} {name}" for name, number in rows.items() if number)
         typer.echo(f"{corpus.name}: wrote {target} ({sizes}; {len(corpus.labels):,} labels): {KINDS[to]}")
+
+
+def _stored(source: Source, target: Path, overwrite: bool) -> Corpus:
+    from longtail.data.store_convert import write_store
+    from longtail.data.store_reader import read_store
+
+    write_store(
+        source.data, target, columns=source.columns, text=source.text, valid_share=source.valid_share,
+        test_share=source.test_share, seed=source.seed, propensity=source.propensity, remedies=source.remedies,
+        vocabulary=source.vocabulary, overwrite=overwrite,
+    )  # fmt: skip
+    return read_store(target)
 
 
 def _writers() -> dict[str, Callable[[Corpus, Path, bool], object]]:

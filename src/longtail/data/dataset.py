@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import AnyArray, Ints, Matrix
+from longtail.arrays import AnyArray, Bools, Ints, Matrix
 from longtail.data.labels import LabelSet
+from longtail.data.mapped_texts import as_strings, joined, taken
 from longtail.errors import DataError
 
 GIVEN = "given"
+CHECKED = 1 << 20  # values looked at together
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -23,9 +25,9 @@ class Rows:
         DataError: neither is given, they do not match, or a text is not a string.
     """
 
-    texts: tuple[str, ...] | None = None
+    texts: Sequence[str] | None = None
     features: Matrix | None = None  # (rows, features)
-    ids: tuple[str, ...] | None = None  # for models that know rows by name
+    ids: Sequence[str] | None = None  # for models that know rows by name
 
     def __post_init__(self) -> None:
         if self.texts is None and self.features is None:
@@ -33,8 +35,9 @@ class Rows:
         if isinstance(self.features, np.ndarray):
             object.__setattr__(self, "features", dense_rows(self.features, "features"))
         if self.texts is not None:
-            object.__setattr__(self, "texts", tuple(self.texts))
-            wrong = next((row for row, text in enumerate(self.texts or ()) if not isinstance(text, str)), None)
+            object.__setattr__(self, "texts", as_strings(self.texts))
+            given = self.texts if isinstance(self.texts, tuple) else ()  # those of a file are strings
+            wrong = next((row for row, text in enumerate(given) if not isinstance(text, str)), None)
             if wrong is not None:
                 raise DataError(f"text {wrong + 1} is not a string but {type(self.texts[wrong]).__name__}")
             if self.features is not None and self.features.shape[0] != len(self.texts):
@@ -64,10 +67,7 @@ class Rows:
         Returns:
             The rows, in this order.
         """
-        picked = rows.tolist()
-        texts, ids = (
-            None if strings is None else tuple([strings[row] for row in picked]) for strings in (self.texts, self.ids)
-        )
+        texts, ids = (None if strings is None else taken(strings, rows) for strings in (self.texts, self.ids))
         return Rows(texts=texts, features=None if self.features is None else self.features[rows], ids=ids)
 
 
@@ -84,8 +84,8 @@ class Dataset:
 
     labels: LabelSet
     targets: Matrix  # csr float32 (rows, labels), entries in (0, 1]
-    ids: tuple[str, ...]
-    texts: tuple[str, ...] | None = None
+    ids: Sequence[str]  # a tuple, or strings that lie in a file
+    texts: Sequence[str] | None = None
     features: Matrix | None = None  # csr float32 (rows, features)
     excluded: Matrix | None = None  # csr bool (rows, labels)
     origins: Ints | None = None  # (rows,)
@@ -95,27 +95,27 @@ class Dataset:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        put("ids", tuple(self.ids))
+        put("ids", as_strings(self.ids))
         rows, labels = len(self.ids), len(self.labels)
         put("targets", _frozen(self.targets, "targets", (rows, labels)))
         data = self.targets.data
-        if not np.all((data > 0) & (data <= 1)):  # NaN fails too
-            bad = int(np.flatnonzero(~((data > 0) & (data <= 1)))[0])
+        bad = first_wrong(data, lambda part: (part > 0) & (part <= 1))  # NaN is wrong too
+        if bad is not None:
             row = int(np.searchsorted(self.targets.indptr, bad, side="right")) - 1
             label = self.labels.ids[int(self.targets.indices[bad])]
             raise DataError(
                 f"document {self.ids[row]!r} has weight {data[bad]:g} for label {label!r}; weights must lie in (0, 1]"
             )
         if self.texts is not None:
-            put("texts", tuple(self.texts))
+            put("texts", as_strings(self.texts))
             if len(self.texts or ()) != rows:
                 raise DataError(f"{rows} ids but {len(self.texts or ())} texts; give as many of both")
         if self.features is not None:
             dense = isinstance(self.features, np.ndarray)
             given = dense_rows(self.features, "features") if dense else self.features
             put("features", _frozen(given, "features", (rows, None)))
-            if not np.all(np.isfinite(self.features.data)):
-                bad = int(np.flatnonzero(~np.isfinite(self.features.data))[0])
+            bad = first_wrong(self.features.data, np.isfinite)
+            if bad is not None:
                 row = int(np.searchsorted(self.features.indptr, bad, side="right")) - 1
                 raise DataError(f"document {self.ids[row]!r} has a feature that is not a finite number; replace it")
         if self.texts is None and self.features is None:
@@ -153,12 +153,11 @@ class Dataset:
         """
         given = np.asarray(rows)
         index = np.flatnonzero(given) if given.dtype == bool else given.astype(np.int64)
-        picked = index.tolist()
         assert self.origins is not None
         return replace(
             self,
-            ids=tuple([self.ids[row] for row in picked]),
-            texts=None if self.texts is None else tuple([self.texts[row] for row in picked]),
+            ids=taken(self.ids, index),
+            texts=None if self.texts is None else taken(self.texts, index),
             targets=self.targets[index],
             features=None if self.features is None else self.features[index],
             excluded=None if self.excluded is None else self.excluded[index],
@@ -202,8 +201,8 @@ class Dataset:
         assert self.origins is not None
         return replace(
             self,
-            ids=self.ids + new_ids,
-            texts=None if self.texts is None else self.texts + tuple(() if texts is None else texts),
+            ids=joined(self.ids, new_ids),
+            texts=None if self.texts is None else joined(self.texts, () if texts is None else texts),
             targets=sparse.vstack([self.targets, targets], format="csr"),
             features=None if features is None else sparse.vstack([self.features, features], format="csr"),
             excluded=None
@@ -287,6 +286,23 @@ def _frozen(matrix: Matrix, name: str, shape: tuple[int, int | None], dtype: typ
         view.setflags(write=False)
         setattr(result, name_of_part, view)
     return result
+
+
+def first_wrong(values: AnyArray, right: Callable[[AnyArray], Bools]) -> int | None:
+    """Finds a value that fails a test, without marks for all values in memory at once.
+
+    Args:
+        values: (values,).
+        right: marks the values that pass.
+
+    Returns:
+        The place of the first that fails; None where all pass.
+    """
+    for begin in range(0, len(values), CHECKED):
+        passed = right(values[begin : begin + CHECKED])
+        if not passed.all():
+            return begin + int(np.argmin(passed))
+    return None
 
 
 def _kinds(texts: object, features: object) -> str:

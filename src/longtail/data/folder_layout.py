@@ -20,7 +20,7 @@ from longtail.data.corpus_facts import check_text_field
 from longtail.data.files import COMPRESSED, find, objects, shown
 from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over
-from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, pairs
+from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, gather, pairs
 from longtail.errors import DataError
 
 SPLITS = ("train", "valid", "test")
@@ -44,8 +44,8 @@ def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
     paths = {split: find(folder, f"{split}.jsonl") for split in SPLITS}
     if paths["train"] is None:
         raise DataError("has no train.jsonl, train.jsonl.gz or train.jsonl.xz; add one", folder)
-    labels = _read_labels(find(folder, "labels.jsonl"))
-    gathered = {split: _read_split(path, labels, text_of) for split, path in paths.items() if path is not None}
+    labels = read_labels(find(folder, "labels.jsonl"))
+    gathered = {split: _read_split(path, labels, text_of, split) for split, path in paths.items() if path is not None}
     check_ids(list(gathered.values()))
     excluded = _read_excluded(find(folder, "exclude.jsonl"), gathered, labels)
     label_set = labels.label_set(propensity)
@@ -73,7 +73,7 @@ def read_rows_file(path: Path, text: str, propensity: Propensity) -> Splits:
         DataError: a line is wrong.
     """
     labels = LabelIndex()
-    gathered = _read_split(path, labels, _text_of(check_text_field(text)))
+    gathered = _read_split(path, labels, _text_of(check_text_field(text)), "train")
     check_ids([gathered])
     beside = [name for ending in COMPRESSED if (path.parent / (name := f"labels.jsonl{ending}")).is_file()]
     notes = [f"only {path.name} was read: give its folder to use {beside[0]} too"] if beside else []
@@ -106,8 +106,8 @@ def _text_of(text: str) -> Callable[[dict[str, Any]], str]:
     return {"title+text": both, "title/text": apart}.get(text, one)
 
 
-def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any]], str]) -> Gathered:
-    gathered = Gathered(path, labels)
+def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any]], str], split: str) -> Gathered:
+    gathered = gather(path, labels, split)
     add = gathered.add
     for line, row in objects(path):
         try:
@@ -145,7 +145,18 @@ def _id(value: Any, path: Path, line: int) -> str:
     return name
 
 
-def _read_labels(path: Path | None) -> LabelIndex:
+def read_labels(path: Path | None) -> LabelIndex:
+    """Reads `labels.jsonl`.
+
+    Args:
+        path: the file; None where there is none.
+
+    Returns:
+        The labels.
+
+    Raises:
+        DataError: a line is wrong.
+    """
     labels = LabelIndex(source=path)
     if path is None:
         return labels

@@ -7,10 +7,11 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 from scipy import sparse
 
 from longtail.data.columns import column_names, table_kind
-from longtail.data.corpus import Corpus, make_corpus
+from longtail.data.corpus import Corpus, held_out, make_corpus
 from longtail.data.corpus_facts import CorpusFacts, check_text_field, read_facts
 from longtail.data.files import find, listing
 from longtail.data.folder_layout import read_folder, read_rows_file
@@ -23,6 +24,8 @@ from longtail.data.repository import is_repository, read_bag_of_words_file, read
 from longtail.data.repository_matrix import is_bag_of_words
 from longtail.data.repository_split import find_whole, read_whole
 from longtail.data.rows import Splits
+from longtail.data.store_layout import is_store
+from longtail.data.store_reader import read_store
 from longtail.data.subjects import find_subjects, is_subject_table, read_subjects
 from longtail.data.table import Columns, find_tables, read_tables
 from longtail.data.table_facts import TableFacts
@@ -80,7 +83,9 @@ def load(
     if text is not None:
         check_text_field(text)
     with reading(path):
-        place = _place(path)
+        place = place_of(path)
+        if place.is_dir() and is_store(place):
+            return _read_store(place, columns, text, test_share, seed, propensity, remedies, vocabulary)
         facts = read_facts(place) if place.is_dir() else CorpusFacts()
         wanted = remedies or Remedies()
         if facts.table is not None and find_tables(place):
@@ -121,10 +126,9 @@ def _load(
     remedies: Remedies,
     vocabulary: VocabularyFile | None,
 ) -> Corpus:
-    read = _read_directory if place.is_dir() else _read_file
     if facts.table is not None and columns in (None, Columns()) and find_tables(place):
         columns = Columns.of(facts.table)
-    splits = read(place, columns, text or facts.text, propensity or facts.propensity)
+    splits = read_splits(place, columns, text or facts.text, propensity or facts.propensity)
     splits = with_vectors(splits, place) if place.is_dir() else splits
     splits = splits if remedies == Remedies() else mended(splits, remedies)
     table = facts.table if splits.table is None else splits.table.with_remedies(remedies)
@@ -153,6 +157,24 @@ def _load(
     warning = constants_note(named, corpus.labels.train_rows, len(corpus.labels), corpus.propensity)
     notes = corpus.notes if warning is None else (*corpus.notes, warning)
     return replace(corpus, notes=notes, held_out_labels=facts.held_out_labels, table=table, language=language)
+
+
+def read_splits(place: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:
+    """Reads the files of a data set as they are.
+
+    Args:
+        place: a folder or a file.
+        columns: of a table.
+        text: the fields that make the text of a document.
+        propensity: constants.
+
+    Returns:
+        The splits that it has.
+
+    Raises:
+        DataError: there is no data set, or it cannot be read.
+    """
+    return (_read_directory if place.is_dir() else _read_file)(place, columns, text, propensity)
 
 
 def _read_directory(folder: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:
@@ -201,7 +223,43 @@ def _no_columns(columns: Columns | None, path: Path) -> None:
         raise DataError("columns can be chosen only for CSV, TSV, Parquet and Excel files; leave the options out", path)
 
 
-def _place(path: str | Path) -> Path:
+def _read_store(
+    place: Path,
+    columns: Columns | None,
+    text: str | None,
+    test_share: float | None,
+    seed: int,
+    propensity: Propensity | None,
+    remedies: Remedies | None,
+    vocabulary: VocabularyFile | None,
+) -> Corpus:
+    if columns not in (None, Columns()) or text or remedies not in (None, Remedies()) or vocabulary is not None:
+        raise DataError("is a store, whose documents were read before; give columns and remedies to convert", place)
+    corpus = read_store(place, propensity)
+    if test_share is None or len(corpus.test):
+        return corpus
+    out = held_out(corpus.train.ids, test_share, seed + 1)
+    train, test = corpus.train.take(np.flatnonzero(~out)), corpus.train.take(np.flatnonzero(out))
+    labels = corpus.labels.counted(train.targets)
+    note = f"no test split was given: {len(test)} examples ({test_share:.0%}) of train were held out as test"
+    return replace(
+        corpus, train=train.over(labels), valid=corpus.valid.over(labels), test=test.over(labels),
+        drawn=(*corpus.drawn, "test"), notes=(*corpus.notes, note),
+    )  # fmt: skip
+
+
+def place_of(path: str | Path) -> Path:
+    """Finds a data set.
+
+    Args:
+        path: of a folder or file, or the name of a data set that ships with longtail.
+
+    Returns:
+        The folder or file.
+
+    Raises:
+        DataError: there is none.
+    """
     place = Path(path)
     if place.is_dir():
         return place

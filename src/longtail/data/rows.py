@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -253,6 +255,42 @@ class Gathered:
             texts=tuple(self.texts),
             excluded=excluded,
         )
+
+
+Gatherer = Callable[[Path, LabelIndex, str], Gathered]
+_gatherer: ContextVar[Gatherer | None] = ContextVar("longtail_gatherer", default=None)
+
+
+def gather(path: Path, labels: LabelIndex, split: str) -> Gathered:
+    """What collects the documents of a split.
+
+    Args:
+        path: the file that is read.
+        labels: the labels so far.
+        split: train, valid or test.
+
+    Returns:
+        A collection in memory, or what `gathering_by` names.
+    """
+    make = _gatherer.get()
+    return Gathered(path, labels) if make is None else make(path, labels, split)
+
+
+@contextmanager
+def gathering_by(make: Gatherer) -> Iterator[None]:
+    """Let the readers inside this block hand their documents to another collection.
+
+    Args:
+        make: given a file, labels and a split, what collects its documents.
+
+    Yields:
+        Nothing.
+    """
+    token = _gatherer.set(make)
+    try:
+        yield
+    finally:
+        _gatherer.reset(token)
 
 
 def check_declared(labels: int, features: int, entries: int, path: Path | None) -> None:

@@ -20,7 +20,7 @@ from longtail.data.files import find, shown
 from longtail.data.label_cells import SeparatorTally, is_mark, labels_of_cell, labels_of_cells, marked_labels
 from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over
-from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids
+from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, gather
 from longtail.data.table_facts import SHAPES, TableFacts
 from longtail.errors import DataError, did_you_mean
 
@@ -231,7 +231,7 @@ def _read_split(
 ) -> Gathered:
     names = column_names(path)
     _check(chosen, names, path)
-    gathered = Gathered(path, labels)
+    gathered = gather(path, labels, split)
     add = _Pairs(gathered) if chosen.shape == "pairs" else gathered
     if chosen.shape == "one-hot":  # a label without a document is one all the same
         for name in chosen.label_names:

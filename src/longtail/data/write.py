@@ -69,7 +69,7 @@ def write_folder(
                     advance(len(dataset))
                 if dataset.features is not None:
                     np.save(folder / f"{split}.vectors.npy", dataset.features.toarray())
-        write_lines(folder / "labels.jsonl.gz", map(_json, _described(corpus.labels)))
+        write_lines(folder / "labels.jsonl.gz", map(_json, described(corpus.labels)))
         excluded = [entry for dataset in splits.values() for entry in _excluded(dataset)]
         if excluded:
             write_lines(folder / "exclude.jsonl.gz", map(_json, excluded))
@@ -177,8 +177,15 @@ def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
         yield {"id": name, "text": text, "labels": labels}
 
 
-def _described(labels: LabelSet) -> Iterator[dict[str, Any]]:
-    """The labels with their further names and relations."""
+def described(labels: LabelSet) -> Iterator[dict[str, Any]]:
+    """The labels with their further names and relations, as lines of `labels.jsonl`.
+
+    Args:
+        labels: the labels.
+
+    Yields:
+        One object a label.
+    """
     relations = {"broader": labels.broader, "related": labels.related}
     bounds = {kind: links.indptr.tolist() for kind, links in relations.items() if links is not None}
     for row, (name, text, names) in enumerate(zip(labels.ids, labels.texts, labels.names, strict=True)):
@@ -281,7 +288,9 @@ def _ours(name: str) -> bool:
     folder = r"(train|valid|test|labels|exclude)\.jsonl\.gz|(train|valid|test)\.vectors\.npy|corpus\.json|\.gitignore"
     repository = r"(trn|tst)_X(_Y|_Xf)?\.txt|Yf?\.txt|lbl\.json\.gz|filter_labels_(train|test)\.txt"
     subjects = r"vocabulary\.nt|(train|valid|test)(\.tsv\.gz)?"
-    return re.fullmatch(f"{folder}|{repository}|{subjects}", name) is not None
+    parts = r"(targets|features|excluded)(\.labels|\.starts)?|(ids|texts)(\.starts)?"
+    store = rf"store\.json|labels\.(jsonl|counts)|(train|valid|test|labels)\.({parts})"
+    return re.fullmatch(f"{folder}|{repository}|{subjects}|{store}", name) is not None
 
 
 def check_place(path: Path, *, overwrite: bool) -> None:
@@ -298,7 +307,7 @@ def check_place(path: Path, *, overwrite: bool) -> None:
         if not overwrite:
             raise DataError("exists; choose another path, or replace it with --overwrite (overwrite=True)", path)
         names = {file.name for file in path.iterdir()} if path.is_dir() else {""}
-        if names and ("corpus.json" not in names or not all(map(_ours, names))):
+        if names and (not names & {"corpus.json", "store.json"} or not all(map(_ours, names))):
             raise DataError("is not a data set that longtail wrote, so it is not replaced; choose another path", path)
 
 

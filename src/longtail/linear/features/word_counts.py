@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress
+from itertools import compress, islice
 from typing import TypeVar
 
 import numpy as np
@@ -128,7 +129,7 @@ class Vocabulary:
         words, pairs = WordTable(), PairTable()
         entries: dict[int, _CountEntries] = {}  # of each block, removed when its columns are made
         numbers: list[tuple[Ints, Ints]] = []  # of the words and pairs of each block in the tables
-        for block in _each(lambda part: _TextBlock.read(part, settings), list(_blocks(texts))):
+        for block in _each(lambda part: _TextBlock.read(part, settings), _blocks(texts)):
             word_numbers = words.add(*block.words.all())
             numbers.append((word_numbers, pairs.add(_keys(block.pairs, word_numbers))))
             entries[len(entries)] = block.entries
@@ -189,7 +190,7 @@ class Vocabulary:
             block = _TextBlock.read(part, self.settings, self._cutter)
             return block.entries.as_columns(self._columns_of(block))
 
-        parts = list(_each(counted, list(_blocks(texts))))
+        parts = list(_each(counted, _blocks(texts)))
         return _stacked(parts, sum(len(part[0]) for part in parts), self.columns)
 
     def _columns_of(self, block: _TextBlock) -> Ints:
@@ -311,15 +312,20 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _each(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """Results in the order of the items, computed in threads."""
-    threads = min(thread_count(), len(items))
+def _each(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Results in the order of the items, computed in threads. Few items are asked for ahead: they may lie in a file."""
+    threads = thread_count()
     if threads <= 1:
         yield from map(work, items)
         return
+    coming = iter(items)
     pool = ThreadPoolExecutor(threads)
     try:
-        yield from pool.map(work, items)
+        waiting = deque(pool.submit(work, item) for item in islice(coming, 2 * threads))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(pool.submit(work, item) for item in islice(coming, 1))
+            yield result
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -1,0 +1,204 @@
+"""Strings that lie in a file: they look like a tuple of strings, and only those that are asked for are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
+from typing import overload
+
+import numpy as np
+
+from longtail.arrays import AnyArray, Bytes, Longs
+
+BLOCK = 4096  # strings decoded at once
+
+
+class MappedTexts(Sequence[str]):
+    """Strings of a packed file, or some of them. A part is a view: it holds row numbers, and no string."""
+
+    __slots__ = ("_begin", "_end", "_offsets", "_packed", "_rows")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, packed: Bytes, offsets: Longs, rows: Longs | None = None, span: slice | None = None) -> None:
+        """Strings over arrays that `pack_strings` made.
+
+        Args:
+            packed: (bytes,) UTF-8 of all strings.
+            offsets: (strings + 1,).
+            rows: which strings, in this order; None: all.
+            span: which of those; None: all.
+        """
+        self._packed, self._offsets, self._rows = packed, offsets, rows
+        total = len(offsets) - 1 if rows is None else len(rows)
+        self._begin, self._end, _ = (span or slice(None)).indices(total)
+
+    def __len__(self) -> int:
+        return max(self._end - self._begin, 0)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            begin, end, step = place.indices(len(self))
+            if step != 1:
+                return self.take(np.arange(begin, end, step))
+            return MappedTexts(
+                self._packed, self._offsets, self._rows, slice(self._begin + begin, self._begin + max(begin, end))
+            )
+        number = int(place)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"there are {len(self)} strings, and none has the number {number}")
+        return self._decoded(number % len(self), number % len(self) + 1)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for begin in range(0, len(self), BLOCK):
+            yield from self._decoded(begin, min(begin + BLOCK, len(self)))
+
+    def __add__(self, others: Sequence[str]) -> JoinedTexts:
+        return JoinedTexts((self, others))
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    def __repr__(self) -> str:
+        """Their number, because nobody wants to print a million texts."""
+        return f"MappedTexts({len(self):,} strings)"
+
+    def take(self, rows: AnyArray) -> MappedTexts:
+        """Some of the strings.
+
+        Args:
+            rows: (strings taken,) their numbers.
+
+        Returns:
+            A view of them, in this order.
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        own = rows + self._begin if self._rows is None else self._rows[rows + self._begin]
+        return MappedTexts(self._packed, self._offsets, own)
+
+    def _decoded(self, begin: int, end: int) -> list[str]:
+        low, high = self._begin + begin, self._begin + end
+        if self._rows is None:
+            offsets = self._offsets[low : high + 1]
+            raw = self._packed[offsets[0] : offsets[-1]].tobytes()
+            cuts = pairwise((offsets - offsets[0]).tolist())
+            return [raw[start:stop].decode("utf-8", "surrogatepass") for start, stop in cuts]
+        rows = self._rows[low:high]
+        spans = zip(self._offsets[rows].tolist(), self._offsets[rows + 1].tolist(), strict=True)
+        return [self._packed[start:stop].tobytes().decode("utf-8", "surrogatepass") for start, stop in spans]
+
+
+class JoinedTexts(Sequence[str]):
+    """Several sequences of strings, one behind the other."""
+
+    __slots__ = ("_parts", "_starts")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, parts: Sequence[Sequence[str]]) -> None:
+        """One sequence over several.
+
+        Args:
+            parts: the sequences.
+        """
+        flat = chain.from_iterable(part._parts if isinstance(part, JoinedTexts) else (part,) for part in parts)
+        self._parts = tuple(part for part in flat if len(part))
+        self._starts = np.cumsum([0, *map(len, self._parts)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            begin, end, step = place.indices(len(self))
+            if step != 1:
+                return self.take(np.arange(begin, end, step))
+            spans = zip(self._parts, self._starts.tolist(), strict=False)
+            return JoinedTexts([part[max(begin - start, 0) : max(end - start, 0)] for part, start in spans])
+        number = int(place)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"there are {len(self)} strings, and none has the number {number}")
+        number %= len(self)
+        which = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return self._parts[which][number - int(self._starts[which])]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._parts)
+
+    def __add__(self, others: Sequence[str]) -> JoinedTexts:
+        return JoinedTexts((self, others))
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    def __repr__(self) -> str:
+        """Their number, because nobody wants to print a million texts."""
+        return f"JoinedTexts({len(self):,} strings)"
+
+    def take(self, rows: AnyArray) -> tuple[str, ...] | MappedTexts:
+        """Some of the strings.
+
+        Args:
+            rows: (strings taken,) their numbers.
+
+        Returns:
+            A view where all lie in the first part and that is one; else the strings.
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        if self._parts and isinstance(self._parts[0], MappedTexts) and rows.max(initial=-1) < self._starts[1]:
+            return self._parts[0].take(rows)
+        return tuple([self[row] for row in rows.tolist()])
+
+
+def as_strings(given: Sequence[str]) -> Sequence[str]:
+    """Strings that cannot change.
+
+    Args:
+        given: any strings.
+
+    Returns:
+        Those of a file as they are, others as a tuple.
+    """
+    return given if isinstance(given, MappedTexts | JoinedTexts) else tuple(given)
+
+
+def taken(given: Sequence[str], rows: AnyArray) -> Sequence[str]:
+    """Some strings.
+
+    Args:
+        given: from `as_strings`.
+        rows: (strings taken,) their numbers.
+
+    Returns:
+        The strings in this order; those of a file as a view.
+    """
+    if isinstance(given, MappedTexts | JoinedTexts):
+        return given.take(rows)
+    return tuple([given[row] for row in rows.tolist()])
+
+
+def joined(given: Sequence[str], more: Sequence[str]) -> Sequence[str]:
+    """Strings behind others.
+
+    Args:
+        given: from `as_strings`.
+        more: any strings.
+
+    Returns:
+        Both; none of a file is copied.
+    """
+    if isinstance(given, tuple) and not isinstance(more, MappedTexts | JoinedTexts):
+        return given + tuple(more)
+    return JoinedTexts((given, as_strings(more)))
+
+
+def _equal(one: Sequence[str], other: object) -> bool:
+    if not isinstance(other, MappedTexts | JoinedTexts | tuple):
+        return NotImplemented
+    return len(one) == len(other) and all(left == right for left, right in zip(one, other, strict=True))

@@ -1,0 +1,308 @@
+"""Writes a store block by block: documents go to the disk as they are read, and only labels stay in memory.
+
+A reader hands its documents to a `StreamedSplit` in place of a collection in memory; beside the labels, 8 bytes a
+document are kept, to find ids that occur twice. Documents that no split was given for are held out of train by the same
+hash of their ids as `make_corpus` takes, so a store has the splits that `load` would have made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from dataclasses import dataclass, field
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import AnyArray, Longs, Matrix, pack_strings
+from longtail.data.corpus import hashed, held_out
+from longtail.data.dataset import Dataset
+from longtail.data.labels import LabelSet
+from longtail.data.mapped_texts import MappedTexts
+from longtail.data.rows import Gathered, LabelIndex, without_repeats
+from longtail.data.store_layout import FORMAT, MATRICES, SPLITS, STORE, VERSION
+from longtail.data.write import described, write_lines
+from longtail.errors import DataError
+from longtail.version import __version__
+
+BLOCK = 1 << 16  # documents written at once
+LONG = 1 << 31  # entries from which columns and starts of a matrix are int64
+
+
+@dataclass(eq=False)
+class _File:
+    """A file that grows, with its checksum."""
+
+    path: Path
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self._file: BufferedWriter = self.path.open("wb", buffering=1 << 20)
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, values: AnyArray) -> None:
+        raw = memoryview(np.ascontiguousarray(values)).cast("B") if values.size else b""
+        self._file.write(raw)
+        self._digest.update(raw)
+        self.size += values.nbytes
+
+    def finish(self) -> dict[str, Any]:
+        self._file.close()
+        return {"bytes": self.size, "blake2b": self._digest.hexdigest()}
+
+
+@dataclass(eq=False)
+class _Split:
+    """The files of a split."""
+
+    folder: Path
+    name: str
+    rows: int = 0
+    files: dict[str, _File] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)  # of the last string or entry of each column
+    widths: dict[str, int] = field(default_factory=dict)  # columns of each matrix
+
+    def add(self, ids: Any, texts: Any, matrices: dict[str, Matrix]) -> None:
+        """Add documents.
+
+        Args:
+            ids: of the documents.
+            texts: of the documents; None where there are none.
+            matrices: csr (documents, columns) by name.
+        """
+        for kind, strings in (("ids", ids), ("texts", texts)):
+            if strings is not None:
+                packed, starts = pack_strings(strings)
+                self._file(kind).add(packed)
+                self._starts(kind, starts)
+        for kind, matrix in matrices.items():
+            self._file(kind).add(matrix.data.astype(MATRICES[kind]))
+            self._file(f"{kind}.labels").add(matrix.indices.astype("<i4"))
+            self._starts(kind, matrix.indptr)
+            self.widths[kind] = max(self.widths.get(kind, 0), matrix.shape[1])
+        self.rows += len(ids)
+
+    def _starts(self, kind: str, starts: Longs) -> None:
+        if kind not in self.ends:
+            self.ends[kind] = 0
+            self._file(f"{kind}.starts").add(np.zeros(1, dtype="<i8"))
+        moved = starts[1:].astype("<i8") - int(starts[0]) + self.ends[kind]
+        self._file(f"{kind}.starts").add(moved)
+        if len(moved):
+            self.ends[kind] = int(moved[-1])
+
+    def _file(self, kind: str) -> _File:
+        name = f"{self.name}.{kind}"
+        if name not in self.files:
+            self.files[name] = _File(self.folder / name)
+        return self.files[name]
+
+
+@dataclass(eq=False)
+class StoreWriter:
+    """Writes a store into a folder."""
+
+    folder: Path
+    valid_share: float
+    test_share: float | None
+    seed: int
+    given: frozenset[str]  # splits that the data set has
+    count_valid: bool = False  # labels are counted on train and valid: valid was held out of train
+
+    def __post_init__(self) -> None:
+        self.splits = {name: _Split(self.folder, name) for name in SPLITS}
+        self.counts = np.zeros(0, dtype=np.int64)  # training documents of each label so far
+        self.counted = 0  # training documents
+        self._hashes: dict[str, list[AnyArray]] = {name: [] for name in SPLITS}
+        self.drawn = tuple(
+            name
+            for name, share in (("test", self.test_share), ("valid", self.valid_share))
+            if share and name not in self.given
+        )
+
+    def add(self, split: str, ids: list[str], texts: Any, targets: Matrix, last: bool = True, **more: Matrix) -> None:
+        """Add documents of a split that was given; those of train may be held out.
+
+        Args:
+            split: train, valid or test.
+            ids: of the documents.
+            texts: of the documents, or None.
+            targets: csr (documents, labels so far).
+            last: whether they are all documents of the split.
+            **more: features and excluded pairs.
+        """
+        parts = {"targets": targets, **more}
+        where = {split: np.arange(len(ids))}
+        if split == "train":
+            where = self._held_out(ids, last)
+        if split == "train" or (split == "valid" and self.count_valid):
+            counted = np.concatenate([rows for name, rows in where.items() if name != "test"])
+            found = np.bincount(targets[counted].indices, minlength=len(self.counts))
+            self.counts = np.pad(self.counts, (0, len(found) - len(self.counts))) + found
+            self.counted += len(counted)
+        for name, rows in where.items():
+            own = [ids[row] for row in rows.tolist()]
+            own_texts = None if texts is None else [texts[row] for row in rows.tolist()]
+            whole = len(rows) == len(ids)
+            self.splits[name].add(own, own_texts, parts if whole else {kind: one[rows] for kind, one in parts.items()})
+            self._hashes[name].append(hashed(own, "unique"))
+
+    def _held_out(self, ids: list[str], whole: bool) -> dict[str, Longs]:
+        """The rows of each split; as `make_corpus` holds them out."""
+        rows = {"train": np.arange(len(ids))}
+        salts: dict[str, tuple[float | None, int | str]] = {
+            "test": (self.test_share, self.seed + 1), "valid": (self.valid_share, f"valid:{self.seed}")
+        }  # fmt: skip
+        for name in self.drawn:
+            share, salt = salts[name]
+            left = [ids[row] for row in rows["train"].tolist()]
+            assert share is not None
+            if whole and not self.splits["train"].rows:  # of few documents, at least one goes and one stays
+                out = held_out(left, share, salt)
+            else:
+                out = hashed(left, salt) < np.uint64(int(share * 2**64))
+            rows[name], rows["train"] = rows["train"][out], rows["train"][~out]
+        return rows
+
+    def finish(self, labels: LabelSet, facts: dict[str, Any]) -> None:
+        """Write the labels and `store.json`.
+
+        Args:
+            labels: all labels, without counts.
+            facts: of the data set.
+
+        Raises:
+            DataError: an id occurs twice.
+        """
+        files: dict[str, Any] = {}
+        for split in self.splits.values():
+            files |= {name: file.finish() for name, file in split.files.items()}
+        self._check_ids()
+        for split in self.splits.values():
+            for kind in split.widths:
+                files |= _fit(self.folder, f"{split.name}.{kind}", files, split.ends[kind])
+        write_lines(self.folder / "labels.jsonl", (json.dumps(one) for one in described(labels)))
+        counts = _File(self.folder / "labels.counts")
+        counts.add(np.pad(self.counts, (0, len(labels) - len(self.counts))).astype("<i8"))
+        files["labels.counts"] = counts.finish()
+        if labels.features is not None:
+            own = _Split(self.folder, "labels")
+            own.add((), None, {"features": labels.features})
+            files |= {name: file.finish() for name, file in own.files.items()}
+            files |= _fit(self.folder, "labels.features", files, own.ends["features"])
+            facts = {**facts, "label_features": labels.features.shape[1]}
+        raw = (self.folder / "labels.jsonl").read_bytes()
+        files["labels.jsonl"] = {"bytes": len(raw), "blake2b": hashlib.blake2b(raw, digest_size=16).hexdigest()}
+        splits = {
+            name: {
+                "rows": split.rows,
+                "texts": "texts" in split.ends,
+                "matrices": {kind: max(width, 0) for kind, width in split.widths.items()},
+            }
+            for name, split in self.splits.items()
+        }
+        for split in splits.values():
+            for kind in ("targets", "excluded"):
+                if kind in split["matrices"]:  # type: ignore[operator]
+                    split["matrices"][kind] = len(labels)  # type: ignore[index]
+        content = {
+            "format": FORMAT, "version": VERSION, "longtail": __version__, **facts, "labels": len(labels),
+            "counted": self.counted, "drawn": list(self.drawn), "splits": splits, "files": dict(sorted(files.items())),
+        }  # fmt: skip
+        write_lines(self.folder / STORE, [json.dumps(content, indent=1)])
+
+    def _check_ids(self) -> None:
+        everything = np.concatenate([part for parts in self._hashes.values() for part in parts] or [np.zeros(0, "u8")])
+        everything.sort()
+        twice = np.unique(everything[1:][everything[1:] == everything[:-1]])
+        if not len(twice):
+            return
+        seen: dict[str, tuple[str, int]] = {}
+        for name, parts in self._hashes.items():
+            row = 0
+            for part in parts:
+                for place in np.flatnonzero(np.isin(part, twice)).tolist():
+                    found = self._id(name, row + place)
+                    if found in seen:
+                        other, at = seen[found]
+                        raise DataError(
+                            f"document id {found!r} occurs twice: document {at + 1} of {other} and document "
+                            f"{row + place + 1} of {name}; ids must be unique over all splits, so rename or remove one"
+                        )
+                    seen[found] = name, row + place
+                row += len(part)
+
+    def _id(self, split: str, row: int) -> str:
+        starts = np.memmap(self.folder / f"{split}.ids.starts", "<i8", "r")
+        return MappedTexts(np.memmap(self.folder / f"{split}.ids", "u1", "r"), starts)[row]
+
+
+def _fit(folder: Path, name: str, files: dict[str, Any], entries: int) -> dict[str, Any]:
+    """Columns and starts of a matrix in one type, as SciPy wants them: int32 starts where there are few entries."""
+    kind, source, target = ("starts", "<i8", "<i4") if entries < LONG else ("labels", "<i4", "<i8")
+    path = folder / f"{name}.{kind}"
+    if not files[path.name]["bytes"]:
+        return {}
+    values = np.memmap(path, source, "r")
+    again = _File(folder / f"{name}.{kind}.new")
+    for begin in range(0, len(values), 1 << 20):
+        again.add(values[begin : begin + (1 << 20)].astype(target))
+    del values
+    found = again.finish()
+    again.path.replace(path)
+    return {path.name: found}
+
+
+@dataclass(eq=False)
+class StreamedSplit(Gathered):
+    """A collection of documents that goes to the disk block by block; what readers ask of it afterwards is empty."""
+
+    writer: StoreWriter | None = None
+    split: str = "train"
+
+    def add(self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any]) -> None:
+        """See `Gathered.add`."""
+        super().add(line, name, text, labels)
+        if len(self.ids) == BLOCK:
+            self.flush(last=False)
+
+    def flush(self, last: bool) -> None:
+        """Write what is here.
+
+        Args:
+            last: whether nothing follows.
+        """
+        assert self.writer is not None
+        if self.ids:
+            targets = sparse.csr_array(
+                (np.array(self.weights), np.array(self.columns), np.array(self.starts)),
+                shape=(len(self.ids), len(self.labels.texts)),
+            )
+            self.writer.add(self.split, self.ids, self.texts, without_repeats(targets), last)
+        self.ids, self.texts, self.lines = [], [], array("q")
+        self.columns, self.weights, self.starts = array("i"), array("f"), array("q", [0])
+
+    def dataset(self, labels: LabelSet, excluded: Matrix | None = None) -> Dataset:
+        """See `Gathered.dataset`: the documents are on the disk."""
+        self.flush(last=True)
+        return super().dataset(labels, excluded)
+
+
+def streamed(writer: StoreWriter) -> Any:
+    """What readers make for each split, for `gathering_by`.
+
+    Args:
+        writer: takes the documents.
+
+    Returns:
+        A function of file, labels and split.
+    """
+
+    def make(path: Path, labels: LabelIndex, split: str) -> StreamedSplit:
+        return StreamedSplit(path, labels, writer=writer, split=split)
+
+    return make
