@@ -59,7 +59,7 @@ def check(options: argparse.Namespace) -> None:
         return
     device, labels, rows = torch.device("cuda"), 23_470, 512
     targets = TrainingTargets(zipf_targets(8 * rows, labels))
-    for settings in ({}, {"bias": -6.0}, {"momentum": 0.9}, {"chunk": 5000}, {"compensated": 0.1}, {"loss": "hinge"}):
+    for settings in ({}, {"bias": -6.0}, {"momentum": 0.9}, {"chunk": 5000}, {"loss": "hinge"}):
         heads = [
             OneVsAllHead(labels, 384, HeadSettings(**settings), device, counts=np.arange(labels)) for _ in range(2)
         ]

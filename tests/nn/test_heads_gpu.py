@@ -161,7 +161,7 @@ def test_targets_with_padding_give_the_same_bits(chunk) -> None:
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "compensated"])
 def test_a_replayed_step_has_the_bits_of_a_launched_one(name) -> None:
     rows, labels, dimension = LARGE[1]
     targets, _ = case(rows * 6, labels, dimension)

@@ -110,7 +110,7 @@ class OneVsAllTask:
         self.steps = math.ceil(self.rows / self.batch_size)
         self._factor = 1.0
         self._recorded: RecordedHead | None = None
-        short = self.head.labels <= SHORT and self.head.weight.is_cuda and self.head.fused
+        short = self.head.labels <= SHORT and self.head.weight.is_cuda and self.head.fused and self.head.lost is None
         if self.replay and short and self.ranks.count == 1:  # libraries that connect processes forbid recording
             self._recorded = RecordedHead(self.head)
 

@@ -69,7 +69,8 @@ class PaddedTargets:
 @dataclass(eq=False)
 class RecordedHead:
     """`positive_loss` and `OneVsAllHead.step`. A shape is recorded when it occurs the second time, since that of an
-    epoch's last batch may occur only once."""
+    epoch's last batch may occur only once. A head with compensated updates cannot be recorded: the step that runs
+    before the recording would change it."""
 
     head: OneVsAllHead
 
@@ -113,14 +114,12 @@ class RecordedHead:
         still = to_device(head.step_numbers(0.0), self._device)
         run = torch.cuda.CUDAGraph()
         pool = next(iter(self.records.values())).run.pool() if self.records else None
-        velocity, lost = (None if each is None else each.clone() for each in (head.velocity, head.lost))
+        velocity = None if head.velocity is None else head.velocity.clone()
         with on_side(self._stream):
             head.fused_step(vectors, targets, still)  # once unrecorded: what a first pass sets up must not be recorded
             positive_loss(head, vectors, targets)
             if velocity is not None and head.velocity is not None:
                 head.velocity.copy_(velocity)
-            if lost is not None and head.lost is not None:
-                head.lost.copy_(lost)
             with torch.cuda.graph(run, pool=pool, stream=self._stream):
                 loss = positive_loss(head, vectors, targets)
                 gradient = head.fused_step(vectors, targets, still)

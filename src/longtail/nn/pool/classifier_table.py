@@ -91,6 +91,7 @@ class ClassifierTable(nn.Module):
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self.device, self.weight_decay, self.seed, self.done = device, weight_decay, seed, 0
         names, shape = ("weight", "first", "second"), init.shape
+        self._taken: tuple[Tensor, Tensor] | None = None  # labels of this step, and their rows as they were stored
         self._mapped: dict[str, MappedMemory] = {}
         size = torch.Size(shape).numel() * dtype.itemsize
         try:
@@ -117,7 +118,9 @@ class ClassifierTable(nn.Module):
         Returns:
             (labels of the pool, dimension) float32 on the device.
         """
-        return self._tables()[0].index_select(0, labels).float().requires_grad_()
+        rows = self._tables()[0].index_select(0, labels)
+        self._taken = labels, rows
+        return rows.float().requires_grad_()
 
     @torch.no_grad()
     def update(self, labels: Tensor, gradient: Tensor, learning_rate: float) -> None:
@@ -129,7 +132,12 @@ class ClassifierTable(nn.Module):
             learning_rate: of this step.
         """
         tables = self._tables()
-        weight, first, second = (table.index_select(0, labels).float() for table in tables)
+        taken, self._taken = self._taken, None
+        if taken is not None and taken[0] is labels:
+            weight = taken[1].float().clone()  # not read twice: the host's memory is far
+        else:
+            weight = tables[0].index_select(0, labels).float()
+        first, second = (table.index_select(0, labels).float() for table in tables[1:])
         moved = self.moved.index_select(0, labels) + 1
         times = moved.float()[:, None]
         first.lerp_(gradient, 1 - BETAS[0])
