@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from longtail.arrays import Matrix
 from longtail.data.dataset import Dataset
+from longtail.data.labels import occurrences
 from longtail.memory import readable
 
 WORKING_BYTES = 6_000_000  # scratch space for counting words, on two threads
@@ -80,7 +82,7 @@ class DataFacts:
         """
         rows, labels = len(data), data.labels
         terms, per_row, shared = _text_facts(data.texts) if data.texts is not None else _feature_facts(data.features)
-        counts = np.bincount(data.targets.indices, minlength=len(labels))
+        counts = occurrences(data.targets.indices, len(labels))
         # n rows of one label hold about per_row x n^growth different words, as all rows do (Heaps' law); a little
         # more, because growth is faster at the start than over all rows.
         growth = np.log(max(terms / per_row, 1.0)) / np.log(rows) if rows > 1 and per_row > 0 else 0.0
@@ -105,7 +107,7 @@ class DataFacts:
         )
 
 
-def _text_facts(texts: tuple[str, ...]) -> tuple[int, float, float]:
+def _text_facts(texts: Sequence[str]) -> tuple[int, float, float]:
     """Different words of all rows, different words of a row, and words that two rows share."""
     step = max(len(texts) // SAMPLE_ROWS, 1)
     holders: Counter[str] = Counter()

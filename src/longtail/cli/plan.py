@@ -59,8 +59,9 @@ def plan(
         return
     from rich.table import Table
 
+    data = "the data itself stays in its files" if corpus.is_mapped else "the data itself is not counted"
     table = Table(
-        caption=f"{readable(free)} of memory are free; the data itself is not counted; predict 1,000: time for 1,000 "
+        caption=f"{readable(free)} of memory are free; {data}; predict 1,000: time for 1,000 "
         "documents"
     )
     table.add_column("recipe", overflow="fold")

@@ -13,6 +13,7 @@ from scipy import sparse
 from longtail.arrays import Bools
 from longtail.data.dataset import GIVEN, Dataset
 from longtail.data.labels import LabelSet, Propensity
+from longtail.data.mapped_texts import MappedTexts
 from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError
 
@@ -48,6 +49,11 @@ class Corpus:
     def propensity(self) -> Propensity:
         """The propensity constants of the data set."""
         return self.labels.propensity
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the documents lie in the files of a store, and only those in use are in memory."""
+        return isinstance(self.train.ids, MappedTexts)
 
     def train_and_valid(self) -> Dataset:
         """Join train and valid, to train once more on both after everything was chosen on valid.

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import Longs, Matrix
+from longtail.arrays import AnyArray, Longs, Matrix
 from longtail.errors import DataError
 
 MOSTLY_UNSEEN = 0.9  # share of the labels without a training row from which on usual measures say little
+COUNTED = 1 << 23  # numbers counted at once
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class LabelSet:
         Returns:
             A new label set.
         """
-        counts = np.bincount(targets.indices, minlength=len(self)).astype(np.int64)
+        counts = occurrences(targets.indices, len(self))
         return replace(self, counts=counts, train_rows=int(targets.shape[0]))
 
     def take(self, rows: Longs) -> LabelSet:
@@ -209,3 +210,19 @@ class LabelSet:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def occurrences(numbers: AnyArray, size: int) -> Longs:
+    """Counts how often each number occurs, without a wider copy of all of them, as `np.bincount` makes.
+
+    Args:
+        numbers: (numbers,) of 0 to size - 1.
+        size: of the result.
+
+    Returns:
+        (size,)
+    """
+    counts = np.zeros(size, dtype=np.int64)
+    for begin in range(0, len(numbers), COUNTED):
+        counts += np.bincount(numbers[begin : begin + COUNTED], minlength=size)
+    return counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
+from operator import eq
 from typing import overload
 
 import numpy as np
@@ -104,7 +105,7 @@ class JoinedTexts(Sequence[str]):
             parts: the sequences.
         """
         flat = chain.from_iterable(part._parts if isinstance(part, JoinedTexts) else (part,) for part in parts)
-        self._parts = tuple(part for part in flat if len(part))
+        self._parts: tuple[Sequence[str], ...] = tuple(part for part in flat if len(part))
         self._starts = np.cumsum([0, *map(len, self._parts)])
 
     def __len__(self) -> int:
@@ -201,4 +202,4 @@ def joined(given: Sequence[str], more: Sequence[str]) -> Sequence[str]:
 def _equal(one: Sequence[str], other: object) -> bool:
     if not isinstance(other, MappedTexts | JoinedTexts | tuple):
         return NotImplemented
-    return len(one) == len(other) and all(left == right for left, right in zip(one, other, strict=True))
+    return len(one) == len(other) and all(map(eq, one, other))

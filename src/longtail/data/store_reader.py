@@ -141,12 +141,15 @@ class _Store:
         part = self.facts["splits"][split]
         rows, widths = part["rows"], part["matrices"]
         if rows == 0:
-            texts, columns = self.facts["splits"]["train"]["texts"], self.facts["splits"]["train"]["matrices"]
+            train = self.facts["splits"]["train"]
+            own = train["matrices"].get("features")
             return Dataset(
-                labels=labels, targets=sparse.csr_array((0, len(labels)), dtype=np.float32), ids=(),
-                texts=() if texts else None,
-                features=sparse.csr_array((0, columns["features"]), dtype=np.float32) if "features" in columns else None,
-            )  # fmt: skip
+                labels=labels,
+                targets=sparse.csr_array((0, len(labels)), dtype=np.float32),
+                ids=(),
+                texts=() if train["texts"] else None,
+                features=None if own is None else sparse.csr_array((0, own), dtype=np.float32),
+            )
         matrices = {kind: self._matrix(split, kind, rows, widths[kind]) for kind in MATRICES if kind in widths}
         if widths.get("targets") != len(labels):
             raise DataError(f"{split} has targets for {widths.get('targets')} labels of {len(labels)}", self.folder)
