@@ -33,7 +33,7 @@ def test_one_run_of_tokens_is_both_sides(tiny: Corpus) -> None:
     found = []
     for pack in (True, False):
         both = sides(tiny, pack)
-        pieces, join = both.pieces(ROWS, POOL)
+        pieces, _, join = both.pieces(ROWS, POOL)
         assert both.together == pack and len(pieces) == (1 if pack else 2)
         documents, labels = join([piece() for piece in pieces]).split([5, 3])
         assert documents.shape == (5, 16) and labels.shape == (3, 16)
@@ -47,7 +47,7 @@ def test_one_run_of_tokens_is_both_sides(tiny: Corpus) -> None:
 
 def test_mini_batches_are_cut_on_each_side(tiny: Corpus) -> None:
     both = sides(tiny, True, mini_batch_size=2)
-    pieces, join = both.pieces(ROWS, POOL)
+    pieces, _, join = both.pieces(ROWS, POOL)
     assert not both.together and [len(piece()) for piece in pieces] == [2, 2, 1, 2, 1]
     documents, labels = join([piece() for piece in pieces]).split([5, 3])
     for cut, whole in ((documents, both.documents(ROWS)), (labels, both.labels(POOL))):

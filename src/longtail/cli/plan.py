@@ -60,10 +60,7 @@ def plan(
     from rich.table import Table
 
     data = "the data itself stays in its files" if corpus.is_mapped else "the data itself is not counted"
-    table = Table(
-        caption=f"{readable(free)} of memory are free; {data}; predict 1,000: time for 1,000 "
-        "documents"
-    )
+    table = Table(caption=f"{readable(free)} of memory are free; {data}; predict 1,000: time for 1,000 documents")
     table.add_column("recipe", overflow="fold")
     for name in ("memory", "model", "training", "predict 1,000", "fits"):
         table.add_column(name, justify="right", no_wrap=True)

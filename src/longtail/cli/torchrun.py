@@ -29,7 +29,7 @@ def joined(patience: float) -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
-    from longtail.nn.onevsall.process_group import join_process_group
+    from longtail.nn.training.process_group import join_process_group
 
     with join_process_group(patience):
         yield

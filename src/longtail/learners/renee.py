@@ -164,7 +164,7 @@ class WarmStart:
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> OneVsAllScorer:
         """See `Learner.fit`."""
         require("renee")
-        from longtail.nn.onevsall.process_group import ProcessGroup
+        from longtail.nn.training.process_group import ProcessGroup
 
         assert train.origins is not None
         original = np.flatnonzero(train.origins == 0)  # rows that tail methods added are for the classifiers only

@@ -39,6 +39,7 @@ from longtail.nn.encoders.tokens import Tokens, tokenise
 from longtail.nn.training.history import History
 from longtail.nn.training.loop import TrainingConfig, train
 from longtail.nn.training.precision import best_device
+from longtail.nn.training.process_group import ProcessGroup
 from longtail.progress import stage
 from longtail.seams import MovesLabels, TailMethod
 from longtail.search.device import normalise_
@@ -96,17 +97,12 @@ class DualEncoderFit(EncoderFit):
                 f"{settings.encoder} have {encoder.dimension} numbers: take fewer, or none for all"
             )
         device, cache, limit = best_device(), token_cache(), max_tokens_of(settings, encoder)
-        towers = cls(
-            settings=settings,
-            train=train,
-            valid=valid,
-            parts=parts,
-            encoder=encoder.to(device),
-            tokenizer=tokenizer,
-            device=device,
-            documents=tokenise(texts, tokenizer, limit, cache, what="documents"),
-            labels=tokenise(label_texts, tokenizer, limit, cache, what="labels"),
-        )
+        ranks, both = ProcessGroup.here(), {"documents": texts, "labels": label_texts}
+        with ranks.first_alone():
+            documents, labels = (tokenise(given, tokenizer, limit, cache, what=what) for what, given in both.items())
+        encoder = encoder.to(device)
+        ranks.same(encoder)
+        towers = cls(settings, train, valid, parts, encoder, tokenizer, device, documents, labels)
         towers.add_tower()
         return towers
 
@@ -164,6 +160,7 @@ class DualEncoderFit(EncoderFit):
             tower=self.tower,
             encode_labels=self.text_vectors,
             evaluate=self.evaluation,
+            ranks=ProcessGroup.here(),
             **more,
         )
         self.history = train(task, self.training_config(own.epochs), self.identity())
@@ -207,8 +204,12 @@ class DualEncoderFit(EncoderFit):
             penalties=self.row_penalties(),
             evaluate=(lambda weights: self.measure_labels(queries, weights)) if len(self.valid) else None,
         )
-        train(task, self.training_config(epochs), self.identity())
-        return task.vectors
+
+        def trained() -> Floats:
+            train(task, self.training_config(epochs), self.identity())
+            return task.vectors
+
+        return ProcessGroup.here().made_by_first(trained)
 
     @cached_property
     def resident(self) -> tuple[DeviceTokens, DeviceTokens]:

@@ -23,6 +23,9 @@ from longtail.nn.encoders.layouts import Packed
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.gradient_cache import cached_backward
 from longtail.nn.training.precision import autocast, decay_groups
+from longtail.nn.training.process_group import ALONE, ProcessGroup
+from longtail.nn.training.seeds import fold_seed
+from longtail.nn.training.shared_batch import SharedCheckpointDir, begin_shared_epoch, shared_backward
 
 Sides = list[tuple[DeviceTokens, Longs]]  # the tokens of each side, and the numbers of the texts to encode
 # Of scores, positives, chosen columns (None: column i for row i) and weights; see `contrastive_losses`.
@@ -139,6 +142,7 @@ class DualEncoderTask:
     surrogate_weight: float = 0.0  # share of the loss in which another positive of the row takes the row's place
     encode_labels: Callable[[], Floats] | None = None  # unit vectors of all label texts, for the tower
     evaluate: Callable[[], dict[str, float]] | None = None  # measures on valid
+    ranks: ProcessGroup = ALONE
     name: str = "encoder"
 
     def __post_init__(self) -> None:
@@ -151,6 +155,9 @@ class DualEncoderTask:
         if self.pack is None:  # elsewhere attention would pad the run again
             self.pack = self.device.type == "cuda" and self.encoder.settings["kind"] == "transformer"
         self._replayed: RecordedEncoder | None = None
+        self._steps_begun = 0
+        if self.ranks.count > 1:
+            self.pack = False  # a run of tokens cannot be divided
         replays = self.replay and self.pack and not self.compiled
         if replays and can_replay(self.encoder, self.precision, (self.row_texts, self.item_texts)):
             self._replayed = RecordedEncoder(self.encoder, self.precision)
@@ -177,17 +184,22 @@ class DualEncoderTask:
 
     def begin_epoch(self, epoch: int) -> None:
         """See `Task.begin_epoch`: refreshes the label tower, the clusters and the mined negatives."""
-        if self.tower is not None and self.encode_labels is not None:
-            self.tower.begin_epoch(epoch, self.encode_labels)
+        encode = self.encode_labels
+        if self.tower is not None and encode is not None:
+            self.tower.begin_epoch(epoch, lambda: self.ranks.made_by_first(encode))
         if self.curriculum is not None and self._bank is not None and self.curriculum.is_time(epoch, self.epochs):
             size = min(self.curriculum.size(epoch, self.epochs), self.batch_size)
             vectors = self._bank.vectors[torch.from_numpy(self.pairs.rows).to(self._bank.vectors.device)]
-            self._clusters = balanced_clusters(
-                vectors.cpu().numpy(), size=size, seed=self.seed + epoch, device=str(self.device)
+            host, place = vectors.cpu().numpy(), str(self.device)
+            self._clusters = self.ranks.made_by_first(
+                lambda: balanced_clusters(host, size=size, seed=self.seed + epoch, device=place)
             )
-        if self.miner is not None:
-            mined = self.miner(epoch)
+        miner = self.miner
+        if miner is not None:
+            mined = self.ranks.made_by_first(lambda: miner(epoch))
             self._mined = self._mined if mined is None else mined
+        self._steps_begun = epoch * self.steps
+        begin_shared_epoch(self.seed, epoch, self.ranks)
 
     def begin_step(self, factor: float) -> None:
         """See `StepHooks.begin_step`."""
@@ -197,12 +209,13 @@ class DualEncoderTask:
 
     def end_step(self) -> None:
         """See `StepHooks.end_step`."""
+        self.ranks.sum_gradients(self.encoder)
         if self.tower is not None:
             self.tower.end_step(self.learning_rate * self._factor)
 
     def checkpoint_dir(self, directory: CheckpointDir) -> CheckpointDir:
         """See `StepHooks.checkpoint_dir`."""
-        return directory
+        return SharedCheckpointDir.of(directory, self.ranks)
 
     def batches(self, epoch: int, begin: int) -> Iterator[PairBatch]:
         """See `Task.batches`."""
@@ -226,7 +239,7 @@ class DualEncoderTask:
         sides = [(self.row_texts, batch.rows), (self.item_texts, batch.pool)]
         if batch.others is not None:
             sides.append((self.item_texts, batch.others))
-        pieces, join = self._pieces(sides)
+        pieces, sizes, join = self._pieces(sides)
 
         def loss_of(encoded: list[Tensor]) -> Tensor:
             rows, items, *others = join(encoded)
@@ -242,23 +255,34 @@ class DualEncoderTask:
                 return loss
             return torch.lerp(loss, self._loss(others[0], items, batch), self.surrogate_weight)
 
+        if self.ranks.count > 1:
+            self._steps_begun += 1
+            seed, cached = fold_seed((self.seed << 40) ^ self._steps_begun), self.mini_batch_size is not None
+            shape = sizes, self.encoder.dimension, self.device
+            return shared_backward(pieces, shape, loss_of, share, self.ranks, seed, cached)
         if self.mini_batch_size is not None:
             return cached_backward(pieces, loss_of, share)
         loss = loss_of([piece() for piece in pieces])
         torch.autograd.backward(loss * share)
         return loss.detach()
 
-    def _pieces(self, sides: Sides) -> tuple[list[Callable[[], Tensor]], Callable[[list[Tensor]], list[Tensor]]]:
-        """What encodes the texts, piece by piece, and what joins the pieces to the unit vectors of each side."""
+    def _pieces(
+        self, sides: Sides
+    ) -> tuple[list[Callable[[], Tensor]], list[int], Callable[[list[Tensor]], list[Tensor]]]:
+        """What encodes the texts, piece by piece; the texts of each piece; and what joins the pieces to the unit
+        vectors of each side."""
         rounded = self._replayed is not None
         run = packed(sides, rounded) if self.pack and self.mini_batch_size is None else None
         if run is not None:
             sizes = [len(rows) for _, rows in sides]
-            return [self._encoding(*run)], lambda encoded: list(_unit(encoded[0][: sum(sizes)]).split(sizes))
+            return [self._encoding(*run)], [], lambda encoded: list(_unit(encoded[0][: sum(sizes)]).split(sizes))
         # Pieces of texts of similar length waste less on padding. On a GPU each piece costs kernel launches, which
         # small models wait for.
         number = 2 if self.device.type == "cuda" else 4
-        cut = [side.pieces(rows, number, self.mini_batch_size) for side, rows in sides]
+        even = self.mini_batch_size
+        if self.ranks.count > 1:  # as many texts for each process
+            even = min(even or self.batch_size, -(-min(len(rows) for _, rows in sides) // self.ranks.count))
+        cut = [side.pieces(rows, number, even) for side, rows in sides]
 
         def join(encoded: list[Tensor]) -> list[Tensor]:
             found, begin = [], 0
@@ -268,7 +292,8 @@ class DualEncoderTask:
                 begin += len(texts)
             return found
 
-        return [self._encoding(*one) for texts, _ in cut for one in texts], join
+        whole = [one for texts, _ in cut for one in texts]
+        return [self._encoding(*one) for one in whole], [len(ids) for ids, _ in whole], join
 
     def _loss(self, rows: Tensor, items: Tensor, batch: PairBatch) -> Tensor:
         """Column i is row i's drawn positive, so an item that two rows draw counts twice. Mined negatives follow."""
@@ -288,7 +313,7 @@ class DualEncoderTask:
 
     def validate(self) -> dict[str, float]:
         """See `Task.validate`."""
-        return {} if self.evaluate is None else self.evaluate()
+        return {} if self.evaluate is None else self.ranks.made_by_first(self.evaluate)
 
     def state(self) -> dict[str, Tensor]:
         """See `Task.state`: the vector bank, the clusters and the mined negatives."""

@@ -20,8 +20,8 @@ from torch import Tensor, distributed
 from longtail.arrays import Floats, Ints
 from longtail.nn.onevsall.head import OneVsAllHead
 from longtail.nn.onevsall.head_top import top
-from longtail.nn.onevsall.process_group import ProcessGroup
 from longtail.nn.training.checkpoint import Checkpoint, CheckpointDir, write_tensors
+from longtail.nn.training.process_group import ProcessGroup
 from longtail.predictions import ranked
 from longtail.read_back import reading_back
 

@@ -27,10 +27,10 @@ from longtail.nn.onevsall.batch_targets import TrainingTargets
 from longtail.nn.onevsall.head import OneVsAllHead
 from longtail.nn.onevsall.head_shards import ShardedCheckpointDir
 from longtail.nn.onevsall.positive_loss import positive_loss
-from longtail.nn.onevsall.process_group import ALONE, ProcessGroup
 from longtail.nn.onevsall.recorded_head import RecordedHead
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.precision import autocast, decay_groups
+from longtail.nn.training.process_group import ALONE, ProcessGroup
 from longtail.nn.training.row_penalties import Penalty
 from longtail.nn.training.seeds import fold_seed
 

@@ -29,11 +29,12 @@ class BothSides:
     labels: TextReading
     mini_batch_size: int | None = None  # texts whose activations are in memory at once; None: all of a batch
     replay: bool = True  # replay the encoder's kernels from a CUDA graph where possible
+    parts: int = 1  # processes that a batch is divided over
 
     def __post_init__(self) -> None:
         one, other = self.documents, self.labels
         same = one.encoder is other.encoder
-        self.together = bool(one.pack and other.pack and same and self.mini_batch_size is None)
+        self.together = bool(one.pack and other.pack and same and self.mini_batch_size is None and self.parts == 1)
         self._replayed: RecordedEncoder | None = None
         replays = self.replay and self.together and not one.compiled
         if replays and can_replay(one.encoder, one.precision, (one.texts, other.texts)):
@@ -46,7 +47,7 @@ class BothSides:
 
     def pieces(
         self, rows: Longs, pool: Longs, columns: int | None = None
-    ) -> tuple[Pieces, Callable[[list[Tensor]], Tensor]]:
+    ) -> tuple[Pieces, list[int], Callable[[list[Tensor]], Tensor]]:
         """How to encode a batch.
 
         Args:
@@ -55,8 +56,8 @@ class BothSides:
             columns: of the scores, at least as many as labels; None: as many.
 
         Returns:
-            Functions that each encode a piece of the texts, and one that joins their results to (rows + columns,
-            dimension): documents, then labels, then zeros.
+            Functions that each encode a piece of the texts; the texts of each piece; and a function that joins the
+            results to (rows + columns, dimension): documents, then labels, then zeros.
         """
         total = len(rows) + (len(pool) if columns is None else columns)
         sides = (self.documents.texts, rows), (self.labels.texts, pool)
@@ -71,13 +72,17 @@ class BothSides:
                 with autocast(one.precision, one.texts.device, one.encoder.settings["kind"]):
                     return one.encoder.packed(ids, layout)
 
-            return [whole], lambda encoded: padded(encoded[0][:total], total)
-        found: Pieces = [partial(self.documents, part) for part in self._cut(rows)]
-        found += [partial(self.labels, part) for part in self._cut(pool)]
-        return found, lambda encoded: padded(torch.cat(encoded), total)
+            return [whole], [total], lambda encoded: padded(encoded[0][:total], total)
+        both = [
+            (side, part) for side, given in ((self.documents, rows), (self.labels, pool)) for part in self._cut(given)
+        ]
+        found: Pieces = [partial(side, part) for side, part in both]
+        return found, [len(part) for _, part in both], lambda encoded: padded(torch.cat(encoded), total)
 
     def _cut(self, rows: Longs) -> list[Longs]:
         size = self.mini_batch_size
+        if self.parts > 1:
+            size = max(min(size or len(rows), -(-len(rows) // self.parts)), 1)
         return [rows] if size is None else np.split(rows, range(size, len(rows), size))
 
 

@@ -35,6 +35,7 @@ from longtail.nn.pool.pool_settings import PoolSettings, TableSettings
 from longtail.nn.pool.pool_task import ClassifierTraining, PoolTask
 from longtail.nn.pool.projection_heads import Heads
 from longtail.nn.training.loop import train
+from longtail.nn.training.process_group import ProcessGroup
 from longtail.nn.training.to_device import to_device
 from longtail.progress import note
 from longtail.seams import TailMethod
@@ -149,6 +150,7 @@ class PoolFit(DualEncoderFit):
             seed=own.seed,
             encode_labels=self.text_vectors,
             evaluate=self.evaluation,
+            ranks=ProcessGroup.here(),
         )
         try:
             self.history = train(task, self.training_config(own.epochs), self.identity())

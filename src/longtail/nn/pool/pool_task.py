@@ -27,7 +27,10 @@ from longtail.nn.pool.recorded_loss import RecordedLoss
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.gradient_cache import cached_backward
 from longtail.nn.training.precision import decay_groups, uses_bf16
+from longtail.nn.training.process_group import ALONE, ProcessGroup
 from longtail.nn.training.row_penalties import RATE, Penalty
+from longtail.nn.training.seeds import fold_seed
+from longtail.nn.training.shared_batch import SharedCheckpointDir, begin_shared_epoch, shared_backward
 
 # Given an epoch: clusters of the rows and mined labels of each; None = as before.
 Refresh = Callable[[int], tuple[Longs, Longs | None] | None]
@@ -70,6 +73,7 @@ class PoolTask:
     seed: int = 0
     encode_labels: Callable[[], Floats] | None = None  # unit vectors of all label texts, for the tower
     evaluate: Callable[[], dict[str, float]] | None = None  # measures on valid
+    ranks: ProcessGroup = ALONE
     name: str = "encoder"
 
     def __post_init__(self) -> None:
@@ -77,7 +81,9 @@ class PoolTask:
         self.rows = len(self._learned)
         self.steps = math.ceil(self.rows / self.batch_size)
         self._factor = 1.0
-        self._texts = BothSides(self.documents, self.labels, self.mini_batch_size, self.replay)
+        self._steps_begun = 0
+        replay = self.replay and self.ranks.count == 1  # libraries that connect processes forbid recording
+        self._texts = BothSides(self.documents, self.labels, self.mini_batch_size, replay, self.ranks.count)
         self._bf16 = uses_bf16(self.documents.precision, self.device, self.encoder.settings["kind"])
         self._recorded: RecordedLoss | None = None
         if self._texts.replays and self.tower is None:
@@ -108,11 +114,14 @@ class PoolTask:
 
     def begin_epoch(self, epoch: int) -> None:
         """See `Task.begin_epoch`: refreshes the label tower, the clusters and the mined labels."""
-        if self.tower is not None and self.encode_labels is not None:
-            self.tower.begin_epoch(epoch, self.encode_labels)
-        fresh = None if self.refresh is None else self.refresh(epoch)
+        encode, refresh = self.encode_labels, self.refresh
+        if self.tower is not None and encode is not None:
+            self.tower.begin_epoch(epoch, lambda: self.ranks.made_by_first(encode))
+        fresh = None if refresh is None else self.ranks.made_by_first(lambda: refresh(epoch))
         if fresh is not None:
             self._clusters, self._mined = fresh
+        self._steps_begun = epoch * self.steps
+        begin_shared_epoch(self.seed, epoch, self.ranks)
 
     def batches(self, epoch: int, begin: int) -> Iterator[PoolBatch]:
         """See `Task.batches`."""
@@ -129,24 +138,32 @@ class PoolTask:
 
     def end_step(self) -> None:
         """See `StepHooks.end_step`."""
+        self.ranks.sum_gradients(self.encoder)
         if self.tower is not None:
             self.tower.end_step(self.learning_rate * self._factor)
 
     def checkpoint_dir(self, place: CheckpointDir) -> CheckpointDir:
         """See `StepHooks.checkpoint_dir`."""
-        return place
+        return SharedCheckpointDir.of(place, self.ranks)
 
     def backward(self, batch: PoolBatch, share: float) -> Tensor:
         """See `Task.backward`; the classifiers of the pool are updated when this returns."""
-        pieces, join = self._texts.pieces(batch.rows, batch.pool, batch.columns)
+        pieces, sizes, join = self._texts.pieces(batch.rows, batch.pool, batch.columns)
         table = None if self.classifiers is None else self.classifiers.table
         weights = None if table is None else table.take(batch.pool_tensor)
-        encoded = join([piece() for piece in pieces]) if self.mini_batch_size is None else None
+        alone = self.ranks.count == 1
+        encoded = join([piece() for piece in pieces]) if self.mini_batch_size is None and alone else None
 
         def loss_of(encoded: Tensor) -> Tensor:
             return self._loss(encoded, batch.pool_targets(), weights, self.heads, batch.pool_tensor)
 
-        if encoded is None:
+        if not alone:
+            self._steps_begun += 1
+            seed, cached = fold_seed((self.seed << 40) ^ self._steps_begun), self.mini_batch_size is not None
+            shape = sizes, self.encoder.dimension, self.device
+            loss = shared_backward(pieces, shape, lambda found: loss_of(join(found)), share, self.ranks, seed, cached)
+            to_weights = None if weights is None else weights.grad
+        elif encoded is None:
             loss = cached_backward(pieces, lambda found: loss_of(join(found)), share)
             to_weights = None if weights is None else weights.grad
         else:
@@ -202,7 +219,7 @@ class PoolTask:
 
     def validate(self) -> dict[str, float]:
         """See `Task.validate`."""
-        return {} if self.evaluate is None else self.evaluate()
+        return {} if self.evaluate is None else self.ranks.made_by_first(self.evaluate)
 
     def state(self) -> dict[str, Tensor]:
         """See `Task.state`: the clusters, the mined labels and the moments of the classifiers."""

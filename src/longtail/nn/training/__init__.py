@@ -5,6 +5,8 @@ task.py            `Task`: what the loop trains; every net implements it
 checkpoint.py      `checkpointing`: exact checkpoints, from which a killed training resumes; imports no torch
 history.py         loss and validation measures of each epoch, as JSON lines and as a picture
 gradient_cache.py  gradients of contrastive batches that do not fit in memory
+process_group.py   several processes, as torchrun starts them; heartbeat.py finds those that died or stopped
+shared_batch.py    a batch divided over processes, with the gradients of one
 precision.py       the device, bf16 autocast, parameter groups with and without weight decay
 to_device.py       copies of NumPy arrays on the device, without waiting
 thread_invariant.py  functions whose bits do not depend on the number of threads

@@ -1,7 +1,8 @@
-"""Training over several processes: each holds a range of the labels and encodes its share of every batch.
+"""Training over several processes: each encodes its share of every batch, and may hold a range of the labels.
 
 `torchrun` starts them and sets their number in the environment. The vectors of a batch are gathered, every process
-trains its own labels on them, and the gradient of the vectors is summed. The encoder is the same on every process.
+computes the loss of all of them or trains its own labels on them, and gradients are summed. The encoder is the same on
+every process.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -18,11 +20,12 @@ import torch
 from torch import Tensor, distributed, nn
 
 from longtail.arrays import AnyArray
-from longtail.nn.onevsall.heartbeat import PATIENCE, Heartbeat, connected_store, end_with_torchrun
+from longtail.nn.training.heartbeat import PATIENCE, Heartbeat, connected_store, end_with_torchrun
 
 # A collective may wait long: while the first process trains the model of `init_from`. The heartbeat finds lost ones.
 TIMEOUT = timedelta(days=365)
 T = TypeVar("T")
+_alone: ContextVar[bool] = ContextVar("longtail_alone", default=False)  # one process works for all
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class ProcessGroup:
         Returns:
             The group; one process where torch.distributed is not initialised.
         """
-        if not (distributed.is_available() and distributed.is_initialized()):
+        if _alone.get() or not (distributed.is_available() and distributed.is_initialized()):
             return cls()
         return cls(distributed.get_rank(), distributed.get_world_size())
 
@@ -153,7 +156,11 @@ class ProcessGroup:
         """
         if self.count == 1:
             return make()
-        result: list[Any] = [make() if self.number == 0 else None]
+        token = _alone.set(True)  # what it trains must not wait for the others, which wait for it
+        try:
+            result: list[Any] = [make() if self.number == 0 else None]
+        finally:
+            _alone.reset(token)
         distributed.broadcast_object_list(result, 0)
         return result[0]  # type: ignore[no-any-return]
 

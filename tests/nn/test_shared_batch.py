@@ -1,0 +1,113 @@
+"""Dual encoders over several processes: every text of the batch is a negative, and the training is that of one."""
+
+from __future__ import annotations
+
+import multiprocessing
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import distributed, nn  # noqa: E402
+
+import longtail  # noqa: E402
+from longtail.nn.training.checkpoint import FILE, checkpointing  # noqa: E402
+from longtail.nn.training.process_group import ProcessGroup  # noqa: E402
+from longtail.nn.training.shared_batch import shared_backward  # noqa: E402
+
+SMALL = "encoder='bag', dimension=16, batch_size=8, epochs=2, dropout=0.0"
+RECIPES = {
+    "dpr": f"dpr({SMALL})",
+    "ngame": f"ngame({SMALL}, classifier_epochs=1)",
+    "depsl": f"depsl({SMALL}, head_dropout=0.0)",
+    "unidec": f"unidec({SMALL}, head_dropout=0.3)",
+    "teacher": "renee(init_from=\"dpr(encoder='bag', dimension=16, batch_size=8, epochs=2, dropout=0.0)\", epochs=2, "
+    "batch_size=8)",
+}
+WORDS = ["apple", "bridge", "castle", "dragon", "engine"]
+
+
+def data() -> longtail.Corpus:
+    texts = [f"{word} {other} {number % 3}" for number in range(6) for word in WORDS for other in ("of", "the")]
+    labels = [[text.split()[0], *([text.split()[1]] if number % 4 == 0 else [])] for number, text in enumerate(texts)]
+    return longtail.corpus(texts=texts, labels=labels, valid_share=0.2)
+
+
+def vectors(recipe: str) -> dict[str, np.ndarray]:
+    corpus = data()
+    scorer = longtail.Recipe.parse(recipe).fit(corpus.train, corpus.valid).scorer
+    return {name: value for name, value in scorer.state().tensors.items() if value.dtype.kind == "f"}
+
+
+def work(number: int, count: int, folder: str, answers: object) -> None:
+    """One process: trains every recipe, then once more until it is killed after an epoch."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=number, world_size=count)
+    found = {name: vectors(recipe) for name, recipe in RECIPES.items()}
+    from longtail.nn.pool.pool_task import PoolTask
+
+    begin = PoolTask.begin_epoch
+
+    def stopped(task: PoolTask, epoch: int) -> None:
+        if epoch == 1:
+            raise KeyboardInterrupt
+        begin(task, epoch)
+
+    PoolTask.begin_epoch = stopped  # type: ignore[method-assign]
+    with checkpointing(f"{folder}/kept"), suppress(KeyboardInterrupt):
+        vectors(RECIPES["depsl"])
+    answers.put((number, found))  # type: ignore[attr-defined]
+    distributed.destroy_process_group()
+
+
+def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    answers = context.Queue()
+    processes = [context.Process(target=work, args=(number, 2, str(tmp_path), answers)) for number in range(2)]
+    for process in processes:
+        process.start()
+    found = dict(answers.get(timeout=600) for _ in processes)
+    for process in processes:
+        process.join(300)
+        assert process.exitcode == 0
+    for name, recipe in RECIPES.items():
+        both = [found[number][name] for number in range(2)]
+        for tensor, value in both[0].items():
+            assert np.array_equal(value, both[1][tensor]), (name, tensor)  # the processes hold the same
+        if name != "unidec":  # its dropout is drawn from another state
+            for tensor, value in vectors(recipe).items():
+                assert np.allclose(both[0][tensor], value, atol=2e-4), (name, tensor)
+    kept = list((tmp_path / "kept").glob(f"*/{FILE}"))
+    assert len(kept) == 1
+    with checkpointing(tmp_path / "kept"):  # one process goes on where two were killed
+        resumed = vectors(RECIPES["depsl"])
+    for tensor, value in found[0]["depsl"].items():
+        assert np.allclose(resumed[tensor], value, atol=2e-4), tensor
+
+
+def test_the_gradients_are_those_of_autograd() -> None:
+    """Of one process through the same code: what is exchanged is all there is."""
+    torch.manual_seed(0)
+    encoder, head = nn.Linear(5, 4), nn.Linear(4, 4)
+    parts = [torch.randn(size, 5) for size in (3, 1, 2)]
+
+    def loss_of(encoded: list[torch.Tensor]) -> torch.Tensor:
+        whole = head(torch.cat(encoded))
+        return (whole @ whole.T).logsumexp(1).sum()
+
+    expected = torch.autograd.grad(
+        0.5 * loss_of([encoder(part) for part in parts]), [*encoder.parameters(), *head.parameters()]
+    )
+    for cached in (False, True):
+        for module in (encoder, head):
+            module.zero_grad()
+        pieces = [lambda part=part: encoder(part) for part in parts]
+        shape = [3, 1, 2], 4, torch.device("cpu")
+        loss = shared_backward(pieces, shape, loss_of, 0.5, ProcessGroup(), 7, cached)
+        assert loss == loss_of([encoder(part) for part in parts]).detach()
+        for weight, gradient in zip([*encoder.parameters(), *head.parameters()], expected, strict=True):
+            torch.testing.assert_close(weight.grad, gradient)
