@@ -47,11 +47,9 @@ def measure(form: str, asked: argparse.Namespace, out: Path) -> dict[str, float]
     weights = torch.randn(clusters * asked.cluster, asked.dimension).to(device).requires_grad_()
     vectors = torch.randn(asked.rows, asked.dimension).to(device).requires_grad_()
     parents, begins = parents.to(device), begins.to(device)
-    weights.grad = torch.zeros_like(weights)
 
     def step() -> tuple[torch.Tensor, torch.Tensor]:
-        vectors.grad = None
-        weights.grad.zero_()
+        vectors.grad = weights.grad = None  # as an optimiser leaves them
         if form == "blocks":
             scores = block_scores(vectors, weights, None, begins, parents, asked.cluster)
         else:
@@ -62,7 +60,7 @@ def measure(form: str, asked: argparse.Namespace, out: Path) -> dict[str, float]
             torch.cuda.synchronize()
         return scores.detach(), vectors.grad
 
-    held = memory("VmRSS") if device.type == "cpu" else torch.cuda.memory_allocated()
+    held = (memory("VmRSS") if device.type == "cpu" else torch.cuda.memory_allocated()) + 4 * weights.numel()
     best = best_of(step, asked.steps)
     peak = (memory("VmHWM") if device.type == "cpu" else torch.cuda.max_memory_allocated()) - held
     scores, gradient = best.result

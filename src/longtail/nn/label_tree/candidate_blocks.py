@@ -2,17 +2,21 @@
 
 The candidates of an example are whole clusters, and the children of a cluster are a run of rows of the weights. So the
 pairs of example and cluster are sorted by cluster and cut into tiles of a few examples of one cluster: each tile is one
-small product with a run of weights that is read once, where a gather would read it for every pair.
+small product with a run of weights that is read once, where a gather would read it for every pair. Only the weights of
+some tiles are copied at a time, and copied again for the gradients, so that no step holds all of them.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 MAX_HEIGHT = 32  # examples of a tile
+COPIED = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of weights copied at a time
 
 
 class CandidateBlocks(NamedTuple):
@@ -67,14 +71,52 @@ def block_scores(
     slot = tile * height + within % height
     dimension = vectors.shape[1]
     rows = vectors.new_zeros(len(clusters) * height, dimension).index_copy(0, slot, vectors[pairs // each])
-    children = (begins[clusters].unsqueeze(-1) + torch.arange(width, device=flat.device)).clamp_(max=len(weights) - 1)
-    run = weights.index_select(0, children.reshape(-1)).view(len(clusters), width, dimension)
-    scores = torch.bmm(rows.view(len(clusters), height, dimension), run.transpose(1, 2))
+    first = begins[clusters]
+    scores = _TileProducts.apply(rows.view(len(clusters), height, dimension), weights, first, width)
     if bias is not None:
-        scores = scores + bias[children].unsqueeze(1)
+        scores = scores + bias[_children(first, width, len(bias))].unsqueeze(1)
     back = torch.empty_like(pairs)
     back[pairs] = slot
     return scores.reshape(-1, width)[back].view(examples, each, width)
+
+
+class _TileProducts(torch.autograd.Function):
+    """The product of each tile's examples with its run of weights."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weights: Tensor, first: Tensor, width: int) -> Tensor:
+        """Products (tiles, height, width) of rows (tiles, height, dimension) with the runs that begin at `first`."""
+        ctx.save_for_backward(rows, weights, first)
+        ctx.width = width
+        found = rows.new_empty(*rows.shape[:2], width)
+        for some, _, run in _runs(weights, first, width):
+            torch.bmm(rows[some], run.transpose(1, 2), out=found[some])
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Gradients of rows and weights."""
+        rows, weights, first = ctx.saved_tensors
+        of_rows, of_weights = torch.empty_like(rows), torch.zeros_like(weights)
+        for some, children, run in _runs(weights, first, ctx.width):
+            torch.bmm(gradient[some], run, out=of_rows[some])
+            of_run = torch.bmm(gradient[some].transpose(1, 2), rows[some], out=run)
+            of_weights.index_add_(0, children, of_run.flatten(0, 1))
+        return of_rows, of_weights, None, None
+
+
+def _runs(weights: Tensor, first: Tensor, width: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Some tiles at a time, with their children and the weights of those: (tiles, width, dimension)."""
+    many = max(COPIED.get(weights.device.type, COPIED["cpu"]) // (width * weights.shape[1]), 1)
+    for begin in range(0, len(first), many):
+        some = slice(begin, begin + many)
+        children = _children(first[some], width, len(weights)).flatten()
+        yield some, children, weights.index_select(0, children).view(-1, width, weights.shape[1])
+
+
+def _children(first: Tensor, width: int, number: int) -> Tensor:
+    return (first.unsqueeze(-1) + torch.arange(width, device=first.device)).clamp_(max=number - 1)
 
 
 def _height(pairs: int, clusters: int) -> int:
