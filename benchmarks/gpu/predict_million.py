@@ -3,13 +3,15 @@
     python benchmarks/gpu/predict_million.py DATA --encoder FOLDER [--labels 1300000] [--rows 10000]
 
 Classifiers are random, as large as trained ones: speed does not depend on what they say. Texts are those of the
-training split, as often as it takes. Each net predicts once before the clock starts, and then three times; a table tells
-the seconds of the best, texts to labels, and those of the search alone.
+training split, as often as it takes. Each net predicts once before the clock starts, and then three times; a table
+tells the seconds of the best, texts to labels, and those of the search alone.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,15 @@ def scorers(encoder: Any, width: int, labels: int) -> dict[str, Any]:
     return {"cascadexml, 64 clusters": tree, "elias, 2,000 labels": graph}
 
 
+def measured(make: Callable[[], Any], rows: Any, vectors: Any) -> list[str]:
+    """Seconds from texts to labels, seconds of the search, and GiB on the GPU."""
+    reset_gpu()
+    scorer = make()
+    scorer.top(rows, 5)
+    whole, search = best_of(partial(scorer.top, rows, 5)), best_of(partial(scorer.nearest, vectors, 5))
+    return [f"{whole.seconds:.2f}", f"{search.seconds:.2f}", f"{gpu_peak() / 2**30:.1f}"]
+
+
 def main() -> None:
     parser = parser_for(__doc__)
     parser.add_argument("data", help="folder of a data set")
@@ -81,13 +92,8 @@ def main() -> None:
     reading = best_of(lambda: encoder.unnormalised(some))
     lines = [["the encoder alone", f"{reading.seconds:.2f}", "", f"{gpu_peak() / 2**30:.1f}"]]
     for name, make in scorers(encoder, vectors.shape[1], options.labels).items():
-        reset_gpu()
-        scorer = make()
-        scorer.top(rows, 5)
-        whole, search = best_of(lambda: scorer.top(rows, 5)), best_of(lambda: scorer.nearest(vectors, 5))
-        lines.append([name, f"{whole.seconds:.2f}", f"{search.seconds:.2f}", f"{gpu_peak() / 2**30:.1f}"])
+        lines.append([name, *measured(make, rows, vectors)])
         print(lines[-1], flush=True)
-        del scorer
     print(table(["net", "s", "s of the search", "GiB"], lines))
 
 
