@@ -73,14 +73,15 @@ def test_search_is_the_best_path_times_the_labels_own_probability() -> None:
 def test_the_loss_is_that_of_the_formulas(shortlist: int) -> None:
     heads = heads_of(shortlist=shortlist, shortlist_weight=0.3).eval()
     vectors = np.random.default_rng(2).normal(size=(3, WIDTH)).astype(np.float32)
-    targets = {(0, 4): 1.0, (0, 9): 0.4, (1, 0): 1.0}
+    # The last example has more clusters of its own than the beam, and the others have no more candidates for it.
+    targets = {(0, 4): 1.0, (0, 9): 0.4, (1, 0): 1.0, (2, 1): 1.0, (2, 4): 0.5, (2, 7): 1.0}
     examples, labels = (torch.tensor([key[part] for key in targets]) for part in (0, 1))
     found = heads.loss(torch.from_numpy(vectors), [Entries(examples, labels, torch.tensor(list(targets.values())))])
     losses, near = [], []
     for row, vector in enumerate(vectors.astype(np.float64)):
         own = {int(PARENT[label]) for example, label in targets if example == row}
         order = sorted(range(CLUSTERS), key=lambda c: (c not in own, best_clusters(heads, vector, 4).index(c)))
-        slow = slow_probabilities(heads, vector, order[:2])
+        slow = slow_probabilities(heads, vector, order[: max(2, len(own))])
         near += [-t * math.log(slow[label][0]) for (example, label), t in targets.items() if example == row]
         for label in sorted(slow, key=lambda label: -slow[label][0])[:shortlist]:
             p, t = slow[label][1], targets.get((row, label), 0.0)

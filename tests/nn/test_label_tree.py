@@ -13,6 +13,7 @@ from longtail.data.corpus import Corpus
 from longtail.errors import DataError, RecipeError
 from longtail.linear.features.sparse_features import unit_rows
 from longtail.nn.encoders.build import build_encoder, with_taps
+from longtail.nn.label_tree import candidate_blocks
 from longtail.nn.label_tree.candidate_blocks import Entries, block_scores, block_targets, blocks_of
 from longtail.nn.label_tree.label_levels import LabelLevels
 from longtail.nn.label_tree.level_fit import layers_of_levels
@@ -57,7 +58,13 @@ def test_every_label_lies_below_one_node_of_each_level(labels: int, leaf: int, l
     assert sizes.max() - sizes.min() <= 1
 
 
-def test_scores_of_blocks_and_their_gradients_are_those_of_a_loop_over_pairs() -> None:
+@pytest.mark.parametrize(("whole", "copied"), [(0, 1 << 20), (0, 100), (1 << 20, 0)])
+def test_scores_of_blocks_and_their_gradients_are_those_of_a_loop_over_pairs(
+    whole: int, copied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few weights are copied at a time, and where all nodes are scored."""
+    monkeypatch.setitem(candidate_blocks.WHOLE, "cpu", whole)
+    monkeypatch.setitem(candidate_blocks.COPIED, "cpu", copied)
     rng = np.random.default_rng(0)
     begins = torch.tensor([0, 3, 4, 8, 10, 15])
     parents = torch.from_numpy(rng.integers(0, 5, (70, 3)))  # some clusters need several tiles

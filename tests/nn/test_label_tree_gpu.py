@@ -76,6 +76,19 @@ def moved(given: Any, device: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["levels", "graph", "attention", "resolution"])
+def test_a_step_never_waits_for_the_device(kind: str) -> None:
+    heads, vectors, right = made(kind)
+    heads, vectors, right = heads.to("cuda"), moved(vectors, "cuda"), moved(right, "cuda")
+    heads.loss(vectors, right).backward()  # type: ignore[operator]
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        heads.loss(vectors, right).backward()  # type: ignore[operator]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("kind", ["levels", "graph", "attention", "resolution"])
 def test_loss_gradients_and_answers_are_those_of_a_processor(kind: str) -> None:
     found = []
     for device in ("cpu", "cuda"):
@@ -90,7 +103,7 @@ def test_loss_gradients_and_answers_are_those_of_a_processor(kind: str) -> None:
     assert on_gpu == pytest.approx(loss, rel=1e-4)
     assert gradients.keys() == others.keys()
     for name, gradient in gradients.items():
-        assert torch.allclose(gradient, others[name], atol=1e-4 * float(gradient.abs().max()) + 1e-7), name
+        assert torch.allclose(gradient, others[name], atol=1e-3 * float(gradient.abs().max()) + 1e-7), name
     if answers is not None and theirs is not None:
         assert torch.equal(answers[0], theirs[0].cpu())
         assert torch.allclose(answers[1], theirs[1].cpu(), atol=1e-3)

@@ -4,6 +4,9 @@ The candidates of an example are whole clusters, and the children of a cluster a
 pairs of example and cluster are sorted by cluster and cut into tiles of a few examples of one cluster: each tile is one
 small product with a run of weights that is read once, where a gather would read it for every pair. Only the weights of
 some tiles are copied at a time, and copied again for the gradients, so that no step holds all of them.
+
+A GPU scores all nodes where those are few: one large product, of which the candidates are taken, is faster than sorting
+pairs, and it need not wait for the host, which would have to learn how many tiles there are.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 MAX_HEIGHT = 32  # examples of a tile
+WHOLE = {"cpu": 0, "cuda": 1 << 27}  # scores of a batch, all nodes counted, up to which all are computed
 COPIED = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of weights copied at a time
 
 
@@ -39,7 +44,7 @@ def blocks_of(begins: Tensor, parents: Tensor, width: int) -> CandidateBlocks:
     """
     nodes = begins[parents].unsqueeze(-1) + torch.arange(width, device=begins.device)
     real = nodes < begins[parents + 1].unsqueeze(-1)
-    return CandidateBlocks(nodes.clamp_(max=int(begins[-1]) - 1), real)
+    return CandidateBlocks(torch.minimum(nodes, begins[-1] - 1), real)
 
 
 def block_scores(
@@ -60,6 +65,9 @@ def block_scores(
         gradients to vectors, weights and bias.
     """
     examples, each = parents.shape
+    if examples * len(weights) <= WHOLE.get(vectors.device.type, 0):
+        nodes = _children(begins[parents.flatten(1)], width, len(weights)).flatten(1)
+        return F.linear(vectors, weights, bias).gather(1, nodes).view(examples, each, width)
     flat = parents.reshape(-1)
     cluster, pairs = torch.sort(flat, stable=True)
     place = torch.arange(len(flat), device=flat.device)
@@ -138,14 +146,15 @@ def block_targets(parents: Tensor, begins: Tensor, parent_of: Tensor, entries: E
     Returns:
         (examples, clusters of an example, width); the largest where a child has several targets.
     """
-    found = entries.values.new_zeros((*parents.shape, width))
+    size = parents.numel() * width
+    found = entries.values.new_zeros(size + 1)  # the last place takes what is no candidate
     above = parent_of[entries.nodes]
     is_there = parents[entries.examples] == above.unsqueeze(-1)  # (entries, clusters of an example)
     inside = is_there.any(-1)
     which = is_there.int().argmax(-1)
     place = (entries.examples * parents.shape[1] + which) * width + entries.nodes - begins[above]
-    found.view(-1).scatter_reduce_(0, place[inside], entries.values[inside], "amax")
-    return found
+    found.scatter_reduce_(0, torch.where(inside, place, size), entries.values, "amax")
+    return found[:size].view(*parents.shape, width)
 
 
 class Entries(NamedTuple):

@@ -14,9 +14,11 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from longtail.arrays import Ints
+from longtail.nn.label_tree import candidate_blocks
 from longtail.nn.label_tree.candidate_blocks import Entries
 from longtail.nn.label_tree.cluster_graph import ClusterGraph
 
+MORE = 5  # clusters of an example in training beyond the beam, where it has so many of its own
 NEVER = -60.0  # logarithm of the probability of what is no candidate
 WHOLE = 4  # labels for each candidate up to which scoring all labels is cheaper than gathering
 SURE = 1 - 1e-6  # the largest probability in the loss
@@ -111,9 +113,9 @@ class GraphHeads(nn.Module):
         guide = log_clusters.detach().exp()
         own = self.parent[right.nodes]
         asked = torch.zeros_like(guide).index_put_((right.examples, own), torch.ones_like(own, dtype=guide.dtype))
-        most = int(asked.sum(1).max()) if len(own) else 0
-        chosen = torch.topk(guide + asked, min(max(self.beam, min(most, self.beam + 5)), len(self.clusters)), dim=1)[1]
-        labels, logs = self._paths(log_clusters, chosen)
+        chosen = torch.topk(guide + asked, min(self.beam + MORE, len(self.clusters)), dim=1)[1]
+        kept = torch.arange(chosen.shape[1], device=chosen.device) < asked.sum(1, keepdim=True).clamp(min=self.beam)
+        labels, logs = self._paths(log_clusters, chosen, kept)
         targets = targets_of(labels, right, len(self.weights))
         labels, logs, targets, near = self._shortlisted(labels, logs, targets)
         log_p = logs + F.logsigmoid(self._scores(seen, labels))
@@ -154,10 +156,14 @@ class GraphHeads(nn.Module):
     def _log_clusters(self, vectors: Tensor) -> Tensor:
         return (F.log_softmax(F.linear(vectors, self.clusters), dim=1) + math.log(self.cluster_scale)).clamp(max=0.0)
 
-    def _paths(self, log_clusters: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Each label once, by its best path: labels (examples, paths), -1 where there is none, and their logarithms."""
+    def _paths(self, log_clusters: Tensor, chosen: Tensor, kept: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Each label once, by its best path: labels (examples, paths), -1 where there is none, and their logarithms.
+        Only clusters that are `kept` count."""
         logs = log_clusters.gather(1, chosen).unsqueeze(-1) + self.log_links()[chosen]
-        labels, order = torch.sort(self.members[chosen].flatten(1), dim=1, stable=True)
+        members = self.members[chosen]
+        if kept is not None:
+            members = members.masked_fill(~kept.unsqueeze(-1), -1)
+        labels, order = torch.sort(members.flatten(1), dim=1, stable=True)
         logs = logs.flatten(1).gather(1, order)
         is_new = F.pad(labels[:, 1:] != labels[:, :-1], (1, 0), value=True)
         group = torch.cumsum(is_new, 1) - 1
@@ -168,7 +174,7 @@ class GraphHeads(nn.Module):
     def _shortlisted(self, labels: Tensor, logs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The best of the candidates, and the loss of the right ones among all."""
         right = targets > 0
-        near = -(targets * logs)[right].sum() / right.sum().clamp(min=1)
+        near = -torch.where(right, targets * logs, 0.0).sum() / right.sum().clamp(min=1)
         if labels.shape[1] > self.shortlist:
             logs, places = torch.topk(logs, self.shortlist, dim=1)
             labels, targets = labels.gather(1, places), targets.gather(1, places)
@@ -177,7 +183,8 @@ class GraphHeads(nn.Module):
     def _scores(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Products of vectors with labels' classifiers: (examples, candidates)."""
         known = labels.clamp(min=0)
-        if len(self.weights) <= WHOLE * labels.shape[1]:
+        few = len(vectors) * len(self.weights) <= candidate_blocks.WHOLE.get(vectors.device.type, 0)
+        if few or len(self.weights) <= WHOLE * labels.shape[1]:
             return F.linear(vectors, self.weights, self.bias).gather(1, known)
         return torch.einsum("ed,ekd->ek", vectors, self.weights[known]) + self.bias[known]
 
