@@ -9,7 +9,7 @@ with the best P@1 on valid goes on), then each net with each tail method, then f
 trained once and serves every student. Every training is a process of its own that is stopped after --each seconds of
 running; nothing starts after --limit seconds, and what still runs 20 s later is stopped. Each result is a line of
 FOLDER/tree_nets.jsonl, and what is stored there is not done again. `+ rerank` needs no training: it is measured on the
-model that it re-ranks. FOLDER/answers.npz holds the top 30 labels of valid and test of each net and of --beside, for
+model that it re-ranks. FOLDER/answers.npz holds the top 20 labels of valid and test of the learners in --answers, for
 `fuse`. Prints a table last. Trainings share the GPU, so seconds are comparable only with `--workers 1`.
 """
 
@@ -40,7 +40,7 @@ NETS = ("cascadexml", "elias", "xrtransformer", "attentionxml", "lightxml", "mac
 METHODS = ("lever", "rows", "gandalf")
 BESIDE = ("bonsai", "renee(encoder='ENCODER', validate_every=0)")
 TEACHER = "dpr(encoder='ENCODER', anchors='labels', epochs=60, validate_every=0)"
-KEPT = 30  # labels of an answer
+KEPT = 20  # labels of an answer
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ def train(job: Job, options: argparse.Namespace, out: Any, folder: Path) -> None
             some = {each: measured[each] for each in MEASURES}
             some["bins"] = [[one.name, one.low, one.high, one.recall, one.coverage] for one in measured.bins]
             line |= {name: some} if name else some
-        if job.net in options.answers and job.seed == 0:
+        if job.net in options.answers and not job.method and job.seed == 0:
             import numpy as np
 
-            answers = folder / f"{job.net}-{job.method or 'alone'}-{os.getpid()}.npz"
+            answers = folder / f"{job.net}-{os.getpid()}.npz"
             parts = {"test": found, "valid": on_valid}
             np.savez(
                 answers,
@@ -258,7 +258,7 @@ def main() -> None:
     parser.add_argument(
         "--answers",
         nargs="*",
-        default=["cascadexml", "elias", "xrtransformer", "renee", "bonsai"],
+        default=[],
         help="learners whose answers are kept",
     )
     parser.add_argument("--teacher", default=TEACHER)
