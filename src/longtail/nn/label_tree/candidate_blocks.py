@@ -19,6 +19,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from longtail.nn.extra import has_kernels
+
 MAX_HEIGHT = 32  # examples of a tile
 WHOLE = {"cpu": 0, "cuda": 1 << 27}  # scores of a batch, all nodes counted, up to which all are computed
 COPIED = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of weights copied at a time
@@ -70,6 +72,10 @@ def block_scores(
         return F.linear(vectors, weights, bias).gather(1, nodes).view(examples, each, width)
     flat = parents.reshape(-1)
     cluster, pairs = torch.sort(flat, stable=True)
+    if uses_kernels(vectors):
+        bounds = torch.searchsorted(cluster, torch.arange(len(begins), device=flat.device))
+        found = _FusedProducts.apply(vectors.contiguous(), weights, bias, begins, pairs, bounds, each, width)
+        return found.view(examples, each, width)
     place = torch.arange(len(flat), device=flat.device)
     within = place - torch.searchsorted(cluster, cluster)  # of the pairs of its cluster
     height = _height(len(flat), int((within == 0).sum()))
@@ -86,6 +92,43 @@ def block_scores(
     back = torch.empty_like(pairs)
     back[pairs] = slot
     return scores.reshape(-1, width)[back].view(examples, each, width)
+
+
+def uses_kernels(vectors: Tensor) -> bool:
+    """Decide whether the kernels of `nn/kernels/block_products.py` score.
+
+    Args:
+        vectors: of the examples.
+
+    Returns:
+        Whether they lie on a GPU for which Triton is installed, in float32.
+    """
+    return vectors.is_cuda and vectors.dtype == torch.float32 and has_kernels()
+
+
+class _FusedProducts(torch.autograd.Function):
+    """What tiles compute, by kernels that read a run of weights where it lies."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, vectors: Tensor, weights: Tensor, bias: Tensor | None, begins: Tensor, pairs: Tensor, bounds: Tensor,
+        each: int, width: int,
+    ) -> Tensor:  # fmt: skip
+        """See `block_products.scores`."""
+        from longtail.nn.kernels.block_products import scores
+
+        ctx.save_for_backward(vectors, weights, begins, pairs, bounds)
+        ctx.each, ctx.biased = each, bias is not None
+        return scores(vectors, weights, bias, begins, pairs, bounds, each, width)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """See `block_products.gradients`."""
+        from longtail.nn.kernels.block_products import gradients
+
+        found = gradients(gradient.contiguous(), *ctx.saved_tensors, ctx.each, ctx.biased)
+        return (*found, None, None, None, None, None)
 
 
 class _TileProducts(torch.autograd.Function):
