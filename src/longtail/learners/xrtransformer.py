@@ -49,6 +49,8 @@ class XrTransformer(TreeNetSettings):
     tree_leaf_labels: int = 100  # labels of their leaves
     tree_beam: int = 20  # nodes kept on each of their levels in prediction
     cost: float = 1.5  # C of their classifiers
+    weight_threshold: float = 0.1  # weights below this are dropped
+    hard_negatives: int = 3  # wrong nodes of each level that an example also trains, as in the published form
 
     head_factor: ClassVar[float] = 1.0
     summary: ClassVar[str] = "an encoder trained coarse to fine, then trees on its vectors"
@@ -64,6 +66,7 @@ class XrTransformer(TreeNetSettings):
                 "branching": 16,
                 "bias_init": 0.0,
                 "cost": 1.0,
+                "weight_threshold": 0.001,
                 "tree_beam": 75,
             },
             "the published settings, EURLex-4K",
@@ -75,6 +78,7 @@ class XrTransformer(TreeNetSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         least = {"levels_of_training": 0, "head_init_candidates": 1, "trees": 1, "tree_leaf_labels": 2, "tree_beam": 1}
+        least |= {"hard_negatives": 0, "weight_threshold": 0}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise RecipeError(f"setting '{name}' of xrtransformer is at least {bound}, got {getattr(self, name)}")
@@ -109,7 +113,7 @@ class XrTransformer(TreeNetSettings):
     def plan(self, facts: DataFacts) -> Plan:
         """See `Learner.plan`: the larger of the two stages, and the time of both."""
         net = super().plan(facts)
-        leaf_labels, weights = 0.75 * self.tree_leaf_labels, 23 * kept_weights(0.1)
+        leaf_labels, weights = 0.75 * self.tree_leaf_labels, 23 * kept_weights(self.weight_threshold)
         tree = plan_trees(facts, self.trees, leaf_labels, 16, 8, self.tree_beam, weights)
         return replace(
             net,

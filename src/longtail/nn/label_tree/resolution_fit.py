@@ -43,6 +43,10 @@ class ResolutionSettings(Protocol):
     @property
     def cost(self) -> float: ...
     @property
+    def weight_threshold(self) -> float: ...
+    @property
+    def hard_negatives(self) -> int: ...
+    @property
     def tree_leaf_labels(self) -> int: ...
     @property
     def tree_beam(self) -> int: ...
@@ -148,14 +152,19 @@ class ResolutionFit(TreeFit):
         rows = replace(self.train, features=sparse.csr_array(normalised(self.vectors())))
         with stage("counting words"):
             features, matrix = Features.learn(rows, share=settings.feature_weight)
-        training = Training(cost=settings.cost, seed=settings.seed)
+        training = Training(
+            cost=settings.cost,
+            weight_threshold=settings.weight_threshold,
+            max_iter=5 if settings.hard_negatives else 8,
+            path_weight=3 / (3 + settings.hard_negatives),  # as in `bonsai`
+            seed=settings.seed,
+        )
 
         def cluster(vectors: Matrix, seed: int) -> tuple[Ints, list[Longs]]:
             order, levels = balanced_halves(vectors, settings.tree_leaf_labels, seed)
             return order, merge_levels(levels, 16)
 
         describe = partial(label_vectors, rows.targets, matrix)
-        forest = fit_forest(
-            features, matrix, rows.targets, describe, cluster, training, settings.trees, settings.tree_beam
-        )
+        shape = (settings.trees, settings.tree_beam, settings.hard_negatives)
+        forest = fit_forest(features, matrix, rows.targets, describe, cluster, training, *shape)
         return ResolutionScorer(TextEncoder.of(self.encoder, self.tokenizer, self.max_tokens), forest)
