@@ -46,7 +46,7 @@ def predict(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write; default: standard output.")
     ] = None,
     why: Annotated[
-        bool, typer.Option("--why", help="Say of each label who proposed it, its frequency and its record.")
+        bool, typer.Option("--why", help="Say of each label who proposed it, or which words it looked at.")
     ] = False,
     on: Annotated[
         str | None,
