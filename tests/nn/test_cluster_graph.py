@@ -12,6 +12,7 @@ from scipy import sparse
 
 from longtail.data.corpus import Corpus
 from longtail.errors import RecipeError
+from longtail.nn.label_tree import candidate_blocks
 from longtail.nn.label_tree.candidate_blocks import Entries
 from longtail.nn.label_tree.cluster_graph import ClusterGraph, strongest_links
 from longtail.nn.label_tree.graph_heads import NEVER, GraphHeads, targets_of
@@ -69,8 +70,11 @@ def test_search_is_the_best_path_times_the_labels_own_probability() -> None:
             assert odds[row, place].item() == pytest.approx(math.log(p / (1 - p)), abs=1e-4)
 
 
+@pytest.mark.parametrize("whole", [0, 1000])
 @pytest.mark.parametrize("shortlist", [100, 3])
-def test_the_loss_is_that_of_the_formulas(shortlist: int) -> None:
+def test_the_loss_is_that_of_the_formulas(shortlist: int, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether paths are sorted or all labels have a place."""
+    monkeypatch.setitem(candidate_blocks.WHOLE, "cpu", whole)
     heads = heads_of(shortlist=shortlist, shortlist_weight=0.3).eval()
     vectors = np.random.default_rng(2).normal(size=(3, WIDTH)).astype(np.float32)
     # The last example has more clusters of its own than the beam, and the others have no more candidates for it.
@@ -120,6 +124,21 @@ def test_scores_are_the_same_whether_all_labels_are_scored_or_candidates_are_gat
     before = heads.search(vectors, 5)
     monkeypatch.setattr("longtail.nn.label_tree.graph_heads.WHOLE", 0)
     torch.testing.assert_close(heads.search(vectors, 5), before)
+    monkeypatch.setitem(candidate_blocks.WHOLE, "cpu", 1000)
+    torch.testing.assert_close(heads.search(vectors, 5), before)
+
+
+def test_gradients_are_the_same_whether_paths_are_sorted_or_all_labels_have_a_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = []
+    for whole in (0, 1000):
+        monkeypatch.setitem(candidate_blocks.WHOLE, "cpu", whole)
+        heads = heads_of(shortlist_weight=0.3)
+        right = Entries(torch.tensor([0, 0, 2]), torch.tensor([4, 9, 1]), torch.tensor([1.0, 0.4, 1.0]))
+        heads.loss(torch.linspace(-2, 2, 3 * WIDTH).view(3, WIDTH), [right]).backward()
+        found.append({name: one.grad for name, one in heads.named_parameters()})
+    torch.testing.assert_close(found[0], found[1])
 
 
 def test_links_are_the_sum_of_cluster_scores_times_targets_and_every_label_keeps_a_cluster() -> None:

@@ -163,6 +163,8 @@ class GraphHeads(nn.Module):
         members = self.members[chosen]
         if kept is not None:
             members = members.masked_fill(~kept.unsqueeze(-1), -1)
+        if self._are_few(len(chosen)):
+            return self._reached(members.flatten(1), logs.flatten(1))
         labels, order = torch.sort(members.flatten(1), dim=1, stable=True)
         logs = logs.flatten(1).gather(1, order)
         is_new = F.pad(labels[:, 1:] != labels[:, :-1], (1, 0), value=True)
@@ -170,6 +172,20 @@ class GraphHeads(nn.Module):
         best = torch.full_like(logs, 2 * NEVER).scatter_reduce(1, group, logs, "amax", include_self=False)
         named = torch.full_like(labels, -1).scatter(1, group, labels)
         return named, torch.where(named >= 0, best, 2 * NEVER)
+
+    def _reached(self, members: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+        """As `_paths`, in a place for every label, which needs no sorting."""
+        number = len(self.weights)
+        best = logs.new_full((len(members), number + 1), -math.inf)  # the last place takes what is no label
+        best = best.scatter_reduce(1, torch.where(members >= 0, members, number), logs, "amax")[:, :number]
+        is_there = torch.isfinite(best)
+        labels = torch.where(is_there, torch.arange(number, device=members.device), -1)
+        return labels, torch.where(is_there, best, 2 * NEVER)
+
+    def _are_few(self, examples: int) -> bool:
+        """Whether all labels can have a place for each example."""
+        whole: int = candidate_blocks.WHOLE.get(self.weights.device.type, 0)
+        return examples * len(self.weights) <= whole
 
     def _shortlisted(self, labels: Tensor, logs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The best of the candidates, and the loss of the right ones among all."""
@@ -183,8 +199,7 @@ class GraphHeads(nn.Module):
     def _scores(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Products of vectors with labels' classifiers: (examples, candidates)."""
         known = labels.clamp(min=0)
-        few = len(vectors) * len(self.weights) <= candidate_blocks.WHOLE.get(vectors.device.type, 0)
-        if few or len(self.weights) <= WHOLE * labels.shape[1]:
+        if self._are_few(len(vectors)) or len(self.weights) <= WHOLE * labels.shape[1]:
             return F.linear(vectors, self.weights, self.bias).gather(1, known)
         return torch.einsum("ed,ekd->ek", vectors, self.weights[known]) + self.bias[known]
 
