@@ -26,9 +26,9 @@ from longtail.nn.onevsall.batch_targets import TrainingTargets  # noqa: E402
 from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead  # noqa: E402
 from longtail.nn.onevsall.head_shards import init_shard, top_of_all  # noqa: E402
 from longtail.nn.onevsall.onevsall_task import OneVsAllTask  # noqa: E402
-from longtail.nn.training.process_group import ProcessGroup  # noqa: E402
 from longtail.nn.training.checkpoint import FILE, Checkpoint, CheckpointDir, checkpointing  # noqa: E402
 from longtail.nn.training.loop import TrainingConfig, train  # noqa: E402
+from longtail.nn.training.process_group import ProcessGroup  # noqa: E402
 from longtail.store import load  # noqa: E402
 
 CPU = torch.device("cpu")

@@ -32,11 +32,12 @@ from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead
 from longtail.nn.onevsall.head_shards import init_shard, top_of_all
 from longtail.nn.onevsall.onevsall_scorer import OneVsAllScorer, rare_of
 from longtail.nn.onevsall.onevsall_settings import OneVsAllSettings
-from longtail.nn.onevsall.onevsall_task import OneVsAllTask, Penalty, TextReading
+from longtail.nn.onevsall.onevsall_task import OneVsAllTask, TextReading
 from longtail.nn.training.history import History
 from longtail.nn.training.loop import train
 from longtail.nn.training.precision import best_device
 from longtail.nn.training.process_group import ProcessGroup
+from longtail.nn.training.row_penalties import Penalty
 from longtail.progress import stage
 from longtail.seams import PenalisesRows, TailMethod
 
