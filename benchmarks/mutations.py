@@ -182,7 +182,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "data/labels.py", "soft targets count in part",
-        "np.bincount(targets.indices, minlength=len(self))", "np.bincount(targets.indices, targets.data, len(self))",
+        "occurrences(targets.indices, len(self))", "np.bincount(targets.indices, targets.data, len(self))",
         "data/test_dataset.py::test_a_soft_target_counts_as_a_row",
     ),
     Mutation(

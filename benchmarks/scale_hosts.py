@@ -136,8 +136,8 @@ class Job:
         environment = {**os.environ, "GLOO_SOCKET_IFNAME": f"lt-{host}", "OMP_NUM_THREADS": "1"}
         script = f'hostname host-{host}; exec "$@"'
         inside = ["ip", "netns", "exec", f"longtail-{host}", "unshare", "--uts", "sh", "-c", script, "sh", *words]
-        log = Path(f"{self.out}.{host}.log").open("ab")
-        self.running[host] = subprocess.Popen(inside, env=environment, stdout=log, stderr=log)
+        with Path(f"{self.out}.{host}.log").open("ab") as log:  # the process keeps a copy of its own
+            self.running[host] = subprocess.Popen(inside, env=environment, stdout=log, stderr=log)
 
     def log(self) -> str:
         return "".join(Path(f"{self.out}.{host}.log").read_text() for host in HOSTS)

@@ -69,10 +69,7 @@ def _list(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> None:
 
 
 def _grouped_learners(learners: dict[str, type[Any]]) -> dict[str, list[str]]:
-    """Learner names by the settings they share."""
-    from longtail.learners.bm25 import Bm25
-    from longtail.learners.lexical import Lexical
-    from longtail.linear.features.tfidf_settings import TfidfSettings
+    """Learner names by the settings they share. Those over words are the ones that ask which forms of words count."""
     from longtail.nn.dual.dual_settings import DualEncoderSettings
     from longtail.nn.label_tree.tree_settings import TreeNetSettings
     from longtail.nn.onevsall.onevsall_settings import OneVsAllSettings
@@ -80,17 +77,16 @@ def _grouped_learners(learners: dict[str, type[Any]]) -> dict[str, list[str]]:
 
     words, answers = "Learners over words: no GPU", "Learners over the answers or encoder of others"
     bases: dict[type[Any], str] = {
-        TfidfSettings: words,
-        Bm25: words,
-        Lexical: words,
         ShallowSettings: "Shallow nets over word vectors",
         DualEncoderSettings: "Dual encoders",
         OneVsAllSettings: "An encoder under one classifier a label",
         TreeNetSettings: "An encoder over a label tree",
     }
-    found: dict[str, list[str]] = {title: [] for title in (*bases.values(), answers, "Others")}
+    found: dict[str, list[str]] = {title: [] for title in (words, *bases.values(), answers, "Others")}
     for name, kind in learners.items():
         title = next((title for base, title in bases.items() if issubclass(kind, base)), None)
+        if title is None and "words" in {field.name for field in dataclasses.fields(kind)}:
+            title = words
         own = kind.__module__.startswith("longtail.")
         found[title or (answers if own else "Others")].append(name)
     return {title: names for title, names in found.items() if names}

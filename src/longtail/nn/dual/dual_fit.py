@@ -262,14 +262,11 @@ class DualEncoderFit(EncoderFit):
 
     def label_vectors(self) -> Floats:
         """(labels, dimension): unit vectors of the labels' texts, moved by the label tower."""
-        vectors = self.text_vectors()
-        if self.tower is None:
-            return vectors
-        moved: Floats = self._moved(torch.from_numpy(vectors)).cpu().numpy()
-        return moved
+        vectors: Floats = self._after_tower(torch.from_numpy(self.text_vectors())).cpu().numpy()
+        return vectors
 
     @torch.no_grad()
-    def _moved(self, texts: Tensor) -> Tensor:
+    def _after_tower(self, texts: Tensor) -> Tensor:
         if self.tower is None:
             return texts
         return self.tower.vectors(torch.arange(len(texts), device=self.device), texts.to(self.device)).float()
@@ -310,7 +307,7 @@ class DualEncoderFit(EncoderFit):
             (rows, shortlist) items, -1 where a row has fewer.
         """
         rows = self.vectors_on_device(self.resident[0], "documents") if documents is None else documents
-        items, targets = self._moved(self.vectors_on_device(self.resident[1], "labels")), self.train.targets
+        items, targets = self._after_tower(self.vectors_on_device(self.resident[1], "labels")), self.train.targets
         if self.settings.anchors == "labels":
             rows, items, targets = items, rows, sparse.csr_array(targets.T)
         return nearest_wrong(rows, items, targets, shortlist, self.device)
