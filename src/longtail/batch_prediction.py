@@ -87,7 +87,8 @@ def predict_shard(settings: Mapping[str, Any], source: Mapping[str, Any], output
         DataError: the shard is broken; the line is named.
         JobError: the shard or the model has changed since the jobs were written.
     """
-    for given, wanted in ((settings, SETTINGS), (source, SOURCE)):
+    expected: list[tuple[Any, dict[str, Any]]] = [(settings, SETTINGS), (source, SOURCE)]
+    for given, wanted in expected:
         for name, types in wanted.items():
             if not isinstance(given, Mapping) or not isinstance(given.get(name), types):
                 raise JobError(f"the job has no {name}, or one of another type; write the jobs again")

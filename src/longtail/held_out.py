@@ -50,7 +50,7 @@ class HeldOutPredictions:
             raise DataError(f"out-of-fold predictions need at least 2 training examples, and train has {len(given)}")
         if not 2 <= number <= len(given):
             raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
-        hashes = hashed([self.train.ids[row] for row in given], seed)
+        hashes = hashed([self.train.ids[row] for row in given.tolist()], seed)
         shuffled = given[np.argsort(hashes, kind="stable")]  # every number-th row from the first is a fold: equal sizes
         wanted = shuffled[:max_rows]
         indices = np.full((len(wanted), CANDIDATES), -1, dtype=np.int32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -167,6 +168,6 @@ def gpu_is_there() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _language(texts: tuple[str, ...]) -> str:
+def _language(texts: Sequence[str]) -> str:
     some = texts[:: max(len(texts) // SAMPLE, 1)]
     return main_language(text[:SAMPLE_CHARACTERS] for text in some) if some else ""

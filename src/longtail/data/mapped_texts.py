@@ -200,6 +200,4 @@ def joined(given: Sequence[str], more: Sequence[str]) -> Sequence[str]:
 
 
 def _equal(one: Sequence[str], other: object) -> bool:
-    if not isinstance(other, MappedTexts | JoinedTexts | tuple):
-        return NotImplemented
-    return len(one) == len(other) and all(map(eq, one, other))
+    return isinstance(other, MappedTexts | JoinedTexts | tuple) and len(one) == len(other) and all(map(eq, one, other))

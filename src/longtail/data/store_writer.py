@@ -11,7 +11,6 @@ import hashlib
 import json
 from array import array
 from dataclasses import dataclass, field
-from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +40,11 @@ class _File:
     size: int = 0
 
     def __post_init__(self) -> None:
-        self._file: BufferedWriter = self.path.open("wb", buffering=1 << 20)
+        self._file = self.path.open("wb", buffering=1 << 20)
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, values: AnyArray) -> None:
-        raw = memoryview(np.ascontiguousarray(values)).cast("B") if values.size else b""
+        raw = np.ascontiguousarray(values).view(np.uint8).data if values.size else b""
         self._file.write(raw)
         self._digest.update(raw)
         self.size += values.nbytes
@@ -85,6 +84,11 @@ class _Split:
             self._starts(kind, matrix.indptr)
             self.widths[kind] = max(self.widths.get(kind, 0), matrix.shape[1])
         self.rows += len(ids)
+
+    def described(self, labels: int) -> dict[str, object]:
+        """What the store says of this split; matrices over labels have all of them as columns."""
+        widths = {kind: labels if kind in ("targets", "excluded") else width for kind, width in self.widths.items()}
+        return {"rows": self.rows, "texts": "texts" in self.ends, "matrices": widths}
 
     def _starts(self, kind: str, starts: Longs) -> None:
         if kind not in self.ends:
@@ -197,18 +201,7 @@ class StoreWriter:
             facts = {**facts, "label_features": labels.features.shape[1]}
         raw = (self.folder / "labels.jsonl").read_bytes()
         files["labels.jsonl"] = {"bytes": len(raw), "blake2b": hashlib.blake2b(raw, digest_size=16).hexdigest()}
-        splits = {
-            name: {
-                "rows": split.rows,
-                "texts": "texts" in split.ends,
-                "matrices": {kind: max(width, 0) for kind, width in split.widths.items()},
-            }
-            for name, split in self.splits.items()
-        }
-        for split in splits.values():
-            for kind in ("targets", "excluded"):
-                if kind in split["matrices"]:  # type: ignore[operator]
-                    split["matrices"][kind] = len(labels)  # type: ignore[index]
+        splits = {name: split.described(len(labels)) for name, split in self.splits.items()}
         content = {
             "format": FORMAT, "version": VERSION, "longtail": __version__, **facts, "labels": len(labels),
             "counted": self.counted, "drawn": list(self.drawn), "splits": splits, "files": dict(sorted(files.items())),

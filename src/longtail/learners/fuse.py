@@ -229,6 +229,6 @@ def fold_rows(train: Dataset, number: int, seed: int) -> list[tuple[Longs, Longs
     given = np.flatnonzero(train.origins == 0)
     if not 2 <= number <= len(given):
         raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
-    shuffled = given[np.argsort(hashed([train.ids[row] for row in given], seed), kind="stable")]
+    shuffled = given[np.argsort(hashed([train.ids[row] for row in given.tolist()], seed), kind="stable")]
     every = np.arange(len(train))
     return [(np.setdiff1d(every, shuffled[fold::number]), shuffled[fold::number]) for fold in range(number)]

@@ -264,7 +264,7 @@ class MemoryLearner:
                 model.scorer,
                 np.ascontiguousarray(model.scorer.row_vectors(train.rows), dtype=np.float32),
                 train.targets.copy(),
-                train.ids,
+                tuple(train.ids),
                 tuple([text[:SHOWN] for text in train.texts]),
                 model.recipe,
                 own.neighbours,

@@ -279,7 +279,7 @@ def is_randomly_initialised(encoder: Encoder, name: str) -> bool:
     return encoder.settings["kind"] == "bag" or name in RANDOM_INIT
 
 
-def training_texts(name: str, train: Dataset) -> tuple[str, ...]:
+def training_texts(name: str, train: Dataset) -> Sequence[str]:
     """The texts to train on.
 
     Args:

@@ -196,7 +196,7 @@ class DualEncoderScorer:
         return cls(encoder, labels, PlattScaling(scale, offset), bias, text_norm, moved, search)
 
 
-def _texts_of(rows: Rows) -> tuple[str, ...]:
+def _texts_of(rows: Rows) -> Sequence[str]:
     if rows.texts is None:
         raise DataError("this model reads texts; give documents with texts, not only features")
     return rows.texts

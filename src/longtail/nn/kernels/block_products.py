@@ -165,4 +165,4 @@ def gradients(
 
 
 def _children(width: int) -> int:
-    return min(max(triton.next_power_of_2(width), 16), 128)
+    return min(max(int(triton.next_power_of_2(width)), 16), 128)

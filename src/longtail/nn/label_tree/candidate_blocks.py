@@ -74,7 +74,9 @@ def block_scores(
     cluster, pairs = torch.sort(flat, stable=True)
     if uses_kernels(vectors):
         bounds = torch.searchsorted(cluster, torch.arange(len(begins), device=flat.device))
-        found = _FusedProducts.apply(vectors.contiguous(), weights, bias, begins, pairs, bounds, each, width)
+        found: Tensor = _FusedProducts.apply(  # type: ignore[no-untyped-call]
+            vectors.contiguous(), weights, bias, begins, pairs, bounds, each, width
+        )
         return found.view(examples, each, width)
     place = torch.arange(len(flat), device=flat.device)
     within = place - torch.searchsorted(cluster, cluster)  # of the pairs of its cluster
@@ -86,7 +88,8 @@ def block_scores(
     dimension = vectors.shape[1]
     rows = vectors.new_zeros(len(clusters) * height, dimension).index_copy(0, slot, vectors[pairs // each])
     first = begins[clusters]
-    scores = _TileProducts.apply(rows.view(len(clusters), height, dimension), weights, first, width)
+    tiles = rows.view(len(clusters), height, dimension)
+    scores: Tensor = _TileProducts.apply(tiles, weights, first, width)  # type: ignore[no-untyped-call]
     if bias is not None:
         scores = scores + bias[_children(first, width, len(bias))].unsqueeze(1)
     back = torch.empty_like(pairs)
@@ -127,7 +130,8 @@ class _FusedProducts(torch.autograd.Function):
         """See `block_products.gradients`."""
         from longtail.nn.kernels.block_products import gradients
 
-        found = gradients(gradient.contiguous(), *ctx.saved_tensors, ctx.each, ctx.biased)
+        vectors, weights, begins, pairs, bounds = ctx.saved_tensors
+        found = gradients(gradient.contiguous(), vectors, weights, begins, pairs, bounds, ctx.each, ctx.biased)
         return (*found, None, None, None, None, None)
 
 

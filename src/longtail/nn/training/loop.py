@@ -292,11 +292,11 @@ class _Run:
         for name, tensor in _under("optimiser.", tensors).items():
             number, _, part = name.partition(".")
             state.setdefault(int(number), {})[part] = tensor
-        for number, parts in state.items():
+        for place, parts in state.items():
             if parts.keys() != MOMENTS or any(
-                parts[name].shape != self.parameters[number].shape for name in MOMENTS - {"step"}
+                parts[name].shape != self.parameters[place].shape for name in MOMENTS - {"step"}
             ):  # the fused step would read beside them
-                raise ValueError(f"the moments of parameter {number} have another shape")
+                raise ValueError(f"the moments of parameter {place} have another shape")
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
         self.loss = tensors["loss"].reshape(()).float().to(self.task.device)
         torch.set_rng_state(tensors["rng.cpu"])

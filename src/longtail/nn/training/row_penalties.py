@@ -84,4 +84,5 @@ def short_step(rows: Tensor, gradient: Tensor, learning_rate: float) -> Tensor:
     """
     step = learning_rate * gradient.float()
     longest = FURTHEST * rows.norm(dim=1, keepdim=True)
-    return step * (longest / step.norm(dim=1, keepdim=True).clamp_min(1e-12)).clamp_max(1.0)
+    share: Tensor = (longest / step.norm(dim=1, keepdim=True).clamp_min(1e-12)).clamp_max(1.0)
+    return step * share
