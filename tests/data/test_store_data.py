@@ -152,7 +152,7 @@ def test_a_damaged_store_is_refused(tmp_path, name, how) -> None:
 )
 def test_numbers_that_point_nowhere_are_refused(tmp_path, name) -> None:
     write_store(lines(tmp_path / "data"), tmp_path / "store")
-    path = tmp_path / "store" / f"train.{name}"
+    path = tmp_path / "store" / name
     content = bytearray(path.read_bytes())
     content[16:24] = b"\xff\xff\xff\x7f" * 2
     path.write_bytes(content)
