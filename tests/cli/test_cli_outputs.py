@@ -278,6 +278,13 @@ def test_methods_lists_the_catalogue() -> None:
         assert part["summary"]
 
 
+def test_a_data_sets_preset_is_shown_by_what_it_changes() -> None:
+    shown = call("methods", "renee").out
+    assert "renee:LF-AmazonTitles-131K, as renee:paper\n" in shown  # it changes nothing
+    own = shown.split("renee:LF-Amazon-131K, as renee:paper but\n")[1].split("renee:")[0]
+    assert [line.split()[:2] for line in own.splitlines()[1:2]] == [["max_tokens", "128"]] and "epochs" not in own
+
+
 def test_methods_shows_one_part_with_its_settings() -> None:
     shown = call("methods", "ngame").out
     assert "temperature" in shown and "0.05" in shown
@@ -340,4 +347,4 @@ def test_methods_fit_a_screen_of_eighty_columns() -> None:
     lines = call("methods").out.splitlines()
     assert not any("…" in line for line in lines)
     assert len(lines) <= 66 and max(map(len, lines)) <= 80
-    assert "Goes on: renee" in call("methods", "glas").out
+    assert "Goes on: astec, inceptionxml, ngame, renee, unidec\n" in call("methods", "glas").out

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from longtail.cli.shared import Json, console, print_json
 from longtail.errors import RecipeError, did_you_mean
+
+if TYPE_CHECKING:
+    from longtail.method_help import PresetHelp
 
 Name = Annotated[str | None, typer.Argument(help="A learner or tail method to show with its settings, costs, papers.")]
 SEAMS = {  # in the order in which they act
@@ -160,15 +163,29 @@ def _show(name: str, kind: type[Any], learners: dict[str, type[Any]], tail: dict
         screen.print(table)
     for preset in found.presets:
         screen.print()
-        screen.print(Text(f"{name}:{preset.name}", style="bold"))
+        rows, like = _beside_paper(preset, found.presets)
+        beside = f", as {name}:{like}{' but' if rows else ''}" if like else ""
+        screen.print(Text(f"{name}:{preset.name}{beside}", style="bold"))
         table = Table(box=None, padding=(0, 1), pad_edge=False)
         for column in ("sets", "to", "where the paper says so"):
             table.add_column(column, overflow="fold")
-        for cells in preset.settings:
+        for cells in rows:
             table.add_row(*map(Text, cells))
-        screen.print(table)
+        if rows:
+            screen.print(table)
         if preset.differs:
             show("Not as in the paper", preset.differs)
+
+
+def _beside_paper(preset: PresetHelp, presets: tuple[PresetHelp, ...]) -> tuple[list[tuple[str, str, str]], str]:
+    """What a preset sets, and the preset it is shown beside: one of a data set repeats most of `paper`."""
+    paper = next((one for one in presets if one.name == "paper"), preset)
+    known = {cells[:2] for cells in paper.settings}
+    if paper is preset or not known & {cells[:2] for cells in preset.settings}:
+        return list(preset.settings), ""
+    own = {cells[0] for cells in preset.settings}
+    rows = [cells for cells in preset.settings if cells[:2] not in known]
+    return rows + [(cells[0], "its default", "") for cells in paper.settings if cells[0] not in own], "paper"
 
 
 def _goes_on(some: list[str], learners: dict[str, type[Any]]) -> str:
