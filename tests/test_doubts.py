@@ -46,6 +46,13 @@ def test_limits_flag_at_most_the_promised_share_of_documents_like_those_held_out
     assert far is not None and "near" in far and near is None
 
 
+def test_held_out_documents_without_a_word_set_no_limit() -> None:
+    best = np.linspace(0.1, 1, 300, dtype=np.float32)
+    with_words = Doubts.of(made(500, 1), made(300, 2, 0.1), best)
+    blanks = Doubts.of(made(500, 1), ["", "...", *made(300, 2, 0.1)], np.concatenate([[-np.inf, np.nan], best]))
+    assert check(Doubts, blanks.state()).state().settings == with_words.state().settings
+
+
 @pytest.mark.parametrize("text", ["", " \n", "...", "zzzz qqqq", "Война и мир", "三国演义", "חלום"])
 def test_nothing_known_is_flagged_without_held_out_documents(text: str) -> None:
     first, second = Doubts.of(["the old king"]).reasons([text, "old"])

@@ -50,10 +50,12 @@ class Doubts:
             The doubts of the model.
         """
         found = cls(_words(seen))
-        if len(held_out) < ENOUGH:
+        shares = found.shares(held_out)
+        told = ~np.isnan(shares)  # a document without a word says nothing of others
+        if told.sum() < ENOUGH:
             return found
-        share = float(np.quantile(found.shares(held_out), FEW_WORDS, method="lower"))
-        near = None if best is None else float(np.quantile(best, FAR, method="lower"))
+        share = float(np.quantile(shares[told], FEW_WORDS, method="lower"))
+        near = None if best is None else float(np.quantile(best[told], FAR, method="lower"))
         return replace(found, known_share=share, near=near)
 
     def with_texts(self, texts: Iterable[str]) -> Self:
