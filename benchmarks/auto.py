@@ -12,7 +12,7 @@ they are about those of an idle core.
 
 `auto` pays for looking, judging and combining out of its time; of the others only the training counts. omikuji is
 installed into an environment of its own in the folder of `--peers`. With `--results FILE` every line is kept there, and
-the same command goes on after the last one.
+the same command goes on after the last one; with longer times it trains only what did not end in the shorter ones.
 """
 
 from __future__ import annotations
@@ -141,12 +141,18 @@ def compare(
 ) -> None:
     clock = time.process_time if processor else time.perf_counter
     longest, ours, others = max(times.values()), list[Found](), list[Found]()
-    done = {(one["data"], one["what"], one["longest"]): Found(*one["found"]) for one in read_lines(results)}
+    done = {}
+    for one in read_lines(results):
+        found = Found(*one["found"])
+        trained_alone = one["what"] != "auto" and found.measures is not None  # whatever the longest time was
+        done[one["data"], one["what"], None if trained_alone else one["longest"]] = found
 
     def once(what: str, seconds: float, work: Callable[[], Found]) -> Found:
-        found = done.get((corpus.name, what, seconds)) or work()
-        if results is not None and (corpus.name, what, seconds) not in done:
-            append_lines(results, {"data": corpus.name, "what": what, "longest": seconds, "found": list(found)})
+        found = done.get((corpus.name, what, None)) or done.get((corpus.name, what, seconds))
+        if found is None:
+            found = work()
+            if results is not None:
+                append_lines(results, {"data": corpus.name, "what": what, "longest": seconds, "found": list(found)})
         print(found, flush=True)
         return found
 

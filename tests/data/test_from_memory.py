@@ -166,3 +166,15 @@ def test_what_is_wrong_is_named(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(DataError) as refused:
         longtail.corpus(**given)
     assert problem in str(refused.value)
+
+
+def test_a_table_whose_rows_are_not_there_yet() -> None:
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    lazy = polars.LazyFrame({"text": TEXTS, "labels": LABELS})
+    with pytest.raises(DataError, match=r"LazyFrame holds no rows yet; give its \.collect\(\)"):
+        longtail.corpus(lazy, texts="text", labels="labels")
+
+
+def test_load_says_where_data_in_memory_goes() -> None:
+    with pytest.raises(DataError, match=r"got dict; for data in memory: longtail\.corpus"):
+        longtail.load({"text": TEXTS})  # type: ignore[arg-type]

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -70,8 +71,13 @@ def test_no_figure_is_cut_at_any_width(results: list[Result], width: int) -> Non
     text = printed(results, width)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
-    shown = [column for column in columns(results) if f" {column.name}" in text]
-    assert {"P@1", "PSP@1", "C@1"} <= {column.name for column in shown}
+    names = next(line for line in text.splitlines() if "recipe" in line).split()
+    shown = [column for column in columns(results) if column.name in names]
+    assert {"P@1", "PSP@5", "C@5"} <= {column.name for column in shown}  # what a person chooses by
+    hidden = {column.name for column in columns(results)} - {column.name for column in shown}
+    _, said, rest = " ".join(text.split()).partition("no room here for ")
+    assert bool(said) == bool(hidden)
+    assert hidden <= set(re.findall(r"[^\s,:]+", rest))
     for column in shown:
         for result in results:
             assert column.write(column.value(result)) in text

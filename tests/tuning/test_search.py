@@ -68,11 +68,24 @@ def test_a_stopped_search_goes_on_as_if_it_had_not_been(tiny: Corpus, tmp_path: 
     assert recipes(longtail.tune(tiny, RANGE, trials=6, checkpoint_dir=tmp_path)) == recipes(whole)
     with listening(lines := Lines()):
         longtail.tune(tiny, RANGE, trials=6, checkpoint_dir=tmp_path)
-    assert lines.lines == []  # nothing is trained again
+    assert [line for line in lines.lines if line.startswith("trial")] == []  # nothing is trained again
     with pytest.raises(DataError, match="belongs to another search: seed 0 there, 1 here"):
         longtail.tune(tiny, RANGE, trials=6, checkpoint_dir=tmp_path, seed=1)
     with pytest.raises(DataError, match="belongs to another search: data"):
         longtail.tune(replace(tiny, train=tiny.train.take(range(200))), RANGE, trials=6, checkpoint_dir=tmp_path)
+
+
+def test_a_search_that_goes_on_knows_its_best(tiny: Corpus, tmp_path: Path) -> None:
+    longtail.tune(tiny, RANGE, trials=4, checkpoint_dir=tmp_path)
+    heard = Lines()
+    with listening(heard):
+        found = longtail.tune(tiny, RANGE, trials=8, checkpoint_dir=tmp_path)
+    assert any("has 4 finished trials" in line for line in heard.lines)
+    best = max(one.values[0] for one in found.trials[:4])
+    for one in found.trials[4:]:
+        (line,) = (line for line in heard.lines if line.startswith(f"trial {one.number + 1}:"))
+        assert ("the best so far" in line) == (one.values[0] > best)
+        best = max(best, one.values[0])
 
 
 def test_a_trial_that_had_ended_is_not_trained_again(tiny: Corpus, tmp_path: Path) -> None:
@@ -85,7 +98,7 @@ def test_a_trial_that_had_ended_is_not_trained_again(tiny: Corpus, tmp_path: Pat
     with listening(lines := Lines()):
         found = longtail.tune(tiny, RANGE, trials=3, checkpoint_dir=tmp_path)
     assert recipes(found) == recipes(whole)
-    assert len(lines.lines) == 1
+    assert [line[:7] for line in lines.lines if line.startswith("trial")] == ["trial 3"]
 
 
 CODE = """

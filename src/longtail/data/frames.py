@@ -34,7 +34,8 @@ def _own_names(table: Any) -> list[Any] | None:
     names = getattr(table, "column_names", None)  # Hugging Face; Arrow
     if isinstance(names, list):
         return names
-    if hasattr(table, "columns") and hasattr(table, "shape") and len(table.shape) == 2:  # pandas, polars
+    shape = getattr(table, "shape", None)
+    if isinstance(shape, tuple) and len(shape) == 2 and hasattr(table, "columns"):  # pandas, polars
         return list(table.columns)
     return None
 

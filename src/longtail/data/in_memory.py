@@ -179,6 +179,8 @@ def _from_table(
     """A split given as a table, with the names of its columns."""
     names = column_names(table)
     if names is None:
+        if hasattr(table, "collect"):
+            raise DataError(f"{split}: {type(table).__name__} holds no rows yet; give its .collect()")
         raise DataError(
             f"{split}: {type(table).__name__} is no table; give a pandas or polars frame, a Hugging Face data set, a "
             "dict of lists, or texts=[...] and labels=[...] without it"

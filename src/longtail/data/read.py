@@ -80,6 +80,11 @@ def load(
         MissingExtra: it is a Parquet or Excel file, and pyarrow or openpyxl is not installed.
         WillNotFit: there is too little memory for it.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise DataError(
+            f"load reads a name, a folder or a file, got {type(path).__name__}; for data in memory: "
+            'longtail.corpus(frame, texts="text", labels="labels")'
+        )
     if text is not None:
         check_text_field(text)
     with reading(path):

@@ -24,7 +24,8 @@ RETRIEVAL = (
     "little"
 )
 _NAME = 12  # letters per line of a recipe's name in a narrow terminal; longer names fold
-_LEFT_OUT = ("@3", "predict", "memory", "@5", "train")  # what a narrow terminal leaves out, in this order
+# What a narrow terminal leaves out, in this order: P@1, PSP@5 and C@5 stay, which recipes are chosen by.
+_LEFT_OUT = ("P@3", "PSP@3", "C@3", "predict", "memory", "P@5", "C@1", "PSP@1", "train")
 
 
 @dataclass(frozen=True)
@@ -184,9 +185,12 @@ def comparison_table(results: Sequence[Result], width: int | None = None, *, cos
         caption_justify="left",
     )
     table.add_column("recipe", overflow="fold", min_width=_NAME)
-    shown = _fitting([one for one in columns(results) if costs or one.group != "cost"], results, width)
+    every = [one for one in columns(results) if costs or one.group != "cost"]
+    shown = _fitting(every, results, width)
     for column in shown:
         table.add_column(column.name, justify="right", no_wrap=True)
+    if hidden := [column.name for column in every if column not in shown]:
+        table.caption = f"{table.caption}\nno room here for {', '.join(hidden)}: see --json or the report"
     best = [column.best(results) for column in shown]
     for result in results:
         figures = [column.write(column.value(result)) for column in shown]
@@ -318,11 +322,11 @@ def _fitting(shown: list[Column], results: Sequence[Result], width: int | None) 
         wide = (max(len(column.name), *(len(_cell(column, result)) for result in results)) for column in shown)
         return 2 + _NAME + sum(letters + 2 for letters in wide)
 
-    others = [f"@{k}" for k in reversed(measured_at(results)) if k not in (1, 3, 5)]
-    for ending in (*_LEFT_OUT, *others):
+    others = [one.name for one in reversed(shown) if one.group != "cost" and not one.name.endswith(("@1", "@3", "@5"))]
+    for name in (*others, *_LEFT_OUT):
         if not results or width is None or needed() <= width:
             break
-        shown = [column for column in shown if not column.name.endswith(ending)]
+        shown = [column for column in shown if column.name != name]
     return shown
 
 

@@ -76,6 +76,8 @@ def tune(
         study = Study(space, objectives, seed, storage)
         if folder is not None:
             study.resume(identity_of(corpus, space, objectives, folds, seed), folder)
+            if study.finished:
+                note(f"{folder} has {study.finished} finished trials; the search goes on after them")
         Recipe.parse(space.corners()[0]).check(corpus.train)  # what the data lacks is no matter of settings
         _Search(study, judge, min(limit, space.size), processes).run()
         return Tuning(
@@ -97,7 +99,8 @@ class _Search:
         self.study, self.judge, self.limit = study, judge, limit
         self.processes = int(min(processes, max(limit - study.finished, 1)))
         self.out_of_time = False
-        self.best: float | None = None
+        before = [one.values[0] for one in study.results() if one.state == DONE]  # of an earlier run in this folder
+        self.best: float | None = max(before, default=None)
 
     def run(self) -> None:
         """Trains until the limit or the deadline."""
