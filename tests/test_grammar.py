@@ -84,6 +84,8 @@ def test_white_space_does_not_matter() -> None:
         ("centroid +", "expected a tail method's name after '+', found the end"),
         ("centroid rerank", "character 10: expected '+' or the end, found 'rerank'"),
         ("knn(neighbours)", "expected '=' after neighbours, found ')'"),
+        ("fuse(knn, bm25)", "expected '=' after knn, found ','; a recipe that is a member stands in quotes: \"knn\""),
+        ("knn(neighbours 3)", "expected '=' after neighbours, found '3'"),
         ("knn(neighbours=)", "expected a value, found ')'"),
         ("knn(neighbours=3", "expected ',' or ')' in the settings of knn, found the end"),
         ("knn(neighbours=many)", 'expected a value, found many; write "many" if it is a word'),

@@ -208,6 +208,11 @@ class _Parser:
 
     def setting(self, part: str) -> Setting:
         name = self.take("name", f"a setting's name in the settings of {part}")
+        if self.at(",") or self.at(")") or self.at("(") or self.at("+"):
+            self.fail(
+                f"expected '=' after {name}, found {self.tokens[self.next][1]!r}; a recipe that is a member "
+                f'stands in quotes: "{name}"'
+            )
         self.take("mark", f"'=' after {name}", "=")
         begin = self.tokens[self.next][2]
         value = self.value()

@@ -152,9 +152,12 @@ class Model:
         """
         if isinstance(texts, str) or isinstance(labels, str) or len(texts) != len(labels):
             raise DataError("with_rows takes as many lists of label ids as texts: with_rows([text], [[label, ...]])")
-        if any(isinstance(names, str) or not names for names in labels):
+        if any(
+            isinstance(names, str) or not names or not all(isinstance(name, str) for name in names) for names in labels
+        ):
             raise DataError(
-                "with_rows takes a list of label ids for each text, none of them empty: [[label, ...], ...]"
+                "with_rows takes a list of label ids, which are strings, for each text, none of them empty: "
+                "[[label, ...], ...]"
             )
         if not isinstance(self.scorer, TakesRows):
             raise DataError(

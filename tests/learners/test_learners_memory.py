@@ -85,6 +85,6 @@ def test_new_rows_are_refused_where_nothing_remembers_them(tiny: Corpus) -> None
     assert model.with_rows(["apple"], [["L1"]]).predict(["apple"], k=1).indices[0, 0] >= 0
     with pytest.raises(DataError, match="do not know the new label 'NEW'"):
         model.with_rows(["apple"], [["NEW"]])
-    for texts, labels in ((["a", "b"], [["L1"]]), ("a", [["L1"]]), (["a"], ["L1"]), (["a"], [[]])):
+    for texts, labels in ((["a", "b"], [["L1"]]), ("a", [["L1"]]), (["a"], ["L1"]), (["a"], [[]]), (["a"], [[1]])):
         with pytest.raises(DataError, match="with_rows takes"):
             model.with_rows(texts, labels)

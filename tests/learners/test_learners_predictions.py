@@ -146,6 +146,10 @@ def test_what_cannot_be_answered_is_told(files: Callable[..., dict[str, Path]], 
         model.predict(["apple"])
     with pytest.raises(DataError, match=r"example 'tset-1' has no predictions in .*; did you mean 'test-1'\?"):
         model.predict(Rows(texts=("apple",), ids=("tset-1",)))
+    with pytest.raises(
+        DataError, match=r"none of the \d+ examples asked for has .*test.*, the first is 'valid-0'; name"
+    ):
+        Recipe.parse(f'fuse("knn", "{recipe_of({"test": written["test"]})}")').fit(tiny.train, tiny.valid)
     with pytest.raises(DataError, match="none of its lines is an example of train"):
         Recipe.parse(recipe_of({"train": written["test"]})).fit(tiny.train, tiny.valid)
     with pytest.raises(DataError, match="is in two of the files"):

@@ -47,6 +47,11 @@ class PredictionsScorer:
         try:
             found = np.array([self._row_of[name] for name in rows.ids], dtype=np.int64)
         except KeyError as error:
+            if len(rows) > 1 and self._row_of.keys().isdisjoint(rows.ids):
+                raise DataError(
+                    f"none of the {len(rows):,} examples asked for has predictions in {self.files}, the first is "
+                    f"{rows.ids[0]!r}; name the file of their split too: predictions(train='…', valid='…', test='…')"
+                ) from None
             near = did_you_mean(error.args[0], islice(self.ids, 50_000))
             raise DataError(
                 f"example {error.args[0]!r} has no predictions in {self.files}{near or ';'} add a line for it"
