@@ -62,21 +62,26 @@ def measured(ranking: tuple[Any, Any], data: Any) -> tuple[dict[str, float], dic
     return dict(found.values), {part.name: part.contribution for part in found.bins}
 
 
-def combined(
-    examples: Any, train: Any, answers: Any, texts: Any, places: int, seed: int = 0, groups: Any = None
-) -> tuple[Any, Any, float]:
-    """Candidates, probabilities and the seconds to learn."""
+def learned(
+    examples: Any, train: Any, members: int, places: int, seed: int = 0, groups: Any = None
+) -> tuple[Any, float]:
+    """The combiner, and the seconds to learn."""
     from longtail.learners.fuse import Fuse
-    from longtail.linear.fusion.candidates import CandidateLists
     from longtail.linear.fusion.combiner import KEPT as GROUPS_KEPT
     from longtail.linear.fusion.combiner import LabelFacts, learn
 
     start = time.process_time()
-    growing = Fuse(seed=seed).growing()
-    combiner = learn(examples, len(answers), places, LabelFacts.of(train, True), growing, groups or GROUPS_KEPT)
-    seconds = time.process_time() - start
+    facts, growing = LabelFacts.of(train, True), Fuse(seed=seed).growing()
+    combiner = learn(examples, members, places, facts, growing, groups or GROUPS_KEPT)
+    return combiner, time.process_time() - start
+
+
+def judged(combiner: Any, answers: Any, texts: Any) -> tuple[Any, Any]:
+    """Candidates and their probabilities."""
+    from longtail.linear.fusion.candidates import CandidateLists
+
     found = CandidateLists.joined(answers)
-    return found, combiner.probabilities(found, texts), seconds
+    return found, combiner.probabilities(found, texts)
 
 
 class Combination:
@@ -107,30 +112,45 @@ class Combination:
             found.append(CombinerExamples(some, train.take(unseen), LabelFacts.of(train.take(seen), True)))
         return found
 
-    def on_test(self, examples: Any, seed: int = 0, groups: Any = None, members: Any = None) -> tuple[Any, Any, float]:
-        test, answers = self.asked.test, self.answers("test", members)
-        return combined(examples, self.asked.train, answers, test.texts, self.places, seed, groups)
+    def learned(self, examples: Any, seed: int = 0, groups: Any = None, members: Any = None) -> tuple[Any, float]:
+        number = len(self.members if members is None else members)
+        return learned(examples, self.asked.train, number, self.places, seed, groups)
 
-    def at_dials(self, results: Results, part: str, name: str, examples: Any, seeds: int, **more: Any) -> None:
+    def of_split(self, combiner: Any, split: str, members: Any = None) -> tuple[Any, Any]:
+        return judged(combiner, self.answers(split, members), getattr(self.asked, split).texts)
+
+    def at_dials(
+        self, results: Results, part: str, name: str, examples: Any, seeds: int, on: str = "test", **more: Any
+    ) -> None:
+        """Adds the measures on test, and on valid where `on` asks for both."""
         import numpy as np
 
         from longtail.metrics import inverse_propensity
 
-        data, weight = self.asked.name, inverse_propensity(self.asked.labels)
-        found: dict[float, list[Any]] = {dial: [] for dial in DIALS}
+        weight = inverse_propensity(self.asked.labels)
+        found: dict[tuple[str, float], list[Any]] = {(split, dial): [] for split in on.split() for dial in DIALS}
         seconds = []
         for seed in range(seeds):
-            candidates, scores, took = self.on_test(examples, seed)
+            combiner, took = self.learned(examples, seed)
             seconds.append(took)
-            for dial in DIALS:
-                turned = scores * weight[candidates.labels] ** dial if dial else scores
-                found[dial].append(measured(ranked_candidates(candidates, turned), self.asked.test))
-        for dial, several in found.items():
-            values, bins = ({one: float(np.mean([each[side][one] for each in several])) for one in several[0][side]}
-                            for side in (0, 1))  # fmt: skip
+            for split in on.split():
+                candidates, scores = self.of_split(combiner, split)
+                for dial in DIALS:
+                    turned = scores * weight[candidates.labels] ** dial if dial else scores
+                    ranking = ranked_candidates(candidates, turned)
+                    found[split, dial].append(measured(ranking, getattr(self.asked, split)))
+
+        def mean(several: list[Any], side: int) -> dict[str, float]:
+            return {one: float(np.mean([each[side][one] for each in several])) for one in several[0][side]}
+
+        for dial in DIALS:
+            several = found["test", dial]
             spread = {one: float(np.ptp([each[0][one] for each in several])) for one in several[0][0]}
             extra = {"spread": spread, "seconds": float(np.mean(seconds)), "seeds": seeds, **more}
-            results.add(data, part, f"{name}, dial {dial:g}", values=values, bins=bins, **extra)
+            if "valid" in on:
+                extra["valid"] = mean(found["valid", dial], 0)
+            values, bins = mean(several, 0), mean(several, 1)
+            results.add(self.asked.name, part, f"{name}, dial {dial:g}", values=values, bins=bins, **extra)
 
 
 def alone(made: Combination, beside: list[str], results: Results) -> None:
@@ -173,7 +193,7 @@ def folds(made: Combination, number: int, results: Results) -> None:
     if not results.has(made.asked.name, "folds", f"{name}, dial 0.6"):
         cost = [made.asked.out_of_fold(member, number) for member in made.members]
         spent = sum(one["seconds"] + one["asking"] for one in cost)
-        made.at_dials(results, "folds", name, made.fold_examples(number), 1, members=spent)
+        made.at_dials(results, "folds", name, made.fold_examples(number), 1, on="test valid", members=spent)
 
 
 def left_out(made: Combination, results: Results) -> None:
@@ -193,17 +213,16 @@ def left_out(made: Combination, results: Results) -> None:
         labels = np.full((len(asked.valid), KEPT), -1, dtype=np.int32)
         scores = np.zeros(labels.shape, dtype=np.float32)
         for fold in range(FOLDS_OF_VALID):
-            judged = np.sort(order[fold::FOLDS_OF_VALID])
-            learned = np.setdiff1d(order, judged, assume_unique=True)
-            learned = np.sort(learned[: int(len(learned) * share)])
-            rows = asked.valid.take(judged)
-            examples, answers = made.valid_examples(members, learned), made.answers("valid", members, judged)
-            found, values, _ = combined(examples, asked.train, answers, rows.texts, made.places, fold, groups)
-            best = ranked_candidates(found, values)
-            labels[judged, : best[0].shape[1]], scores[judged, : best[1].shape[1]] = best
+            apart = np.sort(order[fold::FOLDS_OF_VALID])
+            seen = np.setdiff1d(order, apart, assume_unique=True)
+            seen = np.sort(seen[: int(len(seen) * share)])
+            combiner, _ = made.learned(made.valid_examples(members, seen), fold, groups, members)
+            found = judged(combiner, made.answers("valid", members, apart), asked.valid.take(apart).texts)
+            best = ranked_candidates(*found)
+            labels[apart, : best[0].shape[1]], scores[apart, : best[1].shape[1]] = best
         some = None if share == 1 else np.sort(order[: int(len(order) * share)])
-        found, values, seconds = made.on_test(made.valid_examples(members, some), 0, groups, members)
-        on_test, _ = measured(ranked_candidates(found, values), asked.test)
+        combiner, seconds = made.learned(made.valid_examples(members, some), 0, groups, members)
+        on_test, _ = measured(ranked_candidates(*made.of_split(combiner, "test", members)), asked.test)
         valid, _ = measured((labels, scores), asked.valid)
         results.add(asked.name, "left out", name, values=valid, test=on_test, seconds=seconds)
 

@@ -36,7 +36,7 @@ Largest less smallest of three seeds; the members are the same.
 FOLDS = """## Learned on valid, or on folds of train
 
 The combiner learned on out-of-fold answers over train, one seed; *members s* are the seconds that training members
-anew and asking them took. Beside it the line of valid, from above.
+anew and asking them took. No tree saw valid then, so it is measured there too. Beside it the line of valid, from above.
 """
 
 LEFT_OUT = """## What is left out
@@ -72,13 +72,21 @@ def page(lines: list[dict[str, Any]]) -> str:
         body = [
             [
                 *_name(one),
+                *cells(one.get("valid", {}), FEWER),
                 *cells(one["values"], MEASURES),
                 f"{one['members']:.0f}" if "members" in one else "",
                 _seconds(one),
             ]
             for one in folded
         ]
-        parts += [FOLDS, table(["data", "learned", *MEASURES, "members s", "train s"], body, words=2)]
+        parts += [
+            FOLDS,
+            table(
+                ["data", "learned", *(f"valid {one}" for one in FEWER), *MEASURES, "members s", "train s"],
+                body,
+                words=2,
+            ),
+        ]
     left_out = list(_of(lines, "left out"))
     columns = [*(f"valid {one}" for one in FEWER), *FEWER, "train s"]
     body = [
