@@ -1,8 +1,8 @@
 """A model within a given time, without a recipe: members in order of expected gain, then their combination.
 
-Start reading at `timed_search.py`: `auto` looks, trains, fuses and stops.
+Start reading at `timed_search.py`: `auto` inspects the data, trains members, combines them, and stops in time.
 
-- `member_order.py`: what is looked at in the data, and which members are tried
+- `member_order.py`: facts of the data that decide which members are tried, and in which order
 - `pilot.py`: their order, found on a sample
 - `schedule.py`: which member is next; numbers in, numbers out, so that tests need no clock
 - `fusing.py`: models that are kept for the combination, and what the combination reaches on examples it has not seen

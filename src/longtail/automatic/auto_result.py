@@ -33,9 +33,9 @@ class Tried:
     recipe: str
     state: str  # TRAINED, SKIPPED or STOPPED (no time), FAILED, or LEFT_OUT (the data or the machine does not allow it)
     planned: float | None = None  # seconds, as the plan said before any was trained
-    seconds: float | None = None  # that it took
+    seconds: float | None = None  # seconds it took
     measures: Measures | None = None  # on valid
-    why: str = ""  # it was not trained
+    why: str = ""  # why it was not trained
 
     @property
     def worth(self) -> float:
@@ -66,8 +66,8 @@ class AutoResult:
     chosen: Tried  # the recipe of the model
     tried: tuple[Tried, ...]  # members in the order of their training, then combinations, then what was not trained
     looked_at: str  # sizes, texts, languages, GPU
-    within: float  # seconds that were given
-    seconds: float  # that it took
+    within: float  # seconds that were allowed
+    seconds: float  # seconds that it took
     train_rows: int
     valid_rows: int
     notes: tuple[str, ...] = ()

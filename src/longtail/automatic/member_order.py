@@ -1,4 +1,4 @@
-"""What is looked at in the data, and which members are tried."""
+"""Facts of the data that decide which members are tried, and in which order."""
 
 from __future__ import annotations
 

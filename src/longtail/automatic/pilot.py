@@ -23,15 +23,15 @@ from longtail.recipe import Recipe
 from longtail.seams import FittedMember
 from longtail.warmup import warm_up
 
-SHARE = 0.08  # of the time, for all of the pilot
-LEAST_SECONDS = 1.5  # of a pilot
-ALL_FIT = 0.3  # of the time: where all members together take less, all are trained, in whatever order
-FEW, MANY, GROWTH = 1000, 16_000, 4  # training examples of the first pilot, of the last, and from one to the next
-JUDGES = 1000  # valid examples that judge it
-PLACES = 20  # labels that a member names
-DEAR = 0.25  # of the time: a member that costs more does not come first
-LEAST_GAIN = 0.5  # points: what a sample does not show
-SMALL = 0.01  # of the time: what costs less counts as this much, so that gains decide between quick members
+SHARE = 0.08  # share of the time that all pilots together may take
+LEAST_SECONDS = 1.5  # a pilot with less time than this is not started
+ALL_FIT = 0.3  # no pilot where all members together need less than this share of the time: all are trained anyway
+FEW, MANY, GROWTH = 1000, 16_000, 4  # training examples of the first pilot, of the last, and the factor between two
+JUDGES = 1000  # valid examples that members are measured on
+PLACES = 20  # labels that a member names for each of them
+DEAR = 0.25  # a member that needs more than this share of the time does not come first
+LEAST_GAIN = 0.5  # a gain of fewer points is an accident of the sample
+SMALL = 0.01  # a member that needs less than this share of the time counts as if it needed it: then gains decide
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from longtail.errors import DataError
 
 OVERHEAD = 0.3  # seconds of a member that no plan counts
-FIRST_PACE = 1.5  # before anything was measured: a machine slower than the one that plans were measured on
+FIRST_PACE = 1.5  # assumed before anything is measured: this machine may be slower than the one plans were made on
 LEAST_PACE = 0.25
 MARGIN = 1.2  # plans of two learners err differently
 FIRST_SHARE = 0.05  # of the time: the first member ends even on a machine that is ten times slower, and shows its pace
-BEST_RESERVE = 0.1  # of the time left, before which the best of the cheap members is stopped, if it is
-QUICK_SHARE = 0.4  # of the time that is left: another member that takes more is not quick
+BEST_RESERVE = 0.1  # share of the time left at which the best of the cheap members is stopped, if it still trains
+QUICK_SHARE = 0.4  # a member is quick if it needs at most this share of the time that is left
 CLOSING = 0.03  # share of the time for choosing and writing the model
 TREE_RATE = 4e-9  # seconds of a tree for one number of one candidate, before it was measured
-NUMBER_SECONDS = 3e-6  # to compute the numbers of a candidate
+NUMBER_SECONDS = 3e-6  # seconds to compute the numbers of a candidate
 MOST_LEARNED = 1_600_000  # candidates that trees learn from; of more, a share is drawn
 COMBINING = 0.5  # seconds of a combination that do not depend on its size
 NAMED_TWICE = 0.6  # share of candidates that is left when labels that several members name count once
@@ -29,7 +29,7 @@ class PlannedMember:
 
     recipe: str
     seconds: float  # to train it and to ask it about the valid examples
-    answer_seconds: float  # of them, to ask it about the valid examples
+    answer_seconds: float  # the part of `seconds` for asking it about the valid examples
 
     def on(self, pace: float) -> float:
         """Return the seconds that it may take on this machine."""

@@ -1,4 +1,4 @@
-"""`auto`: looks at the data, trains members while there is time, combines them, and returns the best."""
+"""`auto`: inspects the data, trains members while there is time, combines them, and returns the best."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from longtail.reuse import reusing
 from longtail.seams import FittedMember
 from longtail.warmup import warm_up
 
-FOLDS = (4, 3, 2)  # of a combination that learns on out-of-fold answers, best first
+FOLDS = (4, 3, 2)  # numbers of folds for a combination that learns on out-of-fold answers, best first
 LEAST_JUDGING = 0.7  # of the seconds of a combination: judging it does not ask the members again
 WRITING = 1.5e8  # bytes of a model that are written in a second
 TRIED_SHARE = 0.4  # of the time left, for a second member that does not seem to fit
@@ -91,10 +91,10 @@ class _TimedSearch:
     corpus: Corpus
     clock: Callable[[], float]
     tried: list[Tried] = field(default_factory=list)
-    answers: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)  # about valid, by recipe, to combine
-    candidates: dict[str, Predictions] = field(default_factory=dict)  # the same of every recipe, more of them
-    members: list[PlannedMember] = field(default_factory=list)  # that were trained
-    paces: list[tuple[float, float]] = field(default_factory=list)  # planned and real seconds
+    answers: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)  # of each recipe for valid, to combine
+    candidates: dict[str, Predictions] = field(default_factory=dict)  # of each recipe for valid, longer lists
+    members: list[PlannedMember] = field(default_factory=list)  # those that were trained
+    paces: list[tuple[float, float]] = field(default_factory=list)  # planned and real seconds of each training
     plans: dict[str, Plan] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     tree_rate: float | None = None  # see `combining_seconds`; measured once there are two members

@@ -123,8 +123,8 @@ def _broken(encoder: str, corpus: Corpus) -> list[str]:
         folder = fetch(name)
     assert folder is not None
     found = broken_words(folder, corpus.train.texts)
-    told = None if found is None else found.warning(name)
-    return [] if told is None else [told]
+    warning = None if found is None else found.warning(name)
+    return [] if warning is None else [warning]
 
 
 def _show(corpus: Corpus, found: Inspection) -> None:

@@ -70,17 +70,17 @@ def convert(
     if to == "store":
         with progress():
             corpus = _stored(source, target, overwrite)
-        _told(corpus, target, to, json)
+        _report(corpus, target, to, json)
         return
     if source.valid_share == VALID:
         source = replace(source, valid_share=0.0)  # held out, by the same ids, when the folder is read
     with progress():
         corpus = source.read()
         _writers()[to](corpus, target, overwrite)
-    _told(corpus, target, to, json)
+    _report(corpus, target, to, json)
 
 
-def _told(corpus: Corpus, target: Path, to: str, json: bool) -> None:
+def _report(corpus: Corpus, target: Path, to: str, json: bool) -> None:
     for note in corpus.notes:
         say(f"note: {note}")
     rows = {name: len(getattr(corpus, name)) for name in ("train", "valid", "test")}

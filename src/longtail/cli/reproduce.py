@@ -69,13 +69,13 @@ def reproduce(
         ready_to_write(file)
     with comparison_messages(checkpoint_dir), progress():
         corpus = _source(data, text).read(test=True)
-        _tell_of_gpu(paper, tables, rows or [], corpus, len(chosen))
+        _note_time_without_gpu(paper, tables, rows or [], corpus, len(chosen))
         found = reproduce(paper.name, corpus, tables, chosen, limit, checkpoint_dir, rows or [], encoder)
     _show(found)
     _write(found, record, page)
 
 
-def _tell_of_gpu(paper: Publication, tables: list[str], rows: list[str], corpus: Corpus, seeds: int) -> None:
+def _note_time_without_gpu(paper: Publication, tables: list[str], rows: list[str], corpus: Corpus, seeds: int) -> None:
     """Say how long tables made for a GPU take where there is none. They run all the same."""
     from longtail.plan import DataFacts, readable_seconds
     from longtail.reproduction.listing import seconds_of_table

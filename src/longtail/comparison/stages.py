@@ -146,7 +146,7 @@ class DiskStages:
             return None
         with reading_back(place / STAGE, AGAIN):
             facts: dict[str, Any] = json.loads((place / STAGE).read_text(encoding="utf-8"))
-            teachings = [teaching_from(told) for told in facts["teachings"]]
+            teachings = [teaching_from(one) for one in facts["teachings"]]
             numbers = {name: facts[name] for name in ("seconds", "peak_bytes")}
             if not isinstance(facts["recipe"], str) or not all(
                 isinstance(one, int | float) for one in numbers.values()
@@ -155,7 +155,7 @@ class DiskStages:
             return {"recipe": facts["recipe"], **numbers, "teachings": teachings}
 
     def _take(self, facts: dict[str, Any]) -> None:
-        """Counts a stage that is not trained again, and repeats what its training told."""
+        """Counts a stage that is not trained again, and repeats what its training logged."""
         self.reused_seconds += facts["seconds"]
         self.peak = max(self.peak, facts["peak_bytes"])
         if facts["recipe"] != self.recipe:
@@ -250,17 +250,17 @@ def write_tensors(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> 
         raise OSError(str(error)) from None
 
 
-def teaching_from(told: dict[str, Any]) -> Teaching:
+def teaching_from(stored: dict[str, Any]) -> Teaching:
     """Read a `Teaching` back from `asdict` and JSON.
 
     Args:
-        told: its fields.
+        stored: its fields.
 
     Returns:
         The same.
     """
     calibrations = tuple(
-        Calibration(one["name"], tuple(ScoreBin(**cell) for cell in one["bins"])) for one in told["calibrations"]
+        Calibration(one["name"], tuple(ScoreBin(**cell) for cell in one["bins"])) for one in stored["calibrations"]
     )
-    frequencies = tuple(FrequencyBin(**one) for one in told["frequencies"])
-    return Teaching(**{**told, "calibrations": calibrations, "frequencies": frequencies})
+    frequencies = tuple(FrequencyBin(**one) for one in stored["frequencies"])
+    return Teaching(**{**stored, "calibrations": calibrations, "frequencies": frequencies})

@@ -115,8 +115,8 @@ def _records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
     begin, first = next(numbered, (1, ""))
     tab = table_kind(path) == ".tsv"
     delimiter = "\t" if tab else _delimiter(first)
-    if told := re.fullmatch(r"sep=(.)\r?", first):  # Excel's own first line of a CSV
-        delimiter = told[1]
+    if named := re.fullmatch(r"sep=(.)\r?", first):  # Excel's own first line of a CSV
+        delimiter = named[1]
         begin, first = next(numbered, (2, ""))
     if first.count(delimiter) >= MAX_COLUMNS:
         raise DataError(f"has more than {MAX_COLUMNS:,} columns, the most that a table may have", path, 1)

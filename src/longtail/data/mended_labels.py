@@ -1,5 +1,5 @@
 """Remedies that act on what was read: twins of labels folded, words that are no labels and rare labels left out,
-duplicate rows dropped. Each tells what it did."""
+duplicate rows dropped. Each adds a note of what it changed."""
 
 from __future__ import annotations
 

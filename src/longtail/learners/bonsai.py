@@ -135,8 +135,8 @@ class Bonsai(TfidfSettings):
                 found = Predictions(measured.labels, *scorer.top(measured.rows, places)).without(measured.excluded)
                 measures = evaluate(found, measured, ks=KS)
             values.append(sum(measures[f"{name}@{k}"] for name in ("P", "PSP") for k in KS))
-            told = ", ".join(f"{name} {measures[name]:.1f}" for name in ("P@1", "PSP@1", "PSP@5"))
-            note(f"bonsai: hard_negatives={one.hard_negatives}: {told}")
+            figures = ", ".join(f"{name} {measures[name]:.1f}" for name in ("P@1", "PSP@1", "PSP@5"))
+            note(f"bonsai: hard_negatives={one.hard_negatives}: {figures}")
         best = choices[int(np.argmax(values))]  # of equals the first
         note(f"bonsai: chosen hard_negatives={best.hard_negatives}")
         return best

@@ -214,7 +214,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class RememberedExample:
-    """A training row that carries the label and is near the text."""
+    """A training example that has the label and is near the text."""
 
     id: str
     text: str  # its beginning
@@ -234,10 +234,10 @@ class Explanation:
     """Why a label was predicted."""
 
     votes: tuple[Vote, ...] = ()
-    train_rows: int | None = None  # training rows of the label
-    proposed: int | None = None  # held-out rows for which a member named the label
+    train_rows: int | None = None  # training examples of the label
+    proposed: int | None = None  # held-out examples for which a member named the label
     right: int | None = None  # how often that was right
-    neighbours: tuple[RememberedExample, ...] = ()  # of members that remember training rows
+    neighbours: tuple[RememberedExample, ...] = ()  # of members that remember training examples
     words: tuple[AttendedWord, ...] = ()  # of learners with an attention for each label, the most attended first
 
     def as_json(self) -> dict[str, Any]:

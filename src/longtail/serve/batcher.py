@@ -24,7 +24,7 @@ from longtail.serve.queue import Asked, ModelFailed, Piece, RequestQueue, Stoppe
 PROBE = 5.0  # seconds between two tries of a model that fails
 MAX_LOSSES = 5  # threads lost one after another without a new batch
 RETRY = 0.1  # seconds for which an estimate of Retry-After is kept
-CHECK = 0.25  # seconds between two looks at whether the thread still lives
+CHECK = 0.25  # seconds between two checks that the thread still lives
 JOIN = 5.0  # seconds that a computation gets to end when the service stops
 
 

@@ -18,7 +18,7 @@ from longtail.serve.share import client_of, is_trusted, networks
 Phase = Literal["idle", "head", "body", "working", "sending", "closing"]
 # Which connection is closed for another client, first to last; one whose request is computed never is.
 SPARE: tuple[Phase, ...] = ("closing", "idle", "head", "body", "sending")
-SWEEP = 0.25  # seconds between two looks at how long connections have taken
+SWEEP = 0.25  # seconds between two checks of how long connections have taken
 SPARE_FILES = 128  # files of the models, the journal, the log and the connections that are being refused
 
 

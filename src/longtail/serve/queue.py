@@ -228,7 +228,7 @@ class RequestQueue:
         """
         if not self.pace(asked.key).known:
             return False
-        seconds = max(self.busy_until - now, 0.0)  # until all that was looked at is done
+        seconds = max(self.busy_until - now, 0.0)  # until all of these texts are done
         entered = False
         for one in self._queue:
             if one.done.done():

@@ -27,7 +27,7 @@ from longtail.serve.similar_examples import TrainingExamples
 from longtail.serve.totals import EVERY, Totals
 
 MAX_ADDING = 16  # requests that add labels and wait for one another
-POLL = 0.3  # seconds between two looks at what others have added
+POLL = 0.3  # seconds between two checks for labels that others have added
 STUCK = 2  # a batch that takes this many times the time limit of a request will hardly end
 CLOSED = 499  # status of a request whose client has gone, for the log; nobody receives it
 

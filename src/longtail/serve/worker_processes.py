@@ -32,7 +32,7 @@ from longtail.serve.service import Service
 from longtail.serve.settings import Settings
 from longtail.serve.totals import Totals, bury
 
-LOOK = 0.2  # seconds between two looks at signals
+CHECK_SIGNALS = 0.2  # seconds between two checks for signals
 LONGEST = 30.0  # seconds until a worker that never gets ready is started once more
 GRACE = 15.0  # seconds beyond those of draining, after which a worker is killed
 
@@ -99,7 +99,7 @@ class _Workers:
                 while not self.signals or any(place.process is not None for place in self.places):
                     self._obey()
                     self._start()
-                    self._look()
+                    self._wait_for_events()
             finally:
                 for place in self.places:
                     if place.process is not None:
@@ -153,10 +153,13 @@ class _Workers:
                     end.close()
                 place.process, place.ready, place.failed = process, False, ""
 
-    def _look(self) -> None:
+    def _wait_for_events(self) -> None:
         """Waits for news of the workers, a moment at most."""
         running = [(place, place.process, place.pipe) for place in self.places if place.process is not None]
-        wait([process.sentinel for _, process, _ in running] + [pipe for *_, pipe in running if pipe is not None], LOOK)
+        wait(
+            [process.sentinel for _, process, _ in running] + [pipe for *_, pipe in running if pipe is not None],
+            CHECK_SIGNALS,
+        )
         for place, process, pipe in running:
             ended = process.exitcode is not None  # asked before the pipe is read, so that no last words are lost
             with suppress(EOFError, OSError):
@@ -257,13 +260,13 @@ def work(
         pipe.send("")
         answer(service, server, _SharedListener(fileno=listener.detach()))
     except LongtailError as error:
-        _tell(pipe, str(error))
+        _send_reason(pipe, str(error))
     except BaseException as error:  # a library may raise anything
         log.failed(error)
-        _tell(pipe, f"a worker failed ({type(error).__name__}); the log says where")
+        _send_reason(pipe, f"a worker failed ({type(error).__name__}); the log says where")
 
 
-def _tell(pipe: Connection, message: str) -> None:
+def _send_reason(pipe: Connection, message: str) -> None:
     with suppress(OSError):  # the one that listened is gone
         pipe.send(message)
     sys.exit(1)

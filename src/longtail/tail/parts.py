@@ -224,8 +224,8 @@ class PartsLearner(WrappedLearner):
         with stage("choosing how to join parts"):
             worth = {join: _worth(replace(found, join=join), sample) for join in JOINS}
         best = max(JOINS, key=lambda join: worth[join])
-        told = ", ".join(f"{join} {worth[join]:.2f}" for join in JOINS)
-        note(f"parts: joined by {best} (mean of P@1 to P@{PLACES} on {len(sample):,} long held-out texts: {told})")
+        figures = ", ".join(f"{join} {worth[join]:.2f}" for join in JOINS)
+        note(f"parts: joined by {best} (mean of P@1 to P@{PLACES} on {len(sample):,} long held-out texts: {figures})")
         return replace(found, join=best)
 
     def plan(self, facts: DataFacts) -> Plan:

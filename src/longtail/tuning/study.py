@@ -122,7 +122,7 @@ class Study:
         for trial in self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.RUNNING,)):
             outcome = trial.user_attrs.get("outcome")
             if outcome is not None:  # it had ended, and only Optuna had not been told
-                self._tell(trial.number, *outcome)
+                self._report(trial.number, *outcome)
                 continue
             self.study.tell(trial.number, state=self.optuna.trial.TrialState.FAIL)
             if set(trial.params) == set(self.distributions):
@@ -183,10 +183,10 @@ class Study:
             why = f"its process ended with code {what}; memory may have run out, which fewer --processes would help"
             kind, what = "failed", why
         asked.trial.set_user_attr("outcome", [kind, what])
-        self._tell(asked.trial.number, kind, what)
+        self._report(asked.trial.number, kind, what)
         return next(one for one in self.results() if one.number == asked.trial.number)
 
-    def _tell(self, number: int, kind: str, what: Any) -> None:
+    def _report(self, number: int, kind: str, what: Any) -> None:
         states = self.optuna.trial.TrialState
         if kind == "done":
             self.study.tell(number, [objective.of(what) for objective in self.objectives])

@@ -40,14 +40,14 @@ def render(found: Tuning, *, command: str, data: str) -> str:
         section("repeat", "Repeat it", _code(command), tag("p", f"seed {found.seed}", class_="note")),
     ]
     counts = {state: sum(one.state == state for one in found.trials) for state in (DONE, PRUNED, FAILED)}
-    told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+    states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     values = ", ".join(f"{name} {value:.2f}" for name, value in zip(found.objectives, best.values, strict=True))
     header = tag(
         "header",
         tag("div", tag("span", "longtail tune", class_="brand"), class_="bar-top"),
         tag("h1", tag("bdi", found.data), ": settings found"),
         tag("p", "Best: ", tag("strong", tag("bdi", best.recipe)), class_="takeaway"),
-        tag("p", f"{values}, judged on {found.judged_on}; {len(found.trials)} trials ({told})", class_="under"),
+        tag("p", f"{values}, judged on {found.judged_on}; {len(found.trials)} trials ({states})", class_="under"),
         _code(f"longtail train {shlex.quote(data)} {shlex.quote(best.recipe)} --out model"),
     )
     # No script: the theme follows the system by a copy of the dark rules.
@@ -249,10 +249,10 @@ def _chart(
             path = f"M{spots[0][0]:.1f} {spots[0][1]:.1f}"
             path += "".join(f"L{x:.1f} {y:.1f}" if straight else f"H{x:.1f}V{y:.1f}" for x, y in spots[1:])
             drawn.append(stroke(path, 0))
-        for x, y, told in points:
-            drawn.append(tag("g", tag("title", told), marker(right(place(x)), up(y), 0, 4.0)))
-        for x, told in rejected:
-            ring = tag("circle", tag("title", told), cx=right(place(x)), cy=frame.bottom - 6, r=4, class_="rejected")
+        for x, y, caption in points:
+            drawn.append(tag("g", tag("title", caption), marker(right(place(x)), up(y), 0, 4.0)))
+        for x, caption in rejected:
+            ring = tag("circle", tag("title", caption), cx=right(place(x)), cy=frame.bottom - 6, r=4, class_="rejected")
             drawn.append(ring)
         return picture(width, height, title, [*parts, tag("g", *drawn, class_=css_class(0))])
 

@@ -38,8 +38,8 @@ def show(built: Built, json: bool) -> None:
         say(f"note: {note}")
     known: dict[str, Any] = {} if published is None else published.counts()
     if json:
-        told = {"data": str(built.out), "counts": built.counts, "notes": list(built.notes)}
-        print_json(told | {"published": None if published is None else {"name": published.name, **known}})
+        shown = {"data": str(built.out), "counts": built.counts, "notes": list(built.notes)}
+        print_json(shown | {"published": None if published is None else {"name": published.name, **known}})
         return
     from rich.table import Table
 

@@ -141,11 +141,11 @@ def build_clicks(
             for split in ("train", "test")
         }
         parts["labels"] = sorted((work.folder / "label-lines").iterdir())
-        told = BuildFacts(
+        build_facts = BuildFacts(
             "orcas" if licence is MS_MARCO else out.name, propensity, licence,
             ", ".join(path.name for path in inputs), command,
         )  # fmt: skip
-        assemble(out, parts, told)
+        assemble(out, parts, build_facts)
         notes = [*remembered(read, "notes"), *remembered(found, "notes")]
     return Built(out, counts, "ORCAS-800K" if licence is MS_MARCO else None, tuple(notes))
 

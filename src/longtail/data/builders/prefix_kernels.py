@@ -107,8 +107,8 @@ def draw_ends(
         last = end - start - 2
         if found == 0 or last < indices[0]:
             continue
-        chance = mixed(key_of_span(buffer, start, end) ^ seed)
-        cut = indices[0] + np.int64(chance % np.uint64(last - indices[0] + 1))
+        bits = mixed(key_of_span(buffer, start, end) ^ seed)
+        cut = indices[0] + np.int64(bits % np.uint64(last - indices[0] + 1))
         if strip and buffer[start + cut] == SPACE:
             cut -= 1
         drawn[row] = cut + 1

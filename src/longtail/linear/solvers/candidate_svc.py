@@ -7,18 +7,48 @@ trains children that all see the same rows; here every label has rows of its own
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from scipy import sparse
 
-from longtail.arrays import Floats, Matrix
-from longtail.linear.csr_arrays import csr_arrays
+from longtail.arrays import Floats, Ints, Longs, Matrix
+from longtail.linear.csr_arrays import CsrArrays, csr_arrays
 from longtail.progress import stage
 from longtail.threads import over_rows
 
 BLOCK_ENTRIES = 1 << 24  # words of all rows of the labels that are trained at once
 TOL = np.float32(0.01)  # a label has converged when no dual variable changes by more in a pass
+
+
+class _Examples(NamedTuple):
+    """The training rows, and which of them each label of a block is trained on."""
+
+    rows: CsrArrays
+    starts: Longs  # (labels + 1,) where the places and targets of each label begin
+    places: Longs  # numbers of rows
+    targets: Floats
+
+
+class _Settings(NamedTuple):
+    """Settings of the solver, in the types that the kernel computes with."""
+
+    features: int
+    positive_cost: np.float32
+    negative_cost: np.float32
+    threshold: np.float32  # smaller weights are dropped
+    max_iter: int
+
+
+class _Found(NamedTuple):
+    """The classifiers of a block of labels, which the kernel fills in. A label may not need all of its room."""
+
+    bounds: Longs  # (labels + 1,) where the room of each label begins
+    columns: Ints
+    values: Floats
+    kept: Longs  # (labels,) weights of each label
+    bias: Floats  # (labels,)
 
 
 def fit_candidates(
@@ -42,43 +72,45 @@ def fit_candidates(
     words = np.diff(rows.indptr).astype(np.int64)
     entries = np.concatenate([[0], np.cumsum(words[candidates.indices])])[candidates.indptr]  # before each label
     bias = np.zeros(labels, dtype=np.float32)
+    places, targets = candidates.indices.astype(np.int64), candidates.data.astype(np.float32)
+    costs = (np.float32(positive_cost), np.float32(negative_cost), np.float32(threshold))
+    settings = _Settings(features, *costs, max_iter)
     parts, begin = [], 0
     with stage("training the ranker", total=labels) as advance:
         while begin < labels:
             end = max(int(np.searchsorted(entries, entries[begin] + BLOCK_ENTRIES, side="right")) - 1, begin + 1)
             bounds = entries[begin : end + 1] - entries[begin]
-            columns = np.empty(int(bounds[-1]), dtype=np.int32)
-            values = np.empty(int(bounds[-1]), dtype=np.float32)
-            kept = np.zeros(end - begin, dtype=np.int64)
-            starts = candidates.indptr[begin : end + 1].astype(np.int64)
-            places, targets = candidates.indices.astype(np.int64), candidates.data.astype(np.float32)
-            costs = np.array([positive_cost, negative_cost, threshold], dtype=np.float32)
-            work = partial(
-                _fit, csr_arrays(rows), features, starts, places, targets, costs, max_iter,
-                bounds, columns, values, kept, bias[begin:end],
-            )  # fmt: skip
-            over_rows(work, end - begin, least=16)
-            inside = np.arange(len(columns)) - np.repeat(bounds[:-1], np.diff(bounds)) < np.repeat(
-                kept, np.diff(bounds)
+            found = _Found(
+                bounds,
+                np.empty(int(bounds[-1]), dtype=np.int32),
+                np.empty(int(bounds[-1]), dtype=np.float32),
+                np.zeros(end - begin, dtype=np.int64),
+                bias[begin:end],
             )
-            pointers = np.concatenate([[0], np.cumsum(kept)])
-            part = sparse.csr_array((values[inside], columns[inside], pointers), shape=(end - begin, features))
+            examples = _Examples(csr_arrays(rows), candidates.indptr[begin : end + 1].astype(np.int64), places, targets)
+            over_rows(partial(_fit, examples, settings, found), end - begin, least=16)
+            room = np.diff(bounds)
+            inside = np.arange(len(found.columns)) - np.repeat(bounds[:-1], room) < np.repeat(found.kept, room)
+            pointers = np.concatenate([[0], np.cumsum(found.kept)])
+            part = sparse.csr_array(
+                (found.values[inside], found.columns[inside], pointers), shape=(end - begin, features)
+            )
             part.sort_indices()
             parts.append(part)
             advance(end - begin)
             begin = end
-    found = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, features), dtype=np.float32)
-    return sparse.csr_array(found), bias
+    weights = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, features), dtype=np.float32)
+    return sparse.csr_array(weights), bias
 
 
 @njit(nogil=True, cache=True)
-def _fit(  # type: ignore[no-untyped-def]
-    rows, features, starts, places, targets, costs, max_iter, bounds, found_columns, found_values, kept, bias, low, high
-):
+def _fit(examples, settings, found, low, high):  # type: ignore[no-untyped-def]
     # Safe: `places` are rows of a csc matrix of ours with as many rows as `rows`, whose columns are below `features`;
     # a label's words are no more than its `bounds` hold.
+    rows, starts, places, targets = examples
+    features, positive_cost, negative_cost, threshold, max_iter = settings
+    bounds, found_columns, found_values, kept, bias = found
     row_starts, columns, values = rows
-    positive_cost, negative_cost, threshold = costs
     weights = np.zeros(features, dtype=np.float32)
     seen = np.zeros(features, dtype=np.bool_)
     for label in range(low, high):

@@ -74,8 +74,8 @@ class SharedVectors(nn.Module):
         taken = self.shared.index_select(0, rows)
         if torch.is_grad_enabled():
             self._used.append((rows, taken.requires_grad_()))
-        moved: Tensor = _AddAndNormalise.apply(encoded, taken, places)  # type: ignore[no-untyped-call]
-        return moved
+        vectors: Tensor = _AddAndNormalise.apply(encoded, taken, places)  # type: ignore[no-untyped-call]
+        return vectors
 
     def _distinct(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The distinct rows, as many places as before, and the place of each row. No shape depends on the values, so

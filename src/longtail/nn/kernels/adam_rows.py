@@ -34,14 +34,14 @@ def _adam_update(
     grad = tl.load(gradient + row * width + column, inside, 0.0).to(tl.float32)
     mean = tl.load(first + at, inside, 0.0)
     square = tl.load(second + at, inside, 0.0)
-    moved = tl.load(weight + at, inside, 0.0)
+    updated = tl.load(weight + at, inside, 0.0)
     mean += (1 - KEPT_FIRST) * (grad - mean)
     square = KEPT_SECOND * square + (1 - KEPT_SECOND) * grad * grad
-    moved -= pace * decay * moved
-    moved -= pace / of_first * mean / (tl.sqrt(square) / tl.sqrt(of_second) + epsilon)
+    updated -= pace * decay * updated
+    updated -= pace / of_first * mean / (tl.sqrt(square) / tl.sqrt(of_second) + epsilon)
     tl.store(first + at, mean, inside)
     tl.store(second + at, square, inside)
-    tl.store(weight + at, moved, inside)
+    tl.store(weight + at, updated, inside)
 
 
 def adam_step(

@@ -1,7 +1,7 @@
 """The classifiers of every level of a label tree: one vector a node, the loss that trains them, and beam search.
 
 In training an example's own clusters always come first among those whose children are scored (teacher forcing); in
-prediction nobody knows them.
+prediction they are not known.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class ClassifierTable(nn.Module):
     weight: Tensor
     first: Tensor
     second: Tensor
-    moved: Tensor
+    updates: Tensor  # (labels,) how often each row was updated
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ClassifierTable(nn.Module):
             self.register_buffer(name, table, persistent=name == "weight")
         for low in range(0, len(init), CHUNK):
             self.weight[low : low + CHUNK] = torch.from_numpy(np.ascontiguousarray(init[low : low + CHUNK]))
-        self.register_buffer("moved", torch.zeros(len(init), dtype=torch.int32, device=device), persistent=False)
+        self.register_buffer("updates", torch.zeros(len(init), dtype=torch.int32, device=device), persistent=False)
 
     def take(self, labels: Tensor) -> Tensor:
         """The classifiers of some labels, as a leaf that collects a gradient.
@@ -138,8 +138,8 @@ class ClassifierTable(nn.Module):
         else:
             weight = tables[0].index_select(0, labels).float()
         first, second = (table.index_select(0, labels).float() for table in tables[1:])
-        moved = self.moved.index_select(0, labels) + 1
-        times = moved.float()[:, None]
+        updates = self.updates.index_select(0, labels) + 1
+        times = updates.float()[:, None]
         first.lerp_(gradient, 1 - BETAS[0])
         second.lerp_(gradient.square(), 1 - BETAS[1])
         step_size = learning_rate / (1 - BETAS[0] ** times)
@@ -148,7 +148,7 @@ class ClassifierTable(nn.Module):
         rng = torch.Generator(self.device).manual_seed(fold_seed((self.seed << 40) ^ self.done))
         for table, rows in zip(tables, (weight, first, second), strict=True):
             table.index_copy_(0, labels, stochastic_round(rows, table.dtype, rng))
-        self.moved.index_copy_(0, labels, moved)
+        self.updates.index_copy_(0, labels, updates)
         self.done += 1
 
     def penalised(self) -> TableRows:
@@ -187,7 +187,7 @@ class ClassifierTable(nn.Module):
     def moments(self) -> dict[str, Tensor]:
         """What a checkpoint holds besides the weights: moments, updates of each row, and steps."""
         self._wait()
-        return {"first": self.first, "second": self.second, "moved": self.moved, "done": torch.tensor(self.done)}
+        return {"first": self.first, "second": self.second, "updates": self.updates, "done": torch.tensor(self.done)}
 
     def load_moments(self, state: Mapping[str, Tensor]) -> None:
         """Restore what `moments` gave.
@@ -195,6 +195,6 @@ class ClassifierTable(nn.Module):
         Args:
             state: from a checkpoint.
         """
-        for name in ("first", "second", "moved"):
+        for name in ("first", "second", "updates"):
             getattr(self, name).copy_(state[name])
         self.done = int(state["done"])

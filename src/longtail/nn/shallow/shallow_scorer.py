@@ -182,7 +182,7 @@ def propagate(graph: Matrix, found: Ints, scores: Floats) -> tuple[Ints, Floats]
     """
     from longtail.linear.graph.cooccurrence import strongest
 
-    # `ShallowScorer.declared` holds the links of a loaded graph among the labels: SciPy's product does not look.
+    # `ShallowScorer.declared` holds the links of a loaded graph among the labels: SciPy's product checks none.
 
     rows, wide = found.shape
     starts = np.arange(0, found.size + 1, wide)

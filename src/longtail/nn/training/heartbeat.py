@@ -115,7 +115,7 @@ class Heartbeat:
         own = not isinstance(error, SystemExit) and not _is_of_a_collective(error)
         try:
             ranks = [] if own else self.lost(0.2 if isinstance(error, SystemExit) else 3.0)
-            first = int(self.store.add("told", 1)) == 1 or own  # an error of its own each process prints itself
+            first = int(self.store.add("reported", 1)) == 1 or own  # an error of its own each process prints itself
         except Exception:  # the store is gone
             ranks, first = [], True
         if ranks:
@@ -156,7 +156,7 @@ class Heartbeat:
             return
         self._silent[rank] += waited
         if self._silent[rank] > self.patience:
-            first = int(self.store.add("told", 1)) == 1
+            first = int(self.store.add("reported", 1)) == 1
             line = (
                 f"{self._name(rank)} has not answered for {self.patience:g} s (--patience): it is stopped, or its "
                 f"machine is gone; this job ends; {RESUME}"
