@@ -116,7 +116,7 @@ class EpochClock:
 
     def start(self, name: str, total: int | None) -> int:
         if not self.open:
-            evaluates = name.endswith("valid rows") or (name == "searching" and self.last.endswith("valid rows"))
+            evaluates = name.endswith("valid texts") or (name == "searching" and self.last.endswith("valid texts"))
             if name.startswith("training "):
                 self.begin = time.perf_counter() if self.begin is None else self.begin
             elif not evaluates:

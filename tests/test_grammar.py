@@ -118,8 +118,8 @@ def test_errors_point_at_the_place(text: str, problem: str) -> None:
         ("bm25(b=2)", "b between 0 and 1"),
         ("knn + lever(lambda=0.5)", "the paper's lambda is the setting 'blend' of lever: write blend=..."),
         ("knn + taug(rho=0.5)", "the paper's rho is the setting 'keep_probability' of taug"),
-        ("bm25 + rows", "rows changes training rows, and bm25 does not learn from them"),
-        ("bm25 + lever", "lever changes training rows, and bm25 does not learn from them"),
+        ("bm25 + rows", "rows changes training examples, and bm25 does not learn from them"),
+        ("bm25 + lever", "lever changes training examples, and bm25 does not learn from them"),
         ("dpr + dexa + dexa(clusters=3)", "dexa and dexa each put a tower on the labels, which has room for one"),
     ],
 )

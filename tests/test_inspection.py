@@ -36,12 +36,12 @@ def test_clean_data_has_nothing_to_say(tmp_path: Path) -> None:
     result = found(tmp_path)
     assert (result.warnings, result.errors) == ((), ())
     assert result.facts == {
-        "train rows": 12,
-        "valid rows": 1,
-        "test rows": 3,
+        "train examples": 12,
+        "valid examples": 1,
+        "test examples": 3,
         "labels": 3,
-        "labels per row": "mean 1.00, median 1, most 1",
-        "rows per label": "mean 4.00, median 4, most 4",
+        "labels per example": "mean 1.00, median 1, most 1",
+        "examples per label": "mean 4.00, median 4, most 4",
         "Pos-80%": 100.0,
         "zero-shot labels": 0,
         "labels without an example": 0,
@@ -50,7 +50,7 @@ def test_clean_data_has_nothing_to_say(tmp_path: Path) -> None:
         "excluded pairs": 0,
         "propensity": "A=0.55, B=1.5",
         "text": "title+text",
-        "words per row": "mean 3.00, median 3, most 3",
+        "words per example": "mean 3.00, median 3, most 3",
     }
     assert result.bands["tail"] == {"labels": 100.0, "positives": 100.0}
 
@@ -60,17 +60,17 @@ def test_repeats_and_leaks(tmp_path: Path) -> None:
     train = [*TRAIN, ("again", "  CAT Number\t0 ", ["cat"])]
     one = found(tmp_path / "one", train, test=[*TEST, ("leak", "dog NUMBER 1", ["dog"])])
     assert one.warnings == (
-        "rows of train that repeat an earlier row of train: 1 of 13 (7.7%), the first is 'again'",
-        "rows of test that also stand in train: 1 of 4 (25.0%), the first is 'leak'; they measure memory",
+        "examples of train that repeat an earlier one of train: 1 of 13 (7.7%), the first is 'again'",
+        "examples of test that are in train too: 1 of 4 (25.0%), the first is 'leak'; they measure memory",
     )
     assert one.errors == ()
     most = found(tmp_path / "most", test=[("x", "cat number 0", ["cat"]), ("y", "dog number 1", []), TEST[0]])
     assert most.errors == (
-        "rows of test that also stand in train: 2 of 3 (66.7%), the first is 'x'; they measure memory",
+        "examples of test that are in train too: 2 of 3 (66.7%), the first is 'x'; they measure memory",
     )
     valid = found(tmp_path / "valid", valid=[("x", "cat number 0", ["cat"])])
     assert valid.warnings == (
-        "rows of valid that also stand in train: 1 of 1 (100.0%), the first is 'x'; they measure memory",
+        "examples of valid that are in train too: 1 of 1 (100.0%), the first is 'x'; they measure memory",
     )
     assert valid.errors == ()
 
@@ -79,25 +79,25 @@ def test_empty_rows_are_no_copies(tmp_path: Path) -> None:
     train = [*TRAIN, ("e1", "", ["cat"]), ("e2", " \n", ["dog"])]
     some = found(tmp_path / "some", train, test=[*TEST, ("e3", "", ["cat"])])
     assert some.warnings == (
-        "empty rows of train: 2 of 14 (14.3%), the first is 'e1'; nothing can be predicted for them",
-        "empty rows of test: 1 of 4 (25.0%), the first is 'e3'; nothing can be predicted for them",
+        "empty examples of train: 2 of 14 (14.3%), the first is 'e1'; nothing can be predicted for them",
+        "empty examples of test: 1 of 4 (25.0%), the first is 'e3'; nothing can be predicted for them",
     )
     every = found(tmp_path / "every", test=[("t", "", ["cat"])])
-    assert every.errors == ("every row of test is empty: check the text field or column",)
+    assert every.errors == ("every example of test is empty: check the text field or column",)
 
 
 def test_rows_without_labels(tmp_path: Path) -> None:
     some = found(tmp_path / "some", [*TRAIN, ("bare", "nothing known", [])])
     assert some.warnings == (
-        "rows of train without a label: 1 of 13 (7.7%), the first is 'bare'; they count as rows without a hit",
+        "examples of train without a label: 1 of 13 (7.7%), the first is 'bare'; each counts as one without a hit",
     )
     none = found(tmp_path / "none", [(key, text, []) for key, text, _ in TRAIN])
-    assert "no row of train has a label: check the labels field or column" in none.errors
+    assert "no example of train has a label: check the labels field or column" in none.errors
     nowhere = [[(key, text, []) for key, text, _ in rows] for rows in (TRAIN, TEST)]
     nothing = found(tmp_path / "nothing", nowhere[0], [], nowhere[1])
-    assert nothing.errors == ("no row of any split has a label: check the labels field or column",)
+    assert nothing.errors == ("no example of any split has a label: check the labels field or column",)
     assert nothing.bands["head"] == {"labels": 0.0, "positives": 0.0}
-    assert nothing.facts["rows per label"] == "none"
+    assert nothing.facts["examples per label"] == "none"
 
 
 def test_labels(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ def test_labels(tmp_path: Path) -> None:
     assert result.facts["labels without an example"] == 1
     assert result.facts["excluded pairs"] == 2
     assert result.warnings == (
-        "labels of test rows that are excluded for the same row: 1; never a hit",
+        "labels of test examples that are excluded for that example: 1; never a hit",
         "labels without text: 1; their ids are shown instead",
         "labels without an example in any split: 1",
-        "zero-shot labels, which no training row has: 1; only methods that read label texts can find them",
+        "zero-shot labels, which no training example has: 1; only methods that read label texts can find them",
         "labels that share their text with another label: 2",
     )
 
@@ -126,9 +126,9 @@ def test_features_without_texts(numbers: Corpus) -> None:
     result = inspect(numbers)
     assert result.facts["text"] == "none, features only"
     assert result.facts["features"] == 15
-    assert "words per row" not in result.facts
+    assert "words per example" not in result.facts
     assert any(warning.startswith("no label has a text") for warning in result.warnings)
-    copies = sum(warning.startswith("rows of train that repeat") for warning in result.warnings)
+    copies = sum(warning.startswith("examples of train that repeat") for warning in result.warnings)
     assert copies == 1
 
 
@@ -161,12 +161,12 @@ def test_concerns_name_what_spoils_measures_and_the_rows_they_touch() -> None:
     )
     messages = {one.message: one.rows.tolist() for one in concerns(corpus)}
     assert messages == {
-        "1 of 5 test rows also stand in train: what they measure is memory": [True, False, False, False, False],
-        "1 of 5 test rows are empty: nothing can be predicted for them": [False, True, False, False, False],
-        "1 of 5 test rows name all of their labels, two or more, in their text: are the labels part of it?": [
+        "1 of 5 test examples are in train too: what they measure is memory": [True, False, False, False, False],
+        "1 of 5 test examples are empty: nothing can be predicted for them": [False, True, False, False, False],
+        "1 of 5 test examples name all of their labels, two or more, in their text: are the labels part of it?": [
             False, False, False, True, False,
         ],
-        "1 of 5 test rows have a label whose text another label has too (2 such labels): no text tells them apart": [
+        "1 of 5 test examples have a label whose text another has too (2 such labels): no text tells them apart": [
             False, False, False, False, True,
         ],
     }  # fmt: skip

@@ -40,7 +40,7 @@ class HeldOutPredictions:
 
     def fitted(self, k: int) -> Predictions:
         """See `HeldOut.fitted`."""
-        with stage("predicting the training rows"):
+        with stage("predicting the training examples"):
             return self.model.predict(self.train.rows, k, self.train.excluded)
 
     def folds(self, number: int, max_rows: int | None = None, seed: int = 0) -> tuple[Predictions, Dataset]:

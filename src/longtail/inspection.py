@@ -18,8 +18,8 @@ from longtail.data.dataset import Dataset
 from longtail.data.mended_labels import likely_no_labels, twins
 from longtail.metrics import BANDS, bands, pos80
 
-LEAK_IS_AN_ERROR = 0.5  # more than this share of the test rows in train
-NAMED = "test rows name all of their labels, two or more, in their text: are the labels part of it?"
+LEAK_IS_AN_ERROR = 0.5  # more than this share of the test examples in train
+NAMED = "test examples name all of their labels, two or more, in their text: are the labels part of it?"
 CHANCE = 0.1  # of the documents may do so: in library records 3% do
 _WORD = re.compile(r"\w+")
 _known_concerns: WeakKeyDictionary[Corpus, tuple[Concern, ...]] = WeakKeyDictionary()
@@ -51,11 +51,11 @@ def inspect(corpus: Corpus) -> Inspection:
         anywhere += np.bincount(data.targets.indices, minlength=len(labels))
     band = bands(labels)
     positives = max(int(labels.counts.sum()), 1)
-    facts: dict[str, Any] = {f"{name} rows": len(data) for name, data in splits.items()}
+    facts: dict[str, Any] = {f"{name} examples": len(data) for name, data in splits.items()}
     facts |= {
         "labels": len(labels),
-        "labels per row": _summary(np.diff(corpus.train.targets.indptr)),
-        "rows per label": _summary(labels.counts),
+        "labels per example": _summary(np.diff(corpus.train.targets.indptr)),
+        "examples per label": _summary(labels.counts),
         "Pos-80%": round(pos80(labels), 1),
         "zero-shot labels": int(((labels.counts == 0) & (anywhere > 0)).sum()),
         "labels without an example": int((anywhere == 0).sum()),
@@ -66,7 +66,7 @@ def inspect(corpus: Corpus) -> Inspection:
         "text": corpus.text_field if corpus.train.texts is not None else "none, features only",
     }
     if corpus.train.texts is not None:
-        facts["words per row"] = _summary(np.array([len(text.split()) for text in corpus.train.texts]))
+        facts["words per example"] = _summary(np.array([len(text.split()) for text in corpus.train.texts]))
     if corpus.train.features is not None:
         facts["features"] = int(corpus.train.features.shape[1])
     shares = {
@@ -84,32 +84,34 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
     warnings: list[str] = []
     errors: list[str] = []
     if len(corpus.labels) == 0:
-        errors.append("no row of any split has a label: check the labels field or column")
+        errors.append("no example of any split has a label: check the labels field or column")
     elif corpus.train.targets.nnz == 0:
-        errors.append("no row of train has a label: check the labels field or column")
+        errors.append("no example of train has a label: check the labels field or column")
     keys = {name: _keys(data) for name, data in splits.items()}
     for name, data in splits.items():
         empty = [row for row, key in enumerate(keys[name]) if not key]
         if empty and len(empty) == len(data):
-            errors.append(f"every row of {name} is empty: check the text field or column")
+            errors.append(f"every example of {name} is empty: check the text field or column")
         elif empty:
-            warnings.append(f"empty rows of {name}: {_which(empty, data)}; nothing can be predicted for them")
+            warnings.append(f"empty examples of {name}: {_which(empty, data)}; nothing can be predicted for them")
         bare = np.flatnonzero(np.diff(data.targets.indptr) == 0).tolist()
         if bare and len(corpus.labels):
-            warnings.append(f"rows of {name} without a label: {_which(bare, data)}; they count as rows without a hit")
+            warnings.append(
+                f"examples of {name} without a label: {_which(bare, data)}; each counts as one without a hit"
+            )
         banned = data.excluded
         if banned is not None:
             both = int(banned.multiply(data.targets).nnz)
             if both:
-                warnings.append(f"labels of {name} rows that are excluded for the same row: {both:,}; never a hit")
+                warnings.append(f"labels of {name} examples that are excluded for that example: {both:,}; never a hit")
     first: dict[Any, int] = {}
     copies = [row for row, key in enumerate(keys["train"]) if key and first.setdefault(key, row) != row]
     if copies:
-        warnings.append(f"rows of train that repeat an earlier row of train: {_which(copies, corpus.train)}")
+        warnings.append(f"examples of train that repeat an earlier one of train: {_which(copies, corpus.train)}")
     for name in ("valid", "test"):
         leaked = _leaked(keys[name], first)
         if leaked:
-            message = f"rows of {name} that also stand in train: {_which(leaked, splits[name])}; they measure memory"
+            message = f"examples of {name} that are in train too: {_which(leaked, splits[name])}; they measure memory"
             is_error = name == "test" and len(leaked) > LEAK_IS_AN_ERROR * len(splits[name])
             (errors if is_error else warnings).append(message)
     if 0 < facts["labels without text"] < facts["labels"]:
@@ -120,14 +122,14 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
         warnings.append(f"labels without an example in any split: {facts['labels without an example']:,}")
     if facts["zero-shot labels"]:
         warnings.append(
-            f"zero-shot labels, which no training row has: {facts['zero-shot labels']:,}; only methods that read label "
-            "texts can find them"
+            f"zero-shot labels, which no training example has: {facts['zero-shot labels']:,}; only methods that read "
+            "label texts can find them"
         )
     if corpus.labels.mostly_unseen:
         unseen = int((corpus.labels.counts == 0).sum())
         warnings.append(
-            f"{unseen / facts['labels']:.0%} of the labels have no training row: PSP, coverage and frequency bins say "
-            "little here; look at recall and MRR, and take methods that read label texts"
+            f"{unseen / facts['labels']:.0%} of the labels have no training example: PSP, coverage and frequency bins "
+            "say little here; look at recall and MRR, and take methods that read label texts"
         )
     alike = twins(corpus.labels.ids)
     if alike:
@@ -140,7 +142,7 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
     missing = likely_no_labels(corpus.labels)
     if missing:
         rows = {label: int(corpus.labels.counts[corpus.labels.row_of[label]]) for label in missing[:10]}
-        named = ", ".join(f"{label!r} ({count:,} rows)" for label, count in rows.items())
+        named = ", ".join(f"{label!r} ({count:,} examples)" for label, count in rows.items())
         warnings.append(f"labels that look like missing values: {named}; --ignore-labels leaves them out")
     texts = Counter(text.strip().lower() for text in corpus.labels.texts if text.strip())
     shared = sum(number for number in texts.values() if number > 1)
@@ -185,8 +187,11 @@ def _search(corpus: Corpus) -> tuple[Concern, ...]:
     test, labels = corpus.test, corpus.labels
     keys, known = _keys(test), set(_keys(corpus.train))
     found = [
-        ("test rows also stand in train: what they measure is memory", [bool(key) and key in known for key in keys]),
-        ("test rows are empty: nothing can be predicted for them", [not key for key in keys]),
+        (
+            "test examples are in train too: what they measure is memory",
+            [bool(key) and key in known for key in keys],
+        ),
+        ("test examples are empty: nothing can be predicted for them", [not key for key in keys]),
         (NAMED, _naming(test)),
     ]
     texts = [" ".join(text.lower().split()) for text in labels.texts]
@@ -196,9 +201,7 @@ def _search(corpus: Corpus) -> tuple[Concern, ...]:
     with_twin = np.zeros(len(test), dtype=np.bool_)
     with_twin[row_of[twin[test.targets.indices]]] = True
     pairs = int(twin.sum())
-    message = (
-        f"test rows have a label whose text another label has too ({pairs:,} such labels): no text tells them apart"
-    )
+    message = f"test examples have a label whose text another has too ({pairs:,} such labels): no text tells them apart"
     found.append((message, with_twin.tolist()))
     return tuple(
         Concern(f"{sum(rows):,} of {len(test):,} {message}", np.array(rows, dtype=np.bool_))

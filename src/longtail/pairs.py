@@ -31,9 +31,9 @@ def check_pairs(parts: Sequence[grammar.Part], learner: Learner, tail: Sequence[
             )
         if acts_in_vain(method, learner):
             raise RecipeError(
-                f"{part.name} changes training rows, and {parts[0].name} does not learn from them, so the model would "
-                "be the same without it; use it on a learner that does, or take a method that re-ranks. All pairs: "
-                "longtail methods"
+                f"{part.name} changes training examples, and {parts[0].name} does not learn from them, so the model "
+                "would be the same without it; use it on a learner that does, or take a method that re-ranks. "
+                "All pairs: longtail methods"
             )
     moving = [part.name for part, method in zip(parts[1:], tail, strict=True) if isinstance(method, MovesLabels)]
     if len(moving) > 1:

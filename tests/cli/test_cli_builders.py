@@ -115,8 +115,8 @@ def test_check_warns_of_labels_that_are_nearly_all_unseen() -> None:
     Path("marco/qrels.train.tsv").write_text("0\t0\t0\t1\n1\t0\t1\t1\n")
     assert call("build", *source_again(marco), "--out", "x").code == 0
     checked = call("check", "x", "--json")
-    assert any("98% of the labels have no training row" in warning for warning in checked.json["warnings"])
-    assert not any("no training row:" in warning for warning in call("check", "wordnet", "--json").json["warnings"])
+    assert any("98% of the labels have no training example" in warning for warning in checked.json["warnings"])
+    assert not any("no training example:" in warning for warning in call("check", "wordnet", "--json").json["warnings"])
 
 
 def test_a_holdout_is_compared_by_seen_and_unseen_labels(data: Path) -> None:

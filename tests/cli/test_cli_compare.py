@@ -58,7 +58,7 @@ def test_json_describes_itself(data: Path) -> None:
     assert told["data"]["name"] == "tiny" and told["data"]["labels"] == 10
     assert {"longtail", "Python", "NumPy", "SciPy", "Numba", "system"} <= set(told["versions"])
     assert told["settings"] == {"recipes": ["centroid"], "at": [1, 3, 5]}
-    assert any("also stand in train" in line for line in told["warnings"])
+    assert any("are in train too" in line for line in told["warnings"])
     assert told["results"][0]["clean"]["rows"] == 24  # 36 of 60 stand in train
     Path("c.json").write_text(done.out)
     assert longtail.read_comparison("c.json").recipes == ("centroid",)

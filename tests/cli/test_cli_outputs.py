@@ -29,7 +29,7 @@ def csv(rows: list[dict[str, Any]], name: str = "books.csv", end: str = "\n", ta
     return path
 
 
-LEAKED = "warning: 36 of 60 test rows also stand in train: what they measure is memory\n"  # so few words make them
+LEAKED = "warning: 36 of 60 test examples are in train too: what they measure is memory\n"  # so few words make them
 COLUMNS = ["--text-column", "title", "--label-column", "subjects", "--id-column", "isbn", "--label-separator", ";"]
 EVERY: dict[str, Callable[[Path, Path], list[str | Path]]] = {
     "check": lambda table, model: ["check", table, *COLUMNS],
@@ -228,15 +228,15 @@ def test_train_prints_what_it_made(data: Path) -> None:
 def test_check_shows_facts_shares_a_picture_and_problems(data: Path) -> None:
     done = call("check", data)
     assert (done.code, done.err) == (1, "")  # most of the tiny test rows stand in train too
-    for words in ("train rows", "Pos-80%", "labels per row", "head", "torso", "of the positives", "label 10"):
+    for words in ("train examples", "Pos-80%", "labels per example", "head", "torso", "of the positives", "label 10"):
         assert words in done.out
-    assert re.search(r"^warning: rows of train that repeat", done.out, re.MULTILINE)
-    assert re.search(r"^error: rows of test that also stand in train", done.out, re.MULTILINE)
+    assert re.search(r"^warning: examples of train that repeat", done.out, re.MULTILINE)
+    assert re.search(r"^error: examples of test that are in train too", done.out, re.MULTILINE)
     facts = call("check", data, "--json")
     assert facts.code == 1
     names = ("name", "facts", "bands", "notes", "warnings", "errors", "faults", "remedies", "right_by_size")
     assert list(facts.json) == [*names]
-    assert facts.json["facts"]["train rows"] == 410
+    assert facts.json["facts"]["train examples"] == 410
 
 
 def test_check_of_clean_data() -> None:
@@ -339,7 +339,7 @@ def test_compare_notes_test_documents_that_are_in_train(rows: list[dict[str, Any
     test = [{**row, "id": f"t{row['id']}"} for row in rows[:10]]
     Path("d/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in test))
     done = call("compare", "d", "centroid")
-    assert "warning: 10 of 10 test rows also stand in train: what they measure is memory\n" in done.err
+    assert "warning: 10 of 10 test examples are in train too: what they measure is memory\n" in done.err
     assert "what they measure is memory" in Path("report.html").read_text()
 
 

@@ -130,7 +130,7 @@ def test_short_rows_are_noted_where_places_would_do() -> None:
     labels = labels_with([5] * 6)
     data = data_with(labels, [[0], [3]])
     measures = evaluate(predicting(labels, [[0, 1, 2, 4, 5], [3]]), data)
-    assert any("1 of 2 rows have fewer than 5 predictions" in note for note in measures.notes)
+    assert any("1 of 2 examples have fewer than 5 predictions" in note for note in measures.notes)
 
 
 def test_no_notes_when_there_is_nothing_to_say() -> None:
@@ -143,7 +143,7 @@ def test_rows_without_labels_count_and_are_noted() -> None:
     measures = evaluate(predicting(labels, [[0], [1]]), data_with(labels, [[0], []]), ks=(1,), bins_at=1)
     assert [measures[name] for name in ("P@1", "R@1", "RP@1", "nDCG@1")] == [50] * 4
     assert measures["PSP@1"] == 100
-    assert any("1 of 2 rows have no true label" in note for note in measures.notes)
+    assert any("1 of 2 examples have no true label" in note for note in measures.notes)
 
 
 def test_nothing_true_at_all_is_zero_everywhere() -> None:

@@ -62,7 +62,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, results, corpus in (("plain", few, plain), ("hostile", many, hostile), ("one", few[:1], plain)):
         written[name] = folder / f"{name}.html"
         command = 'longtail compare sample "bm25" "<script>window.hacked = 9</script>"'
-        warnings = ["5 of 120 test rows <b>also</b> stand in train"] if name == "plain" else []
+        warnings = ["5 of 120 test examples <b>also</b> stand in train"] if name == "plain" else []
         page = render(results, corpus, command=command, versions={"longtail": "0.1.0"}, warnings=warnings)
         write(written[name], page)
     return written

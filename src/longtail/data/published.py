@@ -44,8 +44,8 @@ class PublishedSet:
             "train": self.train,
             "test": self.test,
             "labels": self.labels,
-            "labels a row": self.labels_a_row,
-            "rows a label": self.rows_a_label,
+            "labels an example": self.labels_a_row,
+            "examples a label": self.rows_a_label,
             **dict(self.raw),
         }
 

@@ -107,5 +107,5 @@ class FastXml(TfidfSettings):
             train_seconds=facts.reading_seconds
             + self.trees * depth * (2.2e-7 * facts.positives + 1e-8 * facts.row_terms),
             predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 4e-6 * self.trees),
-            steps=(("word counts", facts.reading_bytes), ("rows of nodes", copies), ("trees", trees)),
+            steps=(("word counts", facts.reading_bytes), ("examples of nodes", copies), ("trees", trees)),
         )

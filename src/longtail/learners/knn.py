@@ -121,5 +121,5 @@ class Knn(TfidfSettings):
             model_bytes=int(20 * facts.terms + 8 * facts.row_terms + 8 * facts.positives + 60 * facts.labels),
             train_seconds=facts.reading_seconds + 2e-8 * facts.row_terms,
             predict_seconds=1000 * (1e-4 + facts.reading_seconds / max(facts.rows, 1) + 1.1e-9 * met),
-            steps=(("word counts", facts.reading_bytes), ("row index", int(8 * facts.row_terms))),
+            steps=(("word counts", facts.reading_bytes), ("index of examples", int(8 * facts.row_terms))),
         )

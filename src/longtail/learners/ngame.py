@@ -47,7 +47,7 @@ _PUBLISHED = Preset(
     },
     "the published configuration of LF-AmazonTitles-131K",
     {"warmup": "there: 100 steps"},
-    differs="its fusion is a decision tree fitted on training rows; here weights fitted on valid",
+    differs="its fusion is a decision tree fitted on training examples; here weights fitted on valid",
 )
 PRESETS = {"paper": _PUBLISHED, "LF-AmazonTitles-131K": _PUBLISHED}
 

@@ -92,7 +92,7 @@ class Proxml(TfidfSettings):
             model_bytes=20 * facts.terms + weights + 90 * facts.labels,
             train_seconds=facts.reading_seconds + 6e-10 * work + 0.5,
             predict_seconds=1000 * (1e-4 + 2e-9 * facts.labels * facts.terms_per_row),
-            steps=(("word counts", facts.reading_bytes), ("rows by word", by_feature), ("scores", scratch)),
+            steps=(("word counts", facts.reading_bytes), ("examples by word", by_feature), ("scores", scratch)),
         )
 
 

@@ -150,14 +150,14 @@ def _notes(counted: Tally, places: int) -> list[str]:
         notes.append(f"the predictions have {places} places, fewer than k = {largest}: the missing are misses")
     elif counted.short:
         notes.append(
-            f"{counted.short} of {counted.rows} rows have fewer than {largest} predictions: the missing are misses"
+            f"{counted.short} of {counted.rows} examples have fewer than {largest} predictions: the missing are misses"
         )
     if counted.repeated:
-        notes.append(f"{counted.repeated} predictions repeat a label of their row and were dropped")
+        notes.append(f"{counted.repeated} predictions repeat a label of their example and were dropped")
     if counted.unlabelled:
-        notes.append(f"{counted.unlabelled} of {counted.rows} rows have no true label and count as misses")
+        notes.append(f"{counted.unlabelled} of {counted.rows} examples have no true label and count as misses")
     if counted.lost:
-        notes.append(f"{counted.lost} true labels are excluded for their row and can never be hit")
+        notes.append(f"{counted.lost} true labels are excluded for their example and can never be hit")
     if counted.cells is None:
         notes.append("no ECE: some scores lie outside [0, 1], so they are not probabilities")
     return notes

@@ -111,8 +111,8 @@ def threshold_of_precision(predictions: Predictions, data: Dataset, precision: f
     reached = np.flatnonzero(shares >= precision)
     if not len(reached):
         raise DataError(
-            f"no threshold has a precision of {precision:g} on these rows; the best is {shares.max(initial=0):.3f}: "
-            "ask for less, or train a better model"
+            f"no threshold has a precision of {precision:g} on these examples; the best is "
+            f"{shares.max(initial=0):.3f}: ask for less, or train a better model"
         )
     return float(str(scores[int(reached[-1])]))
 

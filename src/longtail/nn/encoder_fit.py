@@ -177,11 +177,11 @@ class EncoderFit(ABC):
     def held_out(self) -> tuple[Dataset, Tokens]:
         """The valid rows that validations score, and their tokens."""
         rows = self.valid.take(evenly_spaced(len(self.valid), VALIDATION_ROWS))
-        return rows, tokenise(rows.texts or (), self.tokenizer, self.max_tokens, what="valid rows")
+        return rows, tokenise(rows.texts or (), self.tokenizer, self.max_tokens, what="valid texts")
 
     def held_out_vectors(self) -> Floats:
         """(held-out rows, dimension): the held-out rows by the encoder as it is now, not normalised."""
-        return self.encode_tokens(self.held_out[1], "valid rows")
+        return self.encode_tokens(self.held_out[1], "valid texts")
 
     @property
     def evaluation(self) -> Callable[[], dict[str, float]] | None:
@@ -227,7 +227,7 @@ class EncoderFit(ABC):
             return scorer
         with stage("calibrating scores"):
             rows = self.valid.take(evenly_spaced(len(self.valid), CALIBRATION_ROWS))
-            vectors = queries(rows.texts or (), "valid rows")
+            vectors = queries(rows.texts or (), "valid texts")
             if fuse is not None:
                 scorer = fuse(scorer, rows, vectors)
             near, hits, counted = judge_candidates(scorer, vectors, rows)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 MARKS = {BETTER: "▲", WORSE: "▼", SAME: ""}
 KEY = f"{MARKS[BETTER]} better, {MARKS[WORSE]} worse than the first recipe (95%); no mark: no difference shown"
 TESTED = ("P@1", "PSP@5", "C@5")  # what the table of differences shows
-UNSEEN = "recall of labels with (S) and without (U) training rows, H their harmonic mean"
+UNSEEN = "recall of labels with (S) and without (U) training examples, H their harmonic mean"
 COVERAGE = "share of labels with a test positive that are found at least once"
 RETRIEVAL = (
-    "R = recall; MRR = 1 / rank of the first hit; nearly all labels have no training row, where PSP and coverage say "
-    "little"
+    "R = recall; MRR = 1 / rank of the first hit; nearly all labels have no training example, where PSP and coverage "
+    "say little"
 )
 _NAME = 12  # letters per line of a recipe's name in a narrow terminal; longer names fold
 # What a narrow terminal leaves out, in this order: P@1, PSP@5 and C@5 stay, which recipes are chosen by.
@@ -100,7 +100,7 @@ class Column:
 def columns(results: Sequence[Result]) -> list[Column]:
     """P, PSP and C, and S, U and H of held-out labels, at each k that was measured, then the costs.
 
-    Where nearly all labels have no training row, as in passage retrieval: P@1, MRR and R instead.
+    Where nearly all labels have no training example, as in passage retrieval: P@1, MRR and R instead.
 
     Args:
         results: a result per recipe.

@@ -165,7 +165,7 @@ class SparseRank:
             + predicting
             + 4e-9 * pairs * facts.terms_per_row * self.max_iter,
             predict_seconds=before.predict_seconds + 1000 * facts.reading_seconds / max(facts.rows, 1) + 0.05,
-            steps=(*before.steps, ("candidates of the training rows", learning)),
+            steps=(*before.steps, ("candidates of the training examples", learning)),
         )
 
 

@@ -231,7 +231,7 @@ class DecoupledLearner(WrappedLearner):
             predict_seconds=predicting,
             steps=(
                 *((f"{name} of head", size) for name, size in head.steps),
-                ("copies of tail rows", copies),
+                ("copies of tail examples", copies),
                 *((f"{name} of tail", size) for name, size in tail.steps),
             ),
         )

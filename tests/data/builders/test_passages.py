@@ -59,7 +59,7 @@ def test_only_labels_with_a_judgement(tmp_path: Path) -> None:
     )  # fmt: skip
     corpus = load(tmp_path / "built", valid_share=0)
     assert corpus.labels.ids == ("0", "2", "3", "4")
-    assert done.counts["labels with a train row"] == 2
+    assert done.counts["labels with a training example"] == 2
     assert [note.split(" ")[0] for note in done.notes] == ["1", "1", "1"]
     assert "not relevant" in done.notes[0] and "no text" in done.notes[1] and "not in the collection" in done.notes[2]
     assert corpus.name == "msmarco-passages-seen" and done.published is None

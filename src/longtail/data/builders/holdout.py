@@ -58,7 +58,7 @@ def build_holdout(
     counts = sizes(len(made.train), len(made.test), len(made.labels), made.train.targets.nnz, made.test.targets.nnz)
     counts |= {"labels held out": made.held_out_labels, "test positives of unseen labels": positives}
     lost = len(corpus.train) - len(made.train)
-    notes = (f"{lost:,} train rows had no other label and were left out",) if lost else ()
+    notes = (f"{lost:,} training examples had no other label and were left out",) if lost else ()
     return Built(out, counts, None, notes)
 
 

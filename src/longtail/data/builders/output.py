@@ -162,7 +162,7 @@ def sizes(train: int, test: int, labels: int, train_pairs: int, test_pairs: int)
         "train": train,
         "test": test,
         "labels": labels,
-        "labels a row": round(train_pairs / max(1, train), 2),
-        "rows a label": round(train_pairs / max(1, labels), 2),
+        "labels an example": round(train_pairs / max(1, train), 2),
+        "examples a label": round(train_pairs / max(1, labels), 2),
         "test positives": test_pairs,
     }

@@ -159,7 +159,7 @@ def build_passages(
         number, pairs = made["rows"], made["pairs"]
         totals = sizes(number["train"], number["test"], facts["labels"], pairs["train"], pairs["test"])
         totals |= {"valid": number["valid"]} if "valid" in number else {}
-        totals["labels with a train row"] = made["seen"]
+        totals["labels with a training example"] = made["seen"]
         totals |= {f"{split} judgements": sum(map(len, found.values())) for split, found in judged.items()}
         parts: dict[str, Sequence[Path]] = {split: [rows / split] for split in judged}
         parts["labels"] = [collection / "labels"]

@@ -43,5 +43,5 @@ def more_rows(
         model_bytes=before.model_bytes,
         train_seconds=before.train_seconds * growth + seconds,
         predict_seconds=before.predict_seconds,
-        steps=(*before.steps, ("rows added", added), *((("their targets", int(scratch)),) if scratch else ())),
+        steps=(*before.steps, ("added examples", added), *((("their targets", int(scratch)),) if scratch else ())),
     )

@@ -110,7 +110,7 @@ class AttentionScorer:
 
     def _tokens(self, rows: Rows) -> Tokens:
         if rows.texts is None:
-            raise DataError("this model reads texts; pass rows with texts, not only features")
+            raise DataError("this model reads texts; pass documents with texts, not only features")
         return self.encoder.tokens(rows.texts)
 
     @cached_property

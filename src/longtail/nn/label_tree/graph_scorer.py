@@ -62,7 +62,7 @@ class GraphScorer:
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
         """See `Scorer.top`."""
         if rows.texts is None:
-            raise DataError("this model reads texts; pass rows with texts, not only features")
+            raise DataError("this model reads texts; pass documents with texts, not only features")
         k = min(k, len(self.weights))
         if k < 1 or len(rows) == 0:
             return np.zeros((len(rows), 0), dtype=np.int32), np.zeros((len(rows), 0), dtype=np.float32)

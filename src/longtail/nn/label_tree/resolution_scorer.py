@@ -28,7 +28,7 @@ class ResolutionScorer:
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
         """See `Scorer.top`."""
         if rows.texts is None:
-            raise DataError("this model reads texts; pass rows with texts, not only features")
+            raise DataError("this model reads texts; pass documents with texts, not only features")
         return self.forest.top(replace(rows, features=sparse.csr_array(self.encoder.vectors(rows.texts))), k)
 
     def row_norms(self) -> Floats:
@@ -38,7 +38,7 @@ class ResolutionScorer:
     def row_vectors(self, rows: Rows) -> Floats:
         """See `HasVectors.row_vectors`."""
         if rows.texts is None:
-            raise DataError("this model reads texts; pass rows with texts, not only features")
+            raise DataError("this model reads texts; pass documents with texts, not only features")
         return self.encoder.vectors(rows.texts)
 
     def state(self) -> State:
