@@ -184,7 +184,8 @@ def test_an_unknown_label_names_the_nearest(tmp_path: Path) -> None:
     rows = [{"id": "x", "text": "t", "labels": ["poetry"]}, {"id": "y", "text": "t", "labels": ["histroy"]}]
     message = complaint(write(tmp_path, train=rows, labels=labels))
     assert message == (
-        "train.jsonl:2: unknown label id 'histroy'; did you mean 'history'? add it to labels.jsonl or remove it"
+        "train.jsonl:2: unknown label id 'histroy'; did you mean 'history'? add it to labels.jsonl or remove it; "
+        "or leave such rows out: --skip-bad-rows FILE"
     )
     rows[1]["labels"] = ["zzz"]
     assert "unknown label id 'zzz', add it to labels.jsonl" in complaint(write(tmp_path, train=rows))
@@ -243,7 +244,8 @@ def test_wrong_facts(tmp_path: Path, facts: str, message: str) -> None:
 
 def test_a_missing_title_is_an_error_where_titles_are_read(tmp_path: Path) -> None:
     message = complaint(write(tmp_path, train=TRAIN), text="title")
-    assert message == 'train.jsonl:2: the document has no "title"; add it, or read other fields (--text text)'
+    told = 'train.jsonl:2: the document has no "title"; add it, or read other fields (--text text)'
+    assert message == f"{told}; or leave such rows out: --skip-bad-rows FILE"
 
 
 def test_an_unknown_text_field_is_refused_before_reading(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from longtail.data.files import shown, whole_object
 from longtail.data.folder_layout import read_labels
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.mapped_texts import MappedTexts
-from longtail.data.opening import file_size
+from longtail.data.opening import file_size, open_file
 from longtail.data.store_layout import FORMAT, MATRICES, SPLITS, STORE, VERSION
 from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError
@@ -62,7 +62,7 @@ def verify_store(folder: Path) -> int:
     with stage("comparing checksums", total=total) as advance:
         for name, one in files.items():
             digest = hashlib.blake2b(digest_size=16)
-            with (folder / name).open("rb") as file:
+            with open_file(folder / name) as file:
                 while piece := file.read(READ):
                     digest.update(piece)
                     advance(len(piece))

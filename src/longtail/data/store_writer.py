@@ -22,6 +22,7 @@ from longtail.data.corpus import hashed, held_out
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.data.mapped_texts import MappedTexts
+from longtail.data.opening import open_file
 from longtail.data.rows import Gathered, LabelIndex, without_repeats
 from longtail.data.store_layout import FORMAT, MATRICES, SPLITS, STORE, VERSION
 from longtail.data.write import described, write_lines
@@ -199,7 +200,8 @@ class StoreWriter:
             files |= {name: file.finish() for name, file in own.files.items()}
             files |= _fit(self.folder, "labels.features", files, own.ends["features"])
             facts = {**facts, "label_features": labels.features.shape[1]}
-        raw = (self.folder / "labels.jsonl").read_bytes()
+        with open_file(self.folder / "labels.jsonl") as file:
+            raw = file.read()
         files["labels.jsonl"] = {"bytes": len(raw), "blake2b": hashlib.blake2b(raw, digest_size=16).hexdigest()}
         splits = {name: split.described(len(labels)) for name, split in self.splits.items()}
         content = {
