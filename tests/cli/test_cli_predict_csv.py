@@ -28,7 +28,7 @@ def test_a_table_passes_its_columns_through(model: Path) -> None:
 def test_lines_become_a_table_too(model: Path) -> None:
     done = call("predict", model, "--format", "csv", "-k", "1", stdin="apple\ncastle\n")
     lines = done.out.splitlines()
-    assert lines[0] == "id,predicted_labels,predicted_scores,unsure"
+    assert lines[0] == "id,predicted_labels,predicted_names,predicted_scores,unsure"
     assert [line.split(",")[0] for line in lines[1:]] == ["1", "2"]
     Path("in.txt").write_text("apple\n")
     call("predict", model, "in.txt", "--out", "out.csv", "--format", "jsonl")

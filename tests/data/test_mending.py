@@ -61,6 +61,15 @@ def test_the_remedies_go_through_and_everything_is_told(tmp_path: Path) -> None:
     assert given - left == len(bad) + 1  # and one duplicate
 
 
+def test_a_header_in_the_middle_is_no_document(tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    path.write_text("id,text,labels\n1,one,a\nid,text,labels\n2,two,b\n")
+    with pytest.raises(DataError, match=r"two\.csv:3: has the header again; .*--skip-bad-rows"):
+        load(path)
+    corpus = load(path, valid_share=0, remedies=Remedies(skip_bad_rows=str(tmp_path / "bad.jsonl")))
+    assert corpus.train.ids == ("1", "2") and corpus.labels.ids == ("a", "b")
+
+
 @pytest.mark.parametrize(
     ("remedies", "place"),
     [

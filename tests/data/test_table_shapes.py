@@ -72,6 +72,8 @@ def test_pairs_with_two_texts_are_faults(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", ["id", "text", "label"], [["1", "one", "a"], ["1", "other", "b"]])
     with pytest.raises(DataError, match=r"a\.csv:3: document '1' has another text than on line 2"):
         load(path, columns=Columns(shape="pairs"))
+    spaces = written(tmp_path / "b.csv", ["id", "text", "label"], [["1", "one  two", "a"], ["1", "one two ", "b"]])
+    assert found(spaces, columns=Columns(shape="pairs")) == {"1": ("one  two", {"a", "b"})}
     kept = found(path, columns=Columns(shape="pairs"), remedies=Remedies(skip_bad_rows=str(tmp_path / "bad")))
     assert kept == {"1": ("one", {"a"})}
 
@@ -84,6 +86,18 @@ def test_one_hot_weights_and_words(tmp_path: Path) -> None:
     wrong = written(tmp_path / "b.csv", ["text", "p", "q"], [["one", "maybe", "1"]])
     with pytest.raises(DataError, match="pass --label-shape columns"):
         load(wrong, columns=Columns(labels="p,q", shape="one-hot"))
+
+
+def test_one_strange_cell_makes_no_label_of_the_marks(tmp_path: Path) -> None:
+    rows = [[f"text {row}", "ja" if row % 2 else "nein", ""] for row in range(30)]
+    corpus = load(written(tmp_path / "a.csv", ["text", "is_p", "is_q"], rows), columns=Columns(labels="is_*"))
+    assert corpus.labels.ids == ("p", "q") and corpus.labels.counts.sum() == 15
+    rows[4][2] = "maybe"
+    with pytest.raises(DataError, match=r"b\.csv:6: label column 'q' has 'maybe'"):
+        load(written(tmp_path / "b.csv", ["text", "is_p", "is_q"], rows), columns=Columns(labels="is_*"))
+    rows = [[f"text {row}", "a" if row % 10 == 0 else "", ""] for row in range(30)]  # mostly empty, but no marks
+    corpus = load(written(tmp_path / "c.csv", ["text", "t1", "t2"], rows), columns=Columns(labels="t*"))
+    assert corpus.labels.ids == ("a",)
 
 
 def test_excel_values_are_words(tmp_path: Path) -> None:

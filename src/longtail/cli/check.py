@@ -59,7 +59,8 @@ def check(
             print_json({**nothing, "errors": [str(error)], "faults": [asdict(fault) for fault in faults]})
         else:
             for fault in faults:
-                say(f"error: {fault.line()}; mend with {fault.remedy}; the first: {fault.first}")
+                if not fault.mended:
+                    say(_error(fault))
             say(f"error: {error}")
         raise typer.Exit(1) from None
     open_faults = [fault for fault in faults if not fault.mended]
@@ -90,8 +91,7 @@ def check(
         for warning in found.warnings:
             typer.echo(f"warning: {warning}")
         for fault in open_faults:
-            first = f"; the first: {fault.first}" if fault.first else ""
-            typer.echo(f"error: {fault.line()}: mend with {fault.remedy}{first}")
+            typer.echo(_error(fault))
         for problem in found.errors:
             typer.echo(f"error: {problem}")
         if suggested:
@@ -100,6 +100,11 @@ def check(
         if not found.warnings and not found.errors and not open_faults:
             typer.echo("no warnings, no errors")
     raise typer.Exit(1 if found.errors or open_faults else 0)
+
+
+def _error(fault: Fault) -> str:
+    first = f"; the first: {fault.first}" if fault.first else ""
+    return f"error: {fault.line()}: mend with {fault.remedy}{first}"
 
 
 def _broken(encoder: str, corpus: Corpus) -> list[str]:

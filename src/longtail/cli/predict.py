@@ -119,7 +119,7 @@ def predict(
     remedies = asked if loaded.table is None else loaded.table.remedies(asked)
     with mending(remedies) as mender, nullcontext() if quiet else progress(), _writing(out) as file:
         between = "[\n" if json else ""
-        table_file = PredictionTable(file, source) if as_table else None
+        table_file = PredictionTable(file, source, loaded.labels) if as_table else None
         for chunk in in_chunks(lines, 1 if typed else FOLDER_CHUNK if Path(source).is_dir() else CHUNK):
             for answer in answer_lines(loaded, chunk, places, least, dial, name, why):
                 if table_file is not None:

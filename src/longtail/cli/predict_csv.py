@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-LABELS, SCORES, UNSURE = "predicted_labels", "predicted_scores", "unsure"
+from longtail.data.labels import LabelSet
+
+LABELS, NAMES, SCORES, UNSURE = "predicted_labels", "predicted_names", "predicted_scores", "unsure"
 SEPARATOR = "|"
 
 
 class PredictionTable:
-    """Writes answers as CSV. A table as input passes its own columns through, ids among them."""
+    """Writes answers as CSV. A table as input passes its own columns through, ids among them.
 
-    def __init__(self, file: TextIO, source: str) -> None:
+    Labels whose texts are other than their ids, such as concepts with URIs, are named in a column of their own.
+    """
+
+    def __init__(self, file: TextIO, source: str, labels: LabelSet) -> None:
         from longtail.data.columns import column_names, records, table_kind
 
         self._writer = csv.writer(file, lineterminator="\n")
@@ -24,7 +29,8 @@ class PredictionTable:
         if source != "-" and table_kind(path):
             names = column_names(path)
             self._given = records(path, names, names)  # in step with the answers
-        self._writer.writerow([*names, LABELS, SCORES, UNSURE])
+        self._named = any(text not in ("", name) for name, text in zip(labels.ids, labels.texts, strict=True))
+        self._writer.writerow([*names, LABELS, *([NAMES] if self._named else []), SCORES, UNSURE])
 
     def write(self, answer: dict[str, Any]) -> None:
         """Writes a line.
@@ -33,9 +39,10 @@ class PredictionTable:
             answer: of one document, as `answer_lines` gives it.
         """
         cells = [answer["id"]] if self._given is None else next(self._given)[1]
-        labels = SEPARATOR.join(_quoted(label["id"]) for label in answer["labels"])
+        fields = ["id", "text"] if self._named else ["id"]
+        labels = [SEPARATOR.join(_quoted(label[field]) for label in answer["labels"]) for field in fields]
         scores = SEPARATOR.join(repr(label["score"]) for label in answer["labels"])
-        self._writer.writerow([*cells, labels, scores, answer.get("unsure", "")])
+        self._writer.writerow([*cells, *labels, scores, answer.get("unsure", "")])
 
 
 def _quoted(label: str) -> str:

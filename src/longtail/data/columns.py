@@ -15,7 +15,7 @@ from longtail.data.excel import excel_columns, excel_records
 from longtail.data.files import lines
 from longtail.data.limits import MAX_COLUMNS, MAX_FIELD
 from longtail.data.mended_csv import mended_records, split_at_returns
-from longtail.data.mending import mender
+from longtail.data.mending import mender, pass_over
 from longtail.data.parquet import parquet_columns, parquet_records
 from longtail.errors import DataError
 
@@ -97,7 +97,7 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
     places = [names.index(name) for name in wanted]
     pick = itemgetter(*places) if len(places) > 1 else lambda record: (record[places[0]],)
     with closing(_records(path)) as found:
-        next(found, None)  # the header
+        _, header = next(found, (0, []))
         for line, record in found:
             if len(record) != len(names):
                 raise DataError(
@@ -106,6 +106,10 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
                     path,
                     line,
                 )
+            if record == header:  # as where files were put one behind the other
+                again = DataError("has the header again; take the line out", path, line)
+                pass_over(again, "rows that repeat the header", record)
+                continue
             yield line, pick(record)
 
 

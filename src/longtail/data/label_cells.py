@@ -27,8 +27,10 @@ _FLAT = re.compile(rf"[\[{{](?:{_ITEM}(?::{_ITEM})?(?:,|(?=[\]}}])))*+\s*[\]}}]"
 # Words or whole numbers without commas, as NumPy prints an array.
 _WORD = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[-+]?\d++(?!\w))"""
 _SPACED = re.compile(rf"\[\s*{_WORD}(?:\s++{_WORD})*+\s*\]", re.DOTALL)
-YES = frozenset(("1", "1.0", "true", "t", "yes", "y", "x", "✓", "✔"))
-NO = frozenset(("", "0", "0.0", "false", "f", "no", "n", "-"))
+# In English, German, French, Spanish, Portuguese and Italian: spreadsheets write them as their user speaks.
+YES_WORDS = "1 1.0 true t yes y x ✓ ✔ ja j wahr oui vrai si sí verdadero sim verdadeiro sì vero"
+NO_WORDS = "0 0.0 false f no n - nein falsch non faux falso não"
+YES, NO = frozenset(YES_WORDS.split()), frozenset(("", *NO_WORDS.split()))
 
 
 @dataclass

@@ -17,25 +17,13 @@ from longtail.data.labels import LabelSet
 from longtail.data.mending import Remedies
 from longtail.data.rows import Splits
 
-# Missing values as people and programs write them.
-NO_LABELS = frozenset(
-    (
-        "n/a",
-        "na",
-        "n.a.",
-        "#n/a",
-        "none",
-        "(none)",
-        "null",
-        "nil",
-        "nan",
-        "unknown",
-        "undefined",
-        "missing",
-        "tbd",
-        "todo",
-    )
+# Missing values as people and programs write them, in some languages of Europe.
+MISSING = (
+    "n/a, na, n.a., #n/a, #value!, #ref!, none, (none), null, nil, nan, nat, unknown, undefined, missing, tbd, todo, "
+    "not available, not applicable, no subject, no label, k.a., k. a., keine, keine angabe, unbekannt, entfällt, "
+    "aucun, inconnu, ninguno, desconocido, s/d, nessuno, sconosciuto, geen, onbekend, okänd, tuntematon, desconhecido"
 )
+NO_LABELS = frozenset(MISSING.split(", "))
 SHOWN = 5  # twins and labels that a note names
 _PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "\u00ad": None})
 

@@ -27,6 +27,7 @@ from longtail.errors import DataError, did_you_mean
 TEXT_NAMES = ("text", "title", "content", "body", "abstract", "description", "document", "sentence", "query")
 LABEL_NAMES = ("labels", "label", "subjects", "tags", "categories")
 LOOKED_AT = 1000  # records whose cells tell columns of labels from one-hot columns
+MARKS = 0.9  # share of the filled cells that are 0, 1, yes, no or the like in one-hot columns
 
 
 @dataclass(frozen=True)
@@ -201,9 +202,10 @@ def _label_columns(given: str, names: list[str], others: set[str], path: Path) -
 
 
 def _guessed_shape(chosen: _Chosen, names: list[str], path: Path) -> str:
+    """One-hot where nearly all cells are marks: those that are not are then named, and no labels."""
     with closing(records(path, names, chosen.labels)) as found:
-        marks = all(is_mark(cell) for _, record in islice(found, LOOKED_AT) for cell in record)
-    return "one-hot" if marks else "columns"
+        filled = [cell for _, record in islice(found, LOOKED_AT) for cell in record if cell not in (None, "")]
+    return "one-hot" if sum(map(is_mark, filled)) >= MARKS * len(filled) else "columns"
 
 
 def _usual(names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -300,7 +302,7 @@ class _Pairs:
                 raise DataError(f"label {shown(label)} is not a label id; ids must be non-empty strings", path, line)
             weights[known] = labels[label] if isinstance(labels, dict) else 1.0
         first, before, own = self._found.setdefault(name or text, (line, text, {}))
-        if text and before and text != before:
+        if text and before and text.split() != before.split():
             raise DataError(
                 f"document {shown(name)} has another text than on line {first}; give it one text, or an id of its own",
                 path,
