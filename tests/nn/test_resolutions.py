@@ -12,9 +12,11 @@ from scipy import sparse
 from longtail.data.corpus import Corpus
 from longtail.errors import RecipeError
 from longtail.linear.features.sparse_features import unit_rows
+from longtail.linear.solvers.candidate_svc import fit_candidates
+from longtail.linear.solvers.dense_candidate_svc import fit_dense_candidates
 from longtail.nn.label_tree.candidate_blocks import Entries
 from longtail.nn.label_tree.label_levels import LabelLevels
-from longtail.nn.label_tree.resolution_fit import ResolutionFit
+from longtail.nn.label_tree.resolution_fit import NAMED, ResolutionFit
 from longtail.nn.label_tree.resolution_task import LevelBatch, ResolutionHead, node_counts, own_first
 from longtail.recipe import Recipe
 from longtail.store import load
@@ -83,6 +85,26 @@ def test_the_loss_of_a_level_is_the_mean_weighted_squared_hinge_of_each_examples
         children = [node for p in parents[example] for node in range(int(begins[p]), int(begins[p + 1]))]
         best = sorted(children, key=lambda node: -float(weights[node] @ vectors[example] + bias[node]))
         assert nodes[example].tolist() == best[:3]
+
+
+def test_dense_classifiers_are_those_of_the_sparse_solver() -> None:
+    rng = np.random.default_rng(4)
+    vectors = rng.normal(size=(50, WIDTH)).astype(np.float32)
+    candidates = sparse.csc_array(np.where(rng.random((50, 7)) < 0.5, NAMED + rng.integers(0, 3, (50, 7)), 0))
+    candidates.data = (candidates.data - NAMED).astype(np.float32)  # counts of 0 stay entries: they are negatives
+    costs = {"positive_cost": 3.0, "negative_cost": 0.7, "max_iter": 4}
+    weights, bias = fit_dense_candidates(vectors, candidates, **costs)
+    sparse_weights, sparse_bias = fit_candidates(sparse.csr_array(vectors), candidates, **costs, threshold=0.0)
+    np.testing.assert_allclose(weights, sparse_weights.toarray(), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(bias, sparse_bias, rtol=1e-3, atol=1e-4)
+
+
+def test_a_first_level_with_fewer_clusters_than_a_cluster_has_below_it_is_left_out() -> None:
+    vectors = unit_rows(sparse.csr_array(np.random.default_rng(5).random((200, 8)).astype(np.float32)))
+    levels = LabelLevels.build(vectors, 4, 8, 9, seed=0)  # 64 leaves: 8 clusters above them, and not 1 above those
+    assert [levels.nodes(level) for level in range(levels.count)] == [8, 64, 200]
+    levels = LabelLevels.build(vectors, 7, 8, 9, seed=0)  # 32 leaves: not the 4 above them
+    assert [levels.nodes(level) for level in range(levels.count)] == [32, 200]
 
 
 def test_a_level_begins_at_classifiers_that_know_the_positives_of_its_nodes(tiny: Corpus) -> None:

@@ -32,7 +32,8 @@ class LabelLevels:
             vectors: csr (labels, features), unit-norm.
             max_leaf_labels: labels of a cluster of the last level of clusters.
             branches: clusters below a cluster, a power of 2.
-            levels: levels of clusters, from the last one up; fewer where that would leave none to choose from.
+            levels: levels of clusters, from the last one up; fewer where the first would have less than `branches`,
+                for the one below it is as soon scored whole.
             seed: of the starts of 2-means.
 
         Returns:
@@ -40,7 +41,7 @@ class LabelLevels:
         """
         order, halves = balanced_halves(vectors, max_leaf_labels, seed)
         last, step = len(halves) - 1, int(math.log2(branches))
-        depths = list(range(last, 0, -step))[:levels][::-1] or [0]
+        depths = list(range(last, step - 1, -step))[:levels][::-1] or [last]
         begins = [2 ** (below - depth) * np.arange(2**depth + 1, dtype=np.int64) for depth, below in pairwise(depths)]
         return cls(order, (*begins, halves[depths[-1]].astype(np.int64)))
 

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from longtail.arrays import Floats, Ints, Longs, Matrix
 from longtail.linear.features.sparse_features import Features
-from longtail.linear.solvers.candidate_svc import fit_candidates
+from longtail.linear.solvers.dense_candidate_svc import fit_dense_candidates
 from longtail.linear.trees.label_clusters import balanced_halves, label_vectors, merge_levels
 from longtail.linear.trees.label_forest import fit_forest
 from longtail.linear.trees.train_tree import Training
@@ -61,6 +61,7 @@ class ResolutionFit(TreeFit):
     above: Matrix | None = None  # csr (rows, nodes) counts of the level above
     counts: Matrix | None = None  # csr (rows, nodes) counts of this level
     parents: Ints | None = None  # (rows, beam) nodes of the level above whose children are candidates
+    encoded: Floats | None = None  # (rows, dimension) of the training rows by the encoder as it is now, once asked for
 
     def make_heads(self) -> ResolutionHead:
         """See `TreeFit.make_heads`: the classifiers of the level that is to be trained."""
@@ -69,6 +70,7 @@ class ResolutionFit(TreeFit):
             weights = (0.02 * torch.randn(nodes, dimension)).numpy()
             return ResolutionHead(self.levels, 0, weights, np.zeros(nodes, np.float32), self.settings.dropout)
         weights, bias = self.solved(self.vectors())
+        self.encoded = None  # this level's training changes the encoder
         return ResolutionHead(self.levels, self.level, weights, bias, self.settings.dropout)
 
     def learn(self, epochs: int | None = None, task: Callable[..., TreeTask] = ResolutionTask, **changes: Any) -> None:
@@ -135,15 +137,15 @@ class ResolutionFit(TreeFit):
         named = sparse.csr_array((np.full(len(nodes), NAMED), (where, nodes)), shape=self.counts.shape)
         pairs = sparse.csr_array(named + self.counts.astype(np.float64)).tocsc()
         pairs.data = np.where(pairs.data >= NAMED, pairs.data - NAMED, pairs.data).astype(np.float32)
-        dense = sparse.csr_array(vectors)
-        weights, bias = fit_candidates(
-            dense, pairs, positive_cost=HEAD_COST, negative_cost=HEAD_COST, max_iter=HEAD_PASSES, threshold=0.0
+        return fit_dense_candidates(
+            vectors, pairs, positive_cost=HEAD_COST, negative_cost=HEAD_COST, max_iter=HEAD_PASSES
         )
-        return weights.toarray(), bias
 
     def vectors(self) -> Floats:
-        """(rows, dimension) unit vectors of the training rows by the encoder as it is now."""
-        return self.encode_tokens(self.documents, "documents")
+        """(rows, dimension) of the training rows by the encoder as it is now, not normalised."""
+        if self.encoded is None:
+            self.encoded = self.encode_tokens(self.documents, "documents")
+        return self.encoded
 
     def scorer(self) -> ResolutionScorer:
         """Trees over words and unit vectors, trained anew; the level classifiers are not kept."""
