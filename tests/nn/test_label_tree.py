@@ -16,7 +16,7 @@ from longtail.nn.encoders.build import build_encoder, with_taps
 from longtail.nn.label_tree import candidate_blocks
 from longtail.nn.label_tree.candidate_blocks import Entries, block_scores, block_targets, blocks_of
 from longtail.nn.label_tree.label_levels import LabelLevels
-from longtail.nn.label_tree.level_fit import layers_of_levels
+from longtail.nn.label_tree.level_fit import CascadeFit, layers_of_levels
 from longtail.nn.label_tree.level_heads import LevelFeature, LevelHeads, beams_of
 from longtail.nn.training.weight_average import WeightAverage
 from longtail.recipe import Recipe
@@ -160,6 +160,20 @@ def test_an_examples_own_clusters_are_candidates_in_training_however_badly_they_
     assert gradient is not None
     assert gradient[leaf] < 0
     assert set(torch.flatten(gradient.nonzero()).tolist()) == set(children(levels, 0, own))
+
+
+def test_a_label_moves_as_far_whether_few_or_many_candidates_share_the_mean(
+    tiny: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mean over a thousand times as many candidates has gradients a thousandth as large."""
+    recipe = "cascadexml(encoder='bag', dimension=16, batch_size=64, epochs=2, max_gradient_norm=none)"
+    moved, mean = [], LevelHeads.loss
+    for share in (1.0, 1e-3):
+        monkeypatch.setattr(LevelHeads, "loss", lambda *given, share=share: share * mean(*given))
+        fit = CascadeFit.begin(Recipe.parse(recipe).learner, tiny.train, tiny.valid, ())
+        fit.learn()
+        moved.append(fit.heads.weights[-1].detach())
+    assert torch.linalg.norm(moved[0] - moved[1]) < 0.02 * torch.linalg.norm(moved[0])
 
 
 @pytest.mark.parametrize("by_parent", [True, False])

@@ -21,11 +21,12 @@ class Elias(TreeNetSettings):
 
     A label's probability is the largest product of a cluster's probability and its link to the label, times the label's
     own. The first stage trains clusters over a fixed partition; the examples it sends to each cluster make the graph,
-    whose link strengths the second stage learns with new label classifiers. Each label keeps its strongest cluster
-    however rare it is. All products are computed as logarithms in fp32.
+    whose link strengths the second stage learns. Each label keeps its strongest cluster however rare it is. All
+    products are computed as logarithms in fp32.
 
-    Published form: labels are clustered again with the first stage's vectors, which is then repeated; heads step on
-    sums over several batches; answers pass a sparse ranker (`+ sparserank`).
+    Published form: labels are clustered again with the first stage's vectors, which is then repeated; the second stage
+    begins its labels' classifiers anew (`keep_labels=false`); heads step on sums over several batches; answers pass a
+    sparse ranker (`+ sparserank`).
     Needs: texts of examples. Soft targets are exact.
     Costs: two trainings; an example follows beam x links links and scores `shortlist` labels.
     Prefer instead: `renee`, which scores all labels, up to a million labels on one GPU; `cascadexml` for one training.
@@ -39,6 +40,9 @@ class Elias(TreeNetSettings):
     beam: int = 20  # b: clusters of an example
     shortlist: int = 2000  # K: labels of an example that are scored
     shortlist_weight: float = 0.05  # lambda: weight of the loss of the shortlist's own scores
+    graph_learning_rate: float | None = None  # of the encoder in the second stage; none: `learning_rate`
+    cluster_learning_rate: float | None = None  # of the clusters' classifiers there; none: as the labels'
+    keep_labels: bool = True  # go on with the first stage's label classifiers; false: begin them anew
 
     summary: ClassVar[str] = "clusters of labels, and a learned graph from them to labels"
     papers: ClassVar[tuple[Paper, ...]] = (ELIAS,)
@@ -50,8 +54,11 @@ class Elias(TreeNetSettings):
                 "cluster_epochs": 20,
                 "epochs": 50,
                 "batch_size": 420,
-                "learning_rate": 3e-5,
+                "learning_rate": 2e-4,
                 "head_learning_rate": 5e-3,
+                "graph_learning_rate": 3e-5,
+                "cluster_learning_rate": 1e-4,
+                "keep_labels": False,
                 "schedule": "linear",
                 "bias_init": 0.0,
                 "average_from": 8,
@@ -67,8 +74,8 @@ class Elias(TreeNetSettings):
         for name, least in (("cluster_epochs", 0), ("links", 1), ("shortlist", 1), ("shortlist_weight", 0)):
             if getattr(self, name) < least:
                 raise RecipeError(f"setting '{name}' of elias is at least {least}, got {getattr(self, name)}")
-        for name in ("cluster_scale", "link_scale"):
-            if getattr(self, name) <= 0:
+        for name in ("cluster_scale", "link_scale", "graph_learning_rate", "cluster_learning_rate"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise RecipeError(f"setting '{name}' of elias is above 0, got {getattr(self, name):g}")
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> GraphScorer:

@@ -36,6 +36,29 @@ class GraphSettings(Protocol):
     def shortlist(self) -> int: ...
     @property
     def shortlist_weight(self) -> float: ...
+    @property
+    def graph_learning_rate(self) -> float | None: ...
+    @property
+    def cluster_learning_rate(self) -> float | None: ...
+    @property
+    def keep_labels(self) -> bool: ...
+
+
+@dataclass(eq=False)
+class GraphTask(TreeTask):
+    """The second stage, in which the classifiers of clusters may have a learning rate of their own."""
+
+    cluster_learning_rate: float | None = None  # None: as the labels' classifiers
+
+    def groups(self) -> list[dict[str, Any]]:
+        """See `Task.groups`."""
+        found, clusters = super().groups(), self.heads.clusters
+        if self.cluster_learning_rate is None:
+            return found
+        for group in found:
+            group["params"] = [parameter for parameter in group["params"] if parameter is not clusters]
+        own = {"params": [clusters], "lr": self.cluster_learning_rate, "weight_decay": self.head_weight_decay}
+        return [*found, own]
 
 
 @dataclass(eq=False)
@@ -45,8 +68,8 @@ class GraphFit(TreeFit):
     graph: ClusterGraph | None = None  # of the second stage
 
     def make_heads(self) -> GraphHeads:
-        """See `TreeFit.make_heads`. The second stage goes on with the first one's clusters, and begins its labels
-        anew."""
+        """See `TreeFit.make_heads`. The second stage goes on with the first one's clusters, and with its labels where the
+        settings keep them."""
         own, settings = self.settings, self.settings
         assert isinstance(settings, GraphSettings)
         graph = partition(self.levels) if self.graph is None else self.graph
@@ -68,10 +91,11 @@ class GraphFit(TreeFit):
         )
         if self.heads is not None:
             with torch.no_grad():
-                heads.clusters.copy_(self.heads.clusters)
+                for name in ("clusters", "weights", "bias") if settings.keep_labels else ("clusters",):
+                    getattr(heads, name).copy_(getattr(self.heads, name))
         return heads
 
-    def learn(self, epochs: int | None = None, task: Callable[..., TreeTask] = TreeTask, **changes: Any) -> None:
+    def learn(self, epochs: int | None = None, task: Callable[..., TreeTask] = GraphTask, **changes: Any) -> None:
         """See `TreeFit.learn`: both stages."""
         settings = self.settings
         assert isinstance(settings, GraphSettings)
@@ -80,9 +104,12 @@ class GraphFit(TreeFit):
             super().learn(settings.cluster_epochs, task, name="clusters", average_from=None, **labels, **changes)
         # Links from the clusters that random classifiers find would mean nothing.
         self.graph = self.found_graph() if settings.cluster_epochs else partition(self.levels)
-        super().learn(
-            epochs, task, name="cluster graph", before_epoch=lambda: self.heads.renew_parents(), **labels, **changes
-        )
+        second: dict[str, Any] = {
+            "learning_rate": settings.graph_learning_rate or self.learning_rate,
+            "cluster_learning_rate": settings.cluster_learning_rate,
+            "before_epoch": lambda: self.heads.renew_parents(),
+        }
+        super().learn(epochs, task, name="cluster graph", **second, **labels, **changes)
 
     def found_graph(self) -> ClusterGraph:
         """The graph of the clusters that the first stage sends the training rows to."""

@@ -21,6 +21,7 @@ from longtail.nn.label_tree.cluster_graph import ClusterGraph
 MORE = 5  # clusters of an example in training beyond the beam, where it has so many of its own
 NEVER = -60.0  # logarithm of the probability of what is no candidate
 WHOLE = 4  # labels for each candidate up to which scoring all labels is cheaper than gathering
+FEW = 2  # labels for each link that is followed up to which a place for every label is cheaper than sorting
 SURE = 1 - 1e-6  # the largest probability in the loss
 
 
@@ -163,7 +164,7 @@ class GraphHeads(nn.Module):
         members = self.members[chosen]
         if kept is not None:
             members = members.masked_fill(~kept.unsqueeze(-1), -1)
-        if self._are_few(len(chosen)):
+        if self._are_few(len(chosen)) or len(self.weights) <= FEW * members[0].numel():
             return self._reached(members.flatten(1), logs.flatten(1))
         labels, order = torch.sort(members.flatten(1), dim=1, stable=True)
         logs = logs.flatten(1).gather(1, order)
@@ -183,14 +184,15 @@ class GraphHeads(nn.Module):
         return labels, torch.where(is_there, best, 2 * NEVER)
 
     def _are_few(self, examples: int) -> bool:
-        """Whether all labels can have a place for each example."""
+        """Whether a device has memory for a number of every label and example."""
         whole: int = candidate_blocks.WHOLE.get(self.weights.device.type, 0)
         return examples * len(self.weights) <= whole
 
     def _shortlisted(self, labels: Tensor, logs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The best of the candidates, and the loss of the right ones among all."""
+        """The best of the candidates, and the loss of the right ones among all: their mean where each example counts as
+        many as the one that has most."""
         right = targets > 0
-        near = -torch.where(right, targets * logs, 0.0).sum() / right.sum().clamp(min=1)
+        near = -torch.where(right, targets * logs, 0.0).sum() / (len(right) * right.sum(1).amax()).clamp(min=1)
         if labels.shape[1] > self.shortlist:
             logs, places = torch.topk(logs, self.shortlist, dim=1)
             labels, targets = labels.gather(1, places), targets.gather(1, places)

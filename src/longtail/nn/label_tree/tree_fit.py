@@ -31,6 +31,10 @@ from longtail.nn.training.precision import best_device
 from longtail.progress import stage
 from longtail.seams import TailMethod
 
+# Of AdamW. Losses are means over all candidates of a batch, so the gradients of a label that is rarely right are below
+# 1e-7; with 1e-6 here such a label would hardly move.
+EPSILON = 1e-10
+
 
 @dataclass(eq=False)
 class TreeFit(EncoderFit):
@@ -175,7 +179,10 @@ class TreeFit(EncoderFit):
         }
         made = task(**given | changes)
         config = self.training_config(
-            epochs or own.epochs, max_gradient_norm=own.max_gradient_norm, keep_best=made.average_from is None
+            epochs or own.epochs,
+            max_gradient_norm=own.max_gradient_norm,
+            keep_best=made.average_from is None,
+            epsilon=EPSILON,
         )
         self.history = train(made, config, self.identity())
         made.average.apply()
