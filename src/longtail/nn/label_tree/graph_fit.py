@@ -68,8 +68,8 @@ class GraphFit(TreeFit):
     graph: ClusterGraph | None = None  # of the second stage
 
     def make_heads(self) -> GraphHeads:
-        """See `TreeFit.make_heads`. The second stage goes on with the first one's clusters, and with its labels where the
-        settings keep them."""
+        """See `TreeFit.make_heads`. The second stage goes on with the first one's clusters, and with its labels where
+        the settings keep them."""
         own, settings = self.settings, self.settings
         assert isinstance(settings, GraphSettings)
         graph = partition(self.levels) if self.graph is None else self.graph
