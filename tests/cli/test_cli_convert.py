@@ -110,7 +110,7 @@ def test_there_and_back_changes_nothing(data: Path, tmp_path: Path) -> None:
 
 
 def test_wrong_words_are_errors(table: Path, data: Path, tmp_path: Path) -> None:
-    assert "--to must be one of folder, annif, annif-tsv, got 'anif' (did you mean" in call(
+    assert "--to must be one of store, folder, annif, annif-tsv, got 'anif' (did you mean" in call(
         "convert", data, tmp_path / "x", "--to", "anif"
     ).error.replace("; did", " (did")
     assert "exists; choose another path" in call("convert", data, tmp_path).error

@@ -148,7 +148,7 @@ def test_bytes_that_are_not_utf8_name_their_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_another_unicode_is_named(tmp_path: Path, encoding: str) -> None:
     path = write(tmp_path / "a.csv", "\ufefftext,labels\nGr\u00f6\u00dfe,a\n".encode(encoding))
-    with pytest.raises(DataError, match="this is UTF-16, not UTF-8; pass --encoding auto, "):
+    with pytest.raises(DataError, match="this is UTF-16, not UTF-8; pass --encoding auto where the command has it, "):
         list(lines(path))
 
 

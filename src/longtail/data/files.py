@@ -109,8 +109,8 @@ def _chunks(raw: IO[bytes], path: Path, quiet: bool) -> Iterator[tuple[int, byte
             if unpacked == len(piece):
                 if encoding := wide_encoding(piece):
                     raise DataError(
-                        f"this is {encoding[:6].upper()}, not UTF-8; pass --encoding auto, or convert it: iconv -f "
-                        f"{encoding} -t utf-8 {path.name}",
+                        f"this is {encoding[:6].upper()}, not UTF-8; pass --encoding auto where the command has it, or "
+                        f"convert it: iconv -f {encoding} -t utf-8 {path.name}",
                         path,
                     )
                 piece = piece.removeprefix(b"\xef\xbb\xbf")  # a byte order mark is not part of the text

@@ -142,7 +142,7 @@ def test_few_lines_in_another_encoding_are_left_out(tmp_path: Path) -> None:
     assert done.counts["train"] + done.counts["test"] == 1000
     assert load(tmp_path / "out", valid_share=0).labels.texts == ("a",)
     plain.write_text("query\ta\n" * 9, encoding="utf-16")
-    with pytest.raises(DataError, match=r"log\.tsv: this is UTF-16, not UTF-8 text; convert it: iconv"):
+    with pytest.raises(DataError, match=r"log\.tsv: this is UTF-16, not UTF-8; .*convert it: iconv"):
         build(tmp_path, plain)
     plain.write_bytes(b"")
     with pytest.raises(DataError, match=r"log\.tsv: is empty"):
