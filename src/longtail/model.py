@@ -214,7 +214,7 @@ class Model:
         best = None
         if isinstance(self.scorer, HasVectors | TakesRows) and len(valid):
             best = self.predict(valid.rows, 1).scores[:, 0]
-        return replace(self, doubts=Doubts.of([*train.texts, *self.labels.texts], valid.texts, best))
+        return replace(self, doubts=Doubts.of([*train.texts, *train.labels.texts_with_names], valid.texts, best))
 
     def explain(self, rows: Rows | Sequence[str], predictions: Predictions) -> list[list[Explanation]]:
         """Say why labels were predicted.

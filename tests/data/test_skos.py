@@ -55,6 +55,24 @@ def test_what_has_no_name_in_a_language_keeps_one_in_another(turtle: Path) -> No
     assert found.left_out == {"deprecated": 1} and found.named_otherwise == 1
 
 
+def test_names_in_further_languages_are_further_names(turtle: Path) -> None:
+    found = read_skos(turtle, "de,en")
+    assert found.language == "de" and [one.name for one in found.concepts] == [
+        one.name for one in read_skos(turtle, "de").concepts
+    ]
+    assert [one.others for one in found.concepts] == [
+        ("animals",),
+        ("Köter", "dogs", "canines", "doggs"),
+        (),
+        (),
+        ("things",),
+    ]
+    with pytest.raises(DataError, match="has no prefLabel in 'xx'; it has en, de"):
+        read_skos(turtle, "de,xx")
+    with pytest.raises(DataError, match="with a prefLabel in 'xx'; it has names in en, de"):
+        read_skos(turtle, "xx")
+
+
 def test_a_form_of_a_region_is_a_name_in_the_language(turtle: Path) -> None:
     colours = """:c a skos:Concept ; skos:prefLabel "colours"@en-GB, "Farben"@de ; skos:altLabel "hues"@en-GB .
     :none a skos:Concept . :top a skos:Concept ; skos:prefLabel "tops"@en ; skos:topConceptOf :places ."""
@@ -93,6 +111,8 @@ def test_types_schemes_and_collections_are_excluded(turtle: Path) -> None:
     }
     labels = found.label_set()
     assert labels.broader is not None and labels.broader.nnz == 0  # links to what is left out are dropped
+    with pytest.raises(DataError, match=r"has no concept of type http://example.org/Grup.*check the URI"):
+        read_skos(turtle, exclude_types=[base + "Grup"])
 
 
 @pytest.mark.parametrize(("ending", "form"), [(".rdf", "xml"), (".nt", "nt")])

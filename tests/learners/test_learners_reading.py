@@ -166,3 +166,18 @@ def test_plans_follow_what_is_read(tiny: Corpus, embedded: tuple[Dataset, Datase
     for learner in LEARNERS_OVER_WORDS:
         plain, wide = (Recipe.parse(f"{learner}{more}").plan(facts) for more in ("", "(bigrams=true)"))
         assert wide.train_bytes > plain.train_bytes and wide.train_seconds > plain.train_seconds
+
+
+def test_further_names_of_labels_are_read_wherever_their_texts_are() -> None:
+    labels = LabelSet(ids=("a", "b", "c"), texts=("car", "boat", ""), names=(("automobile", "motor"), (), ("plane",)))
+    assert labels.texts_with_names == ("car; automobile; motor", "boat", "plane")
+    plain = replace(labels, names=())
+    assert plain.texts_with_names is plain.texts
+    texts = ("car on the road", "boat on the lake", "plane in the sky")
+    data = Dataset(labels=labels, targets=np.eye(3, dtype=np.float32), ids=("1", "2", "3"), texts=texts)
+    data = data.over(labels.counted(data.targets))
+    asked = Rows(texts=("an automobile", "a motor"))
+    for written in ("bm25", "parabel(max_leaf_labels=2, branches=2) + rows"):
+        model = Recipe.parse(written).fit(data, data.take([])).with_doubts(data, data.take([]))
+        assert model.predict(asked, 1).indices.ravel().tolist() == [0, 0], written
+        assert model.unsure(["automobile", "zzz"])[0] is None

@@ -144,7 +144,7 @@ def _source(
         Path | None, typer.Option(metavar="FILE", help="Labels by URI or name: SKOS (.ttl, .nt, .rdf), or .tsv.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Language of the vocabulary's names; default: the commonest.")
+        str | None, typer.Option(metavar="CODE", help="Language of the vocabulary's names; de,en: further names, too.")
     ] = None,
 ) -> Source:
     """Checks the options before anything is read."""

@@ -61,7 +61,8 @@ def as_rows(data: Dataset, labels: Longs) -> Rows:
     Returns:
         One row per label.
     """
-    texts = None if data.texts is None else tuple([data.labels.texts[label] for label in labels.tolist()])
+    given = data.labels.texts_with_names
+    texts = None if data.texts is None else tuple([given[label] for label in labels.tolist()])
     if data.features is None:
         return Rows(texts=texts)
     columns, own = data.features.shape[1], data.labels.features

@@ -104,6 +104,15 @@ class LabelSet:
         return any(self.texts)
 
     @cached_property
+    def texts_with_names(self) -> tuple[str, ...]:
+        """The text of each label with its further names behind: what learners read that read the texts of labels."""
+        if not any(self.names):
+            return self.texts
+        return tuple(
+            ["; ".join(filter(None, (text, *more))) for text, more in zip(self.texts, self.names, strict=True)]
+        )
+
+    @cached_property
     def mostly_unseen(self) -> bool:
         """Whether nearly all labels have no training row: PSP, coverage and frequency bins say little then."""
         return self.train_rows > 0 and int((self.counts == 0).sum()) > MOSTLY_UNSEEN * len(self)

@@ -3,8 +3,9 @@
     read_skos("yso.ttl", language="fi", exclude_types=["http://…/GeographicalConcept"])
 
 rdflib reads the file (`pip install "longtail[skos]"`); links to other files inside it are never followed. A concept
-becomes a label: its URI is the id, its prefLabel the text, altLabel and hiddenLabel are further names. A concept
-without a name in the chosen language keeps one in another. Deprecated concepts are left out; those that name one
+becomes a label: its URI is the id, its prefLabel the text, altLabel and hiddenLabel are further names; so are its names
+in further languages, where those are asked for. A concept without a name in the chosen language keeps one in another.
+Deprecated concepts are left out; those that name one
 successor (dcterms:isReplacedBy) are known by it.
 """
 
@@ -33,7 +34,9 @@ LONGEST_ENTITY = 1000
 IN_MEMORY = 50  # bytes that rdflib takes for each byte of a file, about
 ENTITY = re.compile(rb"<!ENTITY\s+((?:%\s+)?\S+)\s+(\"[^\"]*\"|'[^']*'|[^>]*)", re.DOTALL)
 SKOS = "http://www.w3.org/2004/02/skos/core#"
+KINDS = ("prefLabel", "altLabel", "hiddenLabel")
 SKOSXL = "http://www.w3.org/2008/05/skos-xl#"
+DEPRECATED = "deprecated"
 OWL_DEPRECATED = "http://www.w3.org/2002/07/owl#deprecated"
 REPLACED_BY = "http://purl.org/dc/terms/isReplacedBy"
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -100,7 +103,8 @@ def read_skos(
 
     Args:
         path: a file whose name ends with .ttl, .nt, .rdf, .xml, .skos or .owl.
-        language: of the names, such as "de"; default: the language with most prefLabels.
+        language: of the names, such as "de"; default: the language with most prefLabels. "de,en": names in German, and
+            those in English as further names.
         exclude_types: URIs of types; concepts of such a type are left out.
         exclude_schemes: URIs of schemes; concepts in such a scheme are left out.
         exclude_collections: URIs of collections; their members are left out, and those of collections inside.
@@ -109,7 +113,8 @@ def read_skos(
         The concepts.
 
     Raises:
-        DataError: the file cannot be read as RDF, rdflib is missing, or there is no concept with a name.
+        DataError: the file cannot be read as RDF, rdflib is missing, there is no concept with a name, or none is left
+            out by a URI that was given for that.
     """
     path = Path(path)
     graph = _parsed(path)
@@ -120,17 +125,25 @@ def read_skos(
 
     concepts = subjects(RDF_TYPE, SKOS + "Concept")
     languages = _languages(graph)
-    language = language.lower() or next(iter(languages), "")
+    asked = [one.strip().lower() for one in language.split(",")]
+    language, further = asked[0] or next(iter(languages), ""), asked[1:]
+    there = {part for one in languages for part in (one, one.partition("-")[0])}
+    for one in further:
+        if one not in there:
+            raise DataError(f"has no prefLabel in {one!r}; it has {', '.join(filter(None, languages))}", path)
     left_out: dict[str, int] = {}
+    known = concepts
 
     def leave_out(reason: str, found: set[Any]) -> None:
         nonlocal concepts
         if gone := concepts & found:
             left_out[reason] = len(gone)
             concepts = concepts - gone
+        elif not known & found and reason != DEPRECATED:
+            raise DataError(f"has no concept {reason}, which was to be left out; check the URI", path)
 
     deprecated = {one for one in concepts if _is_true(graph.value(one, URIRef(OWL_DEPRECATED)))}
-    leave_out("deprecated", deprecated)
+    leave_out(DEPRECATED, deprecated)
     for kind in exclude_types:
         leave_out(f"of type {kind}", subjects(RDF_TYPE, kind))
     for scheme in exclude_schemes:
@@ -150,6 +163,8 @@ def read_skos(
             continue
         in_language += used == language
         others = [*_names(graph, concept, "altLabel", used), *_names(graph, concept, "hiddenLabel", used)]
+        for one in further:
+            others += [name for kind in KINDS for name in _names(graph, concept, kind, one)]
         notation = graph.value(concept, URIRef(SKOS + "notation"))
         found.append(
             Concept(
@@ -163,12 +178,13 @@ def read_skos(
         )
     if not in_language:
         raise DataError(
-            f"holds no skos:Concept with a prefLabel in {language!r}"
+            f"holds no skos:Concept with a prefLabel in {language!r}; it has names in "
+            f"{', '.join(filter(None, languages)) or 'no language'}"
             f"{'; left out: ' + str(left_out) if left_out else ''}; name another language, or check the file",
             path,
         )
-    known = {one.uri for one in found}
-    replaced = {str(one): end for one in deprecated if (end := _successor(graph, one)) in known}
+    kept = {one.uri for one in found}
+    replaced = {str(one): end for one in deprecated if (end := _successor(graph, one)) in kept}
     return Thesaurus(tuple(found), language, left_out, replaced, len(found) - in_language)
 
 

@@ -104,7 +104,7 @@ class Bm25:
                 if self.words != "plain" and self.language == "auto":
                     # Texts are read in the language of the labels: the same word must have the same form in both.
                     settings = replace(settings, language=main_language(train.labels.texts))
-                vocabulary, counts = Vocabulary.learn(train.labels.texts, settings)
+                vocabulary, counts = Vocabulary.learn(train.labels.texts_with_names, settings)
                 return Bm25Scorer(vocabulary, self._weigh(counts))
             counts = train.labels.features
             if train.features is None or counts is None or counts.shape[1] != train.features.shape[1]:

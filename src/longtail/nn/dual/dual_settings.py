@@ -114,9 +114,8 @@ class DualEncoderSettings:
         """
         bare = [row for row, text in enumerate(labels.texts) if not text.strip()]
         if not bare or self.ids_as_text:
-            return tuple(
-                labels.word(row) if labels.texts[row].strip() else labels.ids[row] for row in range(len(labels))
-            )
+            pairs = zip(labels.ids, labels.texts, labels.texts_with_names, strict=True)
+            return tuple([whole if text.strip() else name for name, text, whole in pairs])
         named = ", ".join(repr(labels.ids[row]) for row in bare[:NAMED]) + (", ..." if len(bare) > NAMED else "")
         raise DataError(
             f"{self.name} reads the texts of labels, and {len(bare)} of {len(labels)} labels have none ({named}): add "

@@ -68,7 +68,7 @@ class TreeFit(EncoderFit):
             encoder, tokenizer = load_encoder(
                 settings.encoder,
                 settings.dimension,
-                texts=(*texts, *filter(None, train.labels.texts)),
+                texts=(*texts, *filter(None, train.labels.texts_with_names)),
                 dropout=settings.encoder_dropout,
                 seed=settings.seed,
             )

@@ -95,7 +95,7 @@ class OneVsAllFit(EncoderFit):
                 encoder, tokenizer = load_encoder(
                     settings.encoder,
                     settings.dimension,
-                    texts=(*texts, *filter(None, train.labels.texts)),
+                    texts=(*texts, *filter(None, train.labels.texts_with_names)),
                     dropout=settings.encoder_dropout,
                     seed=settings.seed,
                 )
@@ -199,9 +199,8 @@ class OneVsAllFit(EncoderFit):
                 f"{self.settings.name} starts or regularises classifiers by the texts of labels, and they have none: "
                 "add them to labels.jsonl, or use a recipe that does not read them"
             )
-        tokens = tokenise(
-            [labels.word(row) for row in range(len(labels))], self.tokenizer, self.max_tokens, what="labels"
-        )
+        texts = [text or name for text, name in zip(labels.texts_with_names, labels.ids, strict=True)]
+        tokens = tokenise(texts, self.tokenizer, self.max_tokens, what="labels")
         return normalised(self.encode_tokens(tokens, "labels"))
 
     def token_arrays(self) -> tuple[AnyArray, ...]:

@@ -78,7 +78,7 @@ class ShallowFit(EncoderFit):
         """
         given = training_texts(settings.name, train)
         with stage("learning words"):
-            tokenizer = learn_words((*given, *filter(None, train.labels.texts)), WORDS)
+            tokenizer = learn_words((*given, *filter(None, train.labels.texts_with_names)), WORDS)
         tokens = tokenise(given, tokenizer, settings.max_tokens, token_cache(), what="documents")
         idf = inverse_frequency(tokens, tokenizer.size)
         device = best_device()

@@ -203,7 +203,7 @@ class ShallowSettings:
             raise DataError(
                 f"{self.name} reads the texts of labels, and they have none: add them to labels.jsonl, or use astec"
             )
-        return tuple(labels.texts)
+        return labels.texts_with_names
 
 
 @dataclass(frozen=True)
