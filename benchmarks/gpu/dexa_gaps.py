@@ -36,6 +36,7 @@ BINS = 5
 def train(data: str, options: argparse.Namespace, dexa: bool) -> dict[str, Any]:
     """One encoder and all that is built on it; runs in a process of its own."""
     import longtail
+    from longtail.nn.dual.classifier_fit import learn_classifiers
     from longtail.nn.dual.contrastive_losses import softmax
     from longtail.nn.dual.dual_fit import DualEncoderFit
     from longtail.nn.dual.pair_batches import Curriculum
@@ -60,7 +61,7 @@ def train(data: str, options: argparse.Namespace, dexa: bool) -> dict[str, Any]:
     stages = {"texts": found(documents, texts, test)}
     if dexa:
         stages["texts moved"] = found(documents, moved, test)
-    learned = towers.learn_classifiers(loss, **how)
+    learned = learn_classifiers(towers, loss, **how)
     stages["classifiers" + " from texts moved" * dexa] = found(documents, learned, test)
     whole = towers.scorer(learned)
     stages["ngame"] = found(documents, whole.labels, test)
@@ -68,7 +69,7 @@ def train(data: str, options: argparse.Namespace, dexa: bool) -> dict[str, Any]:
     table = gaps(texts, means, moved, learned, clusters, head, learn.labels)
     if dexa:
         towers.tower = None
-        plain = towers.learn_classifiers(loss, **how)
+        plain = learn_classifiers(towers, loss, **how)
         stages["classifiers from texts"] = found(documents, plain, test)
         nearness = np.einsum("ld,ld->l", plain, learned)
         for line, members in zip(table, members_of(learn.labels, head), strict=True):

@@ -79,6 +79,7 @@ def test_convolutions_learn_beside_clusters_whatever_the_seed(seed: int, tiny: C
     "recipe",
     [
         "decaf(dimension=64, batch_size=128, epochs=3)",
+        "decaf(dimension=64, batch_size=128, epochs=3, mixup_alpha=0.4)",
         f"astec(batch_size=128, epochs=2, shortlist=3, {POOL})",
     ],
 )
@@ -131,6 +132,42 @@ def test_rows_and_labels_train_their_words_together() -> None:
     task.backward(np.arange(5), 1.0)
     assert table.grad is not None
     assert torch.allclose(task.words.first, 0.1 * table.grad, atol=1e-6)
+
+
+def test_mixed_vectors_have_mixed_targets() -> None:
+    """The gradient of a step is that of vectors λ v + (1 - λ) v' with targets λ t + (1 - λ) t'."""
+    rng = np.random.default_rng(0)
+    texts = Runs.of(Tokens(rng.integers(0, 20, 24).astype(np.uint16), np.arange(0, 25, 3)), np.ones(20, np.float32))
+    encoder = build_encoder({"kind": "weighted bag", "width": 6, "block": "none", "dropout": 0.0, "vocabulary": 20}, 0)
+    weights, targets = torch.randn(30, 6), sparse.csr_array((rng.random((8, 30)) < 0.3).astype(np.float32))
+    encoder.eval()
+    table = encoder.body.table.detach().clone().requires_grad_()
+    task = ShallowTask(
+        encoder, texts, LabelHead(weights.clone(), -1.0, Rule(0.01)), TrainingTargets(targets), batch_size=5,
+        learning_rate=0.01, device=CPU, mixup_alpha=0.7,
+    )  # fmt: skip
+    batch = np.array([3, 0, 6, 5, 1])
+    parts = task._mixture(batch)
+    assert parts is not None and ((parts > 0) & (parts < 1)).all()
+    share = torch.from_numpy(parts).float()[:, None]
+    rows, known = encoder.body.read(texts.take(batch, CPU), table), torch.from_numpy(targets.toarray()[batch])
+    after = [1, 2, 3, 4, 0]
+    scores = (share * rows + (1 - share) * rows[after]) @ weights.T - 1.0
+    wanted = share * known + (1 - share) * known[after]
+    F.binary_cross_entropy_with_logits(scores, wanted, reduction="sum").div(5).backward()
+    task.backward(batch, 1.0)
+    assert table.grad is not None
+    used = torch.from_numpy(np.unique(texts.words[texts.places(batch)[0]]).astype(np.int64))
+    assert torch.allclose(task.words.first[used], 0.1 * table.grad[used], atol=1e-6)
+
+
+@pytest.mark.parametrize("pool", ["", POOL.replace("dimension=64, ", "")])
+def test_nets_learn_from_mixtures(pool: str, tiny: Corpus) -> None:
+    recipe = f"astec(dimension=64, batch_size=64, epochs=8, learning_rate=0.05, mixup_alpha=0.5, {pool})"
+    model = Recipe.parse(recipe.replace(", )", ")")).fit(tiny.train, tiny.valid)
+    assert model.predict(tiny.test.rows, k=1).hits(tiny.test.targets).mean() > 0.9
+    with pytest.raises(RecipeError, match="'mixup_alpha' of astec is at least 0"):
+        Recipe.parse("astec(mixup_alpha=-1)")
 
 
 def test_early_stopping_needs_many_steps_between_validations() -> None:

@@ -62,6 +62,9 @@ class Ngame(DualEncoderSettings):
     of each batch. Finally text, classifier and frequency get weights that are fitted on valid, and fold into one vector
     per label. `classifiers=false` trains the encoder alone.
 
+    `classifier_shortlist` adds to a pool the wrong labels whose documents' mean is nearest to each document, from which
+    Slice draws its negatives. After Module II, `joint_epochs` trains encoder and classifiers together.
+
     Of the losses the softmax finds most; `triplet` is the paper's, with `classifier_loss="hardest"` and
     `classifier_batches="clustered"` in Module II (`ngame:paper`). With `anchors="labels"` and `loss="logistic"`,
     which is calibrated with `margin=0`, the encoder is the teacher that `lever` needs.
@@ -88,10 +91,13 @@ class Ngame(DualEncoderSettings):
     classifier_positives: int = 3  # lowest-scoring ones of a document that count in hardest
     classifier_negatives: int = 5  # highest-scoring ones of a document that count in hardest
     classifier_batches: Literal["random", "clustered"] = "random"  # clustered: like those of Module I
+    classifier_shortlist: int = 0  # wrong labels near a document that join its pool in Module II
     classifier_epochs: int = 20  # of Module II
     classifier_learning_rate: float = 3e-3
     classifier_dropout: float = 0.1  # on the documents' vectors
     classifier_batch_size: int = 1024  # of Module II
+    joint_epochs: int = 0  # of encoder and classifiers together, after Module II
+    joint_learning_rate: float | None = None  # none: a tenth of the encoder's
 
     summary: ClassVar[str] = "dual encoder, clustered batches, then classifiers"
     # The paper's names of settings.
@@ -112,6 +118,18 @@ class Ngame(DualEncoderSettings):
         for name in counts:
             if getattr(self, name) < 1:
                 raise RecipeError(f"setting '{name}' of ngame is at least 1, got {getattr(self, name)}")
+        for name in ("classifier_shortlist", "joint_epochs"):
+            if getattr(self, name) < 0:
+                raise RecipeError(f"setting '{name}' of ngame is at least 0, got {getattr(self, name)}")
+            if getattr(self, name) and not self.classifiers:
+                raise RecipeError(f"setting '{name}' of ngame is of classifiers: leave out classifiers=false")
+        if self.joint_epochs and self.search_dimension is not None:
+            raise RecipeError(
+                "ngame trains encoder and classifiers together on whole vectors: leave out "
+                "search_dimension or joint_epochs"
+            )
+        if self.joint_learning_rate is not None and self.joint_learning_rate <= 0:
+            raise RecipeError(f"setting 'joint_learning_rate' of ngame is above 0, got {self.joint_learning_rate:g}")
         if not 0 <= self.mining_start <= 1:
             raise RecipeError(f"setting 'mining_start' of ngame lies in [0, 1], got {self.mining_start:g}")
         if not 0 <= self.classifier_dropout < 1:
@@ -135,10 +153,12 @@ class Ngame(DualEncoderSettings):
         table, vectors = 16 * width * facts.labels, 4 * width * facts.rows  # weights, gradients, two moments
         speed = 1e12 if Path("/dev/nvidia0").exists() else 8e9  # bytes a second
         steps = self.classifier_epochs * -(-facts.rows // self.classifier_batch_size)
+        joint = self.joint_epochs / self.epochs  # each epoch costs what one of the encoder alone does
+        together = 12 * width * facts.labels if self.joint_epochs else 0  # free vectors and moments
         return replace(
             encoder,
-            train_bytes=max(encoder.train_bytes, encoder.model_bytes + table + vectors),
-            train_seconds=encoder.train_seconds + steps * (2.5 * table / speed + 0.005),
+            train_bytes=max(encoder.train_bytes + together, encoder.model_bytes + table + vectors),
+            train_seconds=(1 + joint) * encoder.train_seconds + steps * (2.5 * table / speed + 0.005),
             steps=(*encoder.steps, ("classifiers and their moments", table), ("vectors of documents", vectors)),
         )
 
@@ -147,6 +167,7 @@ class Ngame(DualEncoderSettings):
         require("ngame")
         from functools import partial
 
+        from longtail.nn.dual.classifier_fit import learn_classifiers, learn_together
         from longtail.nn.dual.contrastive_losses import hardest_pairs, logistic, softmax, triplet
         from longtail.nn.dual.dual_fit import DualEncoderFit
         from longtail.nn.dual.pair_batches import Curriculum
@@ -161,13 +182,15 @@ class Ngame(DualEncoderSettings):
             "logistic": partial(logistic, margin=self.margin, negatives=self.negatives, scale=1 / self.temperature),
         }
         loss = losses[self.loss]
-        towers.learn(partial(loss, both=self.symmetric) if self.loss == "softmax" else loss, curriculum=curriculum)
+        of_encoder = partial(loss, both=self.symmetric) if self.loss == "softmax" else loss
+        towers.learn(of_encoder, curriculum=curriculum)
         if not self.classifiers:
             return towers.scorer()
         # Documents' vectors are frozen, so there are clusters from the first epoch after random ones on.
         clustered = (
             replace(curriculum, start=min(curriculum.start, 0.1)) if self.classifier_batches != "random" else None
         )
+        last = replace(curriculum, start=0.0, min_cluster_size=self.max_cluster_size)
         losses |= {
             "same": loss,
             "hardest": partial(
@@ -177,12 +200,17 @@ class Ngame(DualEncoderSettings):
                 negatives=self.classifier_negatives,
             ),
         }
-        learned = towers.learn_classifiers(
+        learned = learn_classifiers(
+            towers,
             losses[self.classifier_loss],
             batch_size=self.classifier_batch_size,
             epochs=self.classifier_epochs,
             learning_rate=self.classifier_learning_rate,
             dropout=self.classifier_dropout,
             curriculum=clustered,
+            shortlist=self.classifier_shortlist,
         )
+        if self.joint_epochs:
+            rate = self.joint_learning_rate or towers.learning_rate / 10
+            learned = learn_together(towers, of_encoder, learned, self.joint_epochs, rate, curriculum=last)
         return towers.scorer(learned)

@@ -69,6 +69,7 @@ class SiameseXml(DualEncoderSettings):
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> DualEncoderScorer:
         """See `Learner.fit`."""
         require("siamesexml")
+        from longtail.nn.dual.classifier_fit import learn_classifiers
         from longtail.nn.dual.contrastive_losses import probabilistic
         from longtail.nn.dual.dual_fit import DualEncoderFit
         from longtail.nn.dual.dual_task import Loss
@@ -83,7 +84,8 @@ class SiameseXml(DualEncoderSettings):
         towers.learn(loss(self.ceiling, self.sharpness, 0.0), surrogate_weight=self.surrogate_weight)
         if not self.classifiers:
             return towers.scorer()
-        learned = towers.learn_classifiers(
+        learned = learn_classifiers(
+            towers,
             loss(self.classifier_ceiling, self.classifier_sharpness, 0.05),  # negatives of low probability are done
             batch_size=self.classifier_batch_size,
             epochs=self.classifier_epochs,

@@ -22,7 +22,8 @@ class Mixup:
     lambda is drawn from Beta(alpha, alpha) for each mixture. Texts cannot be averaged: a mixed text keeps each word of
     the one text with probability lambda and each word of the other with probability 1 - lambda, which averages their
     word counts in expectation. Features are added up. The examples given stay as they are; mixtures are drawn once,
-    before training.
+    before training. Nets over word vectors can mix the vectors of documents in each step instead, as the paper does:
+    `astec(mixup_alpha=1.0)`.
 
     Needs: texts or features. Goes on every learner; `bm25`, which does not learn, does not change.
     Costs: training on 1 + fraction times the examples. Predicting costs what it did.

@@ -11,6 +11,7 @@
     mined_negatives     nearest labels that are wrong
     auxiliary_vectors   label tower with vectors that clusters of labels share (DEXA)
     classifier_task     classifiers on frozen vectors, trained after the encoder
+    classifier_fit      trains them, and then encoder and classifiers together
     score_fusion        weights of text, classifier and frequency; Platt scaling
 
 May import nn.encoders, nn.training, search, and what lies below nn.

@@ -68,6 +68,20 @@ class SharedVectors(nn.Module):
         self.register_buffer("updates", torch.zeros(rows, dtype=torch.int32), persistent=False)
         self._used: list[tuple[Tensor, Tensor]] = []  # rows of this step's batches, and their vectors as leaves
 
+    @classmethod
+    def free(cls, init: Floats) -> SharedVectors:
+        """A vector of its own for each label.
+
+        Args:
+            init: (labels, dimension) what the vectors start from.
+
+        Returns:
+            The tower, whose vectors have the encoder's learning rate.
+        """
+        tower = cls(init, np.ones(len(init), dtype=bool), 0, "balanced", 0, 1.0, 0)
+        tower.shared[:-1] = torch.from_numpy(init)
+        return tower
+
     def vectors(self, label_rows: Tensor, encoded: Tensor) -> Tensor:
         """See `LabelTower.vectors`."""
         rows, places = self._distinct(self.cluster.index_select(0, label_rows))

@@ -30,7 +30,8 @@ class ClassifierRows(nn.Module):
 
 @dataclass(eq=False)
 class ClassifierTask:
-    """Rows are documents, whose vectors are frozen; the pool of a batch is all labels that its rows have."""
+    """Rows are documents, whose vectors are frozen. The pool of a batch is all labels that its rows have, and the hard
+    negatives of its rows where there are any."""
 
     documents: Floats  # (documents, dimension) unit vectors
     init: Floats  # (labels, dimension) unit vectors, the classifiers' initial weights
@@ -42,6 +43,7 @@ class ClassifierTask:
     dropout: float = 0.5  # on the documents' vectors
     seed: int = 0
     curriculum: Curriculum | None = None  # batches of similar documents; None: random ones
+    negatives: Longs | None = None  # (documents, negatives of a document) labels, -1 for none
     epochs: int = 1  # of the curriculum
     penalties: Sequence[Penalty] = ()
     evaluate: Callable[[Floats], dict[str, float]] | None = None  # measures on valid, given the weights
@@ -95,7 +97,7 @@ class ClassifierTask:
         rows = self.pairs.rows
         order = clustered_order(rows, self._clusters, rng) if len(self._clusters) else random_order(rows, rng)
         drawn = self.pairs.draw(order, rng)
-        return paired(self.pairs, order, drawn, self.batch_size, self.device, begin, all_positives=True)
+        return paired(self.pairs, order, drawn, self.batch_size, self.device, begin, self.negatives, all_positives=True)
 
     def backward(self, batch: PairBatch, share: float) -> Tensor:
         """See `Task.backward`."""

@@ -16,12 +16,11 @@ from longtail.arrays import AnyArray, Floats, Ints, Longs
 from longtail.data.dataset import Dataset
 from longtail.errors import MissingExtra, RecipeError
 from longtail.linear.solvers.platt_scaling import PlattScaling
-from longtail.nn.dual.classifier_task import ClassifierTask
 from longtail.nn.dual.dual_scorer import DualEncoderScorer
 from longtail.nn.dual.dual_settings import DualEncoderSettings
 from longtail.nn.dual.dual_task import DualEncoderTask, LabelTower, Loss
 from longtail.nn.dual.mined_negatives import nearest_wrong
-from longtail.nn.dual.pair_batches import Curriculum, Pairs
+from longtail.nn.dual.pair_batches import Pairs
 from longtail.nn.dual.score_fusion import ScoreFusion
 from longtail.nn.encoder_fit import (
     EncoderFit,
@@ -137,11 +136,12 @@ class DualEncoderFit(EncoderFit):
 
         Args:
             loss: of a batch's scores.
-            **more: fields of `DualEncoderTask`, such as its curriculum or its miner.
+            **more: fields of `DualEncoderTask`, such as its curriculum, its miner or another learning rate.
         """
         own, by_label = self.settings, self.settings.anchors == "labels"
         targets = self.train.targets
         documents, labels = self.resident
+        more = {"epochs": own.epochs, "learning_rate": self.learning_rate} | more
         task = DualEncoderTask(
             encoder=self.encoder,
             row_texts=labels if by_label else documents,
@@ -149,8 +149,6 @@ class DualEncoderFit(EncoderFit):
             pairs=Pairs(sparse.csr_array(targets.T) if by_label else targets),
             loss=loss,
             batch_size=own.batch_size,
-            epochs=own.epochs,
-            learning_rate=self.learning_rate,
             labels_are_rows=by_label,
             weight_decay=own.weight_decay,
             precision=own.precision,
@@ -163,53 +161,7 @@ class DualEncoderFit(EncoderFit):
             ranks=ProcessGroup.here(),
             **more,
         )
-        self.history = train(task, self.training_config(own.epochs), self.identity())
-
-    def learn_classifiers(
-        self,
-        loss: Loss,
-        batch_size: int,
-        epochs: int,
-        learning_rate: float,
-        dropout: float,
-        curriculum: Curriculum | None = None,
-    ) -> Floats:
-        """Train one classifier per label on the frozen vectors of the documents, cut to `search_dimension`.
-
-        Args:
-            loss: of a batch's scores.
-            batch_size: documents of a batch.
-            epochs: passes over the documents.
-            learning_rate: of AdamW.
-            dropout: on the documents' vectors.
-            curriculum: of batches of similar documents; None: random ones.
-
-        Returns:
-            (labels, dimension) unit vectors; each starts from its label's vector.
-        """
-        documents = self.searched(self.document_vectors())
-        queries = self.searched(normalised(self.held_out_vectors()))
-        task = ClassifierTask(
-            documents=documents,
-            init=self.searched(self.label_vectors()),
-            pairs=Pairs(self.train.targets),
-            loss=loss,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            device=self.device,
-            dropout=dropout,
-            seed=self.settings.seed,
-            curriculum=curriculum,
-            epochs=epochs,
-            penalties=self.row_penalties(),
-            evaluate=(lambda weights: self.measure_labels(queries, weights)) if len(self.valid) else None,
-        )
-
-        def trained() -> Floats:
-            train(task, self.training_config(epochs), self.identity())
-            return task.vectors
-
-        return ProcessGroup.here().made_by_first(trained)
+        self.history = train(task, self.training_config(task.epochs), self.identity())
 
     @cached_property
     def resident(self) -> tuple[DeviceTokens, DeviceTokens]:

@@ -47,6 +47,7 @@ class RecordableTask(Protocol):
     device: torch.device
     pool: Pool | None
     frozen: bool
+    mixup_alpha: float
     rows: int
     words: AdamRows
 
@@ -91,7 +92,7 @@ class RecordedStep:
     @staticmethod
     def fits(task: RecordableTask) -> bool:
         """Check whether the steps of a task can be recorded: on a GPU, over all labels in one chunk, with unweighted
-        targets.
+        targets and one document a row.
 
         Args:
             task: to record.
@@ -100,6 +101,8 @@ class RecordedStep:
             Whether it can be.
         """
         if task.device.type != "cuda" or task.pool is not None or task.frozen or task.rows < task.batch_size:
+            return False
+        if task.mixup_alpha:
             return False
         heads = [(task.labels, task.targets)]
         heads += [] if task.meta is None else [(task.meta.labels, task.meta.targets)]

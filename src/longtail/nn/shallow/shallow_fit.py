@@ -270,6 +270,7 @@ class ShallowFit(EncoderFit):
                 "evaluate": self.evaluation,
                 "name": self.settings.name,
                 "penalties": self.row_penalties(),
+                "mixup_alpha": self.settings.mixup_alpha,
                 **more,
             },
             seed=self.settings.seed,

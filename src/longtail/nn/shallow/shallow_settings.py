@@ -40,6 +40,8 @@ class ShallowSettings:
     epochs: int = 20
     learning_rate: float = 5e-3  # of Adam, for word vectors, layers and classifiers
     dropout: float = 0.5
+    # α of a Beta distribution: a step mixes the vectors of two documents each, and their targets; 0: it does not.
+    mixup_alpha: float = 0.0
     warmup: float = 0.05  # share of the steps in which the learning rate rises
     schedule: Literal["linear", "cosine", "none"] = "linear"
     head_weight_decay: float = 0.01  # of the classifiers: a step shrinks them by learning_rate x this
@@ -73,6 +75,8 @@ class ShallowSettings:
         for name in ("meta_only_share", "restart"):
             if not 0 <= getattr(self, name, 0) <= 1:
                 raise RecipeError(f"setting '{name}' of {self.name} lies in [0, 1], got {getattr(self, name):g}")
+        if self.mixup_alpha < 0:
+            raise RecipeError(f"setting 'mixup_alpha' of {self.name} is at least 0, got {self.mixup_alpha:g}")
         if self.seed < 0:
             raise RecipeError(f"setting 'seed' of {self.name} is at least 0, got {self.seed}")
         if not 0 <= self.head_weight_decay * self.learning_rate < 1:

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
-from longtail.arrays import Longs
+from longtail.arrays import Doubles, Longs
+from longtail.linear.features.mixed_examples import mixed_matrix
 from longtail.nn.dual.pair_batches import random_order
 from longtail.nn.encoders.build import Encoder
 from longtail.nn.encoders.word_runs import Runs
-from longtail.nn.onevsall.batch_targets import TrainingTargets
+from longtail.nn.onevsall.batch_targets import BatchTargets, TrainingTargets
 from longtail.nn.shallow.cuda_graph_step import RecordedStep
 from longtail.nn.shallow.fixed_size_batches import StepInputs
 from longtail.nn.shallow.label_head import LabelHead
@@ -52,6 +54,7 @@ class ShallowTask:
     meta: Meta | None = None
     pool: Pool | None = None  # None: every row is compared with all labels
     frozen: bool = False  # word vectors are not trained
+    mixup_alpha: float = 0.0  # of the Beta distribution that weights of mixed vectors are drawn from; 0: none are mixed
     penalties: Sequence[Penalty] = ()  # on the labels' classifiers
     evaluate: Callable[[], dict[str, float]] | None = None  # validation measures
     seed: int = 0
@@ -120,15 +123,31 @@ class ShallowTask:
         return self._recorded.on_recording_stream(partial(self._backward, batch, share))
 
     def _backward(self, batch: Longs, share: float) -> Tensor:
-        pool, targets = None, self.targets.batch(batch, self.device)
+        mixture = self._mixture(batch)
+        pool, targets = None, self._targets(self.targets, batch, mixture)
         if self.pool is not None:
             encode = self._vectors_now if self.pool.needs_vectors else None
             pool = self.pool.choose(batch, encode, np.unique(targets.sorted))
             targets = renumbered(targets, pool)
         touched, row_of_word = self._touched(batch, pool)
-        meta = None if self.meta is None else self.meta.targets.batch(batch, self.device)
+        meta = None if self.meta is None else self._targets(self.meta.targets, batch, mixture)
         inputs = StepInputs(self.texts.take(batch, self.device, row_of_word), touched, targets, meta)
-        return self.learn(inputs, share, self._factor, row_of_word, pool)
+        return self.learn(inputs, share, self._factor, row_of_word, pool, mixture)
+
+    def _mixture(self, batch: Longs) -> Doubles | None:
+        """How much each row keeps of itself; the row after it gives the rest. None: rows are not mixed."""
+        if self.mixup_alpha == 0 or len(batch) < 2:
+            return None
+        # Drawn from the batch itself, so that a training that was stopped goes on with the same mixtures.
+        rng = np.random.default_rng([self.seed, self._epoch, int(batch[0])])
+        return rng.beta(self.mixup_alpha, self.mixup_alpha, len(batch))
+
+    def _targets(self, targets: TrainingTargets, batch: Longs, mixture: Doubles | None) -> BatchTargets:
+        if mixture is None:
+            return targets.batch(batch, self.device)
+        own = sparse.csr_array(targets.matrix[batch])
+        mixed = replace(targets, matrix=mixed_matrix(own, sparse.csr_array(own[_next(len(batch))]), mixture))
+        return mixed.batch(np.arange(len(batch)), self.device)
 
     def learn(
         self,
@@ -137,6 +156,7 @@ class ShallowTask:
         factor: float | Tensor,
         row_of_word: Longs | None = None,
         pool: Longs | None = None,
+        mixture: Doubles | None = None,
     ) -> Tensor:
         """Train on one batch.
 
@@ -146,12 +166,16 @@ class ShallowTask:
             factor: on the learning rate.
             row_of_word: (all words,) place of each word among `inputs.touched`, for the label texts of a pool.
             pool: labels that the batch is compared with; None: all.
+            mixture: (rows,) how much each row's vector keeps of itself; the targets are mixed already. None: all.
 
         Returns:
             The mean loss of the positives.
         """
         table = self.words.take(inputs.touched)
         vectors = self.encoder.body.read(inputs.run, table)  # type: ignore[operator]
+        if mixture is not None:
+            parts = torch.from_numpy(mixture).to(vectors)[:, None]
+            vectors = parts * vectors + (1 - parts) * vectors.roll(-1, 0)
         fixed = vectors.detach()
         whole = self.words.take(slice(None)) if self._whole else None
         label_table, label_rows = (table, row_of_word) if whole is None else (whole, None)
@@ -217,3 +241,8 @@ class ShallowTask:
         for name, part in self._with_moments().items():
             known = {key.split("/", 1)[1]: value for key, value in state.items() if key.startswith(f"{name}/")}
             part.load_moments(known)
+
+
+def _next(rows: int) -> Longs:
+    """The row that each row of a batch is mixed with: the one after it."""
+    return np.roll(np.arange(rows), -1)
