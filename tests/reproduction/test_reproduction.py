@@ -262,6 +262,16 @@ def test_a_table_of_the_paper_runs(tiny: Corpus, tmp_path: Path) -> None:
     assert "    longtail reproduce taug 3 tiny\n" in page and "`taug.json`" in page and "Seeds 0, 1;" in page
     assert "| EUR-Lex | w/ TAUG | (+4.64) |" in page
     assert f"| here | w/ TAUG | {cells(outcome, outcome.table.rows[1])[0]} |" in page
+    assert page.endswith(f"## Verdict\n\n{found.sentence()}\n") and data["verdict"] == found.sentence()
+    judged = [word for one in outcome.table.rows if (word := outcome.verdict(one))]
+    effects = [effect.mean for row in outcome.table.rows if outcome.verdict(row)
+               if (effect := outcome.effect(row, "PSP@1")) is not None]  # fmt: skip
+    assert f"of {len(judged)} rows with published effects {judged.count(IN_KIND)} in kind" in found.sentence()
+    assert f"PSP@1 {min(effects):+.2f}" in found.sentence() and "+0.75 to +10.21 published." in found.sentence()
+    bare = replace(
+        found, outcomes=(replace(outcome, table=replace(outcome.table, published={}, published_effects={})),)
+    )
+    assert bare.sentence() == "No row of taug that was trained on tiny has a published effect."
     again = reproduce("taug", tiny, ["3"], 2, checkpoint_dir=tmp_path)
     assert again.seconds < found.seconds
     assert again.as_json()["tables"] == found.as_json()["tables"]  # times of training too: nothing was trained again

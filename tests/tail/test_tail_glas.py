@@ -24,6 +24,7 @@ LEARNERS = {
     "astec": "astec(dimension=16, epochs=4, loss_over='all')",
     "inceptionxml": "inceptionxml(dimension=64, epochs=2)",
     "ngame": "ngame(encoder='bag', dimension=16, epochs=1, classifier_epochs=4)",
+    "siamesexml": "siamesexml(encoder='bag', dimension=16, epochs=1, classifier_epochs=4)",
     "unidec": "unidec(encoder='bag', dimension=16, epochs=4)",
 }
 
@@ -99,8 +100,15 @@ def test_a_stopped_training_goes_on_to_the_same_bits(learner: str, tiny: Corpus,
 
 
 @pytest.mark.parametrize(
-    "recipe", ["ngame(classifiers=false) + glas", "unidec(predict_by='encoder') + glas", "parabel + glas", "dpr + glas"]
+    "recipe",
+    [
+        "ngame(classifiers=false) + glas",
+        "siamesexml(classifiers=false) + glas",
+        "unidec(predict_by='encoder') + glas",
+        "parabel + glas",
+        "dpr + glas",
+    ],
 )
 def test_it_is_refused_where_no_classifier_is_trained_by_steps(recipe: str) -> None:
-    with pytest.raises(RecipeError, match=re.escape("use it on astec, inceptionxml, ngame, renee, unidec")):
+    with pytest.raises(RecipeError, match=re.escape("use it on astec, inceptionxml, ngame, renee, siamesexml, unidec")):
         Recipe.parse(recipe)

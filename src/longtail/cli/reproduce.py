@@ -120,6 +120,7 @@ def _show(found: Reproduction) -> None:
         screen.print(table)
         for line in remarks(outcome):
             screen.print(line, soft_wrap=True)
+    screen.print(found.sentence(), soft_wrap=True)
 
 
 def _write(found: Reproduction, record: Path, page: Path | None) -> None:

@@ -49,10 +49,13 @@ class SiameseXml(DualEncoderSettings):
     random_init_learning_rate: ClassVar[float] = 1e-2
     summary: ClassVar[str] = "label-wise dual encoder, then classifiers"
     papers: ClassVar[tuple[Paper, ...]] = (SIAMESEXML,)
+    offers: ClassVar[frozenset[str]] = DualEncoderSettings.offers | {"free_classifiers"}
     scorer: ClassVar[type[Scorer]] = DualEncoderScorer
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.classifiers:
+            object.__setattr__(self, "offers", DualEncoderSettings.offers)
         for name in ("negatives", "classifier_epochs", "classifier_batch_size"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"setting '{name}' of siamesexml is at least 1, got {getattr(self, name)}")

@@ -169,6 +169,28 @@ class Reproduction:
     facts: dict[str, Any] = field(default_factory=dict)  # sizes and constants of the data
     notes: tuple[str, ...] = ()
 
+    def sentence(self) -> str:
+        """One sentence on the paper: its verdict, how many rows came out which way, and the range of the effects.
+
+        Returns:
+            The sentence; it says so where no trained row has a published effect.
+        """
+        judged = [(one, row) for one in self.outcomes for row in one.table.rows if one.verdict(row)]
+        if not judged:
+            return f"No row of {self.paper} that was trained on {self.data} has a published effect."
+        verdicts = [one.verdict(row) for one, row in judged]
+        counts = {each: verdicts.count(each) for each in (IN_KIND, IN_PART, NOT)}
+        whole = IN_KIND if counts[IN_KIND] == len(judged) else NOT if counts[NOT] == len(judged) else IN_PART
+        column = judged[0][0].table.columns[0]
+        same = [(one, row) for one, row in judged if one.table.columns[0] == column]
+        here = [found.mean for one, row in same if (found := one.effect(row, column)) is not None]
+        theirs = [figures[0] for one, row in same for figures in one.table.effects_of(row).values()]
+        return (
+            f"{self.paper} is {whole} on {self.data}: of {len(judged)} rows with published effects {counts[IN_KIND]} "
+            f"in kind, {counts[IN_PART]} in part, {counts[NOT]} not; {column} {_range(here)} here, "
+            f"{_range([one for one in theirs if one is not None])} published."
+        )
+
     def as_json(self, command: str = "", versions: dict[str, str] | None = None) -> dict[str, Any]:
         """Plain data for a JSON file.
 
@@ -188,6 +210,7 @@ class Reproduction:
             "command": command,
             "versions": dict(versions or {}),
             "notes": list(self.notes),
+            "verdict": self.sentence(),
             "tables": [one.as_json() for one in self.outcomes],
         }
 
@@ -230,6 +253,13 @@ def published_cells(table: PaperTable, row: TableRow) -> dict[str, list[str]]:
             " ".join([*([] if a is None else [f"{a:.2f}"]), *([] if b is None else [f"({b:+.2f})"])]) for a, b in pairs
         ]
     return found
+
+
+def _range(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
+    low, high = f"{min(values):+.2f}", f"{max(values):+.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _plain(figure: Figure | None) -> dict[str, Any] | None:

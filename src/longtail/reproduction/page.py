@@ -35,6 +35,7 @@ def markdown(found: Reproduction, command: str, versions: dict[str, str], json_f
     ]
     for outcome in found.outcomes:
         lines += ["", *_table(outcome)]
+    lines += ["", "## Verdict", "", found.sentence()]
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,6 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from longtail.arrays import Doubles, Longs
-from longtail.linear.features.mixed_examples import mixed_matrix
 from longtail.nn.dual.pair_batches import random_order
 from longtail.nn.encoders.build import Encoder
 from longtail.nn.encoders.word_runs import Runs
@@ -145,9 +144,11 @@ class ShallowTask:
     def _targets(self, targets: TrainingTargets, batch: Longs, mixture: Doubles | None) -> BatchTargets:
         if mixture is None:
             return targets.batch(batch, self.device)
-        own = sparse.csr_array(targets.matrix[batch])
-        mixed = replace(targets, matrix=mixed_matrix(own, sparse.csr_array(own[_next(len(batch))]), mixture))
-        return mixed.batch(np.arange(len(batch)), self.device)
+        own, share = sparse.csr_array(targets.matrix[batch]), mixture[:, None]
+        after = np.roll(np.arange(len(batch)), -1)
+        mixed = sparse.csr_array(own.multiply(share) + own[after].multiply(1 - share), dtype=np.float32)
+        mixed.eliminate_zeros()  # very small shares underflow
+        return replace(targets, matrix=mixed).batch(np.arange(len(batch)), self.device)
 
     def learn(
         self,
@@ -241,8 +242,3 @@ class ShallowTask:
         for name, part in self._with_moments().items():
             known = {key.split("/", 1)[1]: value for key, value in state.items() if key.startswith(f"{name}/")}
             part.load_moments(known)
-
-
-def _next(rows: int) -> Longs:
-    """The row that each row of a batch is mixed with: the one after it."""
-    return np.roll(np.arange(rows), -1)
