@@ -196,7 +196,7 @@ def folds(made: Combination, number: int, results: Results) -> None:
         made.at_dials(results, "folds", name, made.fold_examples(number), 1, on="test valid", members=spent)
 
 
-def left_out(made: Combination, results: Results) -> None:
+def left_out(made: Combination, only: list[str], results: Results) -> None:
     """Cross-validation over valid, all its rows ranked by trees that did not see them, and test."""
     import numpy as np
 
@@ -208,7 +208,7 @@ def left_out(made: Combination, results: Results) -> None:
 
     def add(what: str, members: Any = None, groups: Any = None, share: float = 1.0) -> None:
         name = f"{what}{made.called}"
-        if results.has(asked.name, "left out", name):
+        if (only and what not in only) or results.has(asked.name, "left out", name):
             return
         labels = np.full((len(asked.valid), KEPT), -1, dtype=np.int32)
         scores = np.zeros(labels.shape, dtype=np.float32)
@@ -248,6 +248,7 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=40, help="labels that a member names at most")
     parser.add_argument("--called", default="", help="of other members: how results name it, after `fuse`")
     parser.add_argument("--parts", nargs="+", default=["alone", "ways", "fuse"], choices=PARTS)
+    parser.add_argument("--only", nargs="*", default=[], help='lines of left-out, as "everything" "without `knn`"')
     parser.add_argument("--folds", type=int, default=4, help="of train")
     parser.add_argument("--seeds", type=int, default=3, help="of the trees")
     parser.add_argument("--keep", type=Path, help="folder for answers and results")
@@ -271,7 +272,7 @@ def main() -> None:
         if "folds" in options.parts:
             folds(made, options.folds, results)
         if "left-out" in options.parts:
-            left_out(made, results)
+            left_out(made, options.only, results)
     if options.page is not None:
         options.page.write_text(page(results.lines), encoding="utf-8")
     else:
