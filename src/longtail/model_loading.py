@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 AGAIN = "the model was changed or is damaged: copy it again, or train it again"
 MAX_ERROR = 1000  # characters
 MAX_RERANKERS, MAX_INSIDE = 100, 10  # re-rankers of a model, and parts inside parts
+MAX_ASKED = 1000  # parts that answer one text, those that several share counted each time
 PART: Mapping[str, Declared] = {"kind": Words(), "settings": AnyFields(), "parts": AnyFields()}
 PART = {**PART, "same_as": Words(optional=True)}  # a part that stands before, and that several others share
 MANIFEST_FIELDS: Mapping[str, Declared] = {
@@ -126,6 +127,7 @@ def _read_model(path: Path, mapped: bool) -> ModelParts:
             entries["doubts"] = manifest["doubts"]
             classes[Doubts.kind] = Doubts
         parts = [name for key, entry in entries.items() for name in _check_part(path, key, entry, classes)]
+        _check_asked(entries)
         built: dict[str, tuple[Any, int]] = {}
         wanted = [LABELS, *(f"{name}.safetensors" for name in parts)]
         files = _read_files(path, manifest["files"], wanted, mapped)
@@ -218,10 +220,10 @@ def _not_written(facts: dict[str, Any]) -> str:
 
 def _labels_from_bytes(path: Path, raw: Bytes, facts: dict[str, Any]) -> LabelSet:
     ids, texts, counts = [], [], []
-    ends = [*np.flatnonzero(raw == ord("\n")).tolist(), len(raw)]
-    if len(raw) > MAX_LABELS or max(np.diff(ends, prepend=-1)) > MAX_LABEL:
+    ends = np.concatenate([[-1], np.flatnonzero(raw == ord("\n")), [len(raw)]])
+    if len(raw) > MAX_LABELS or np.diff(ends).max() > MAX_LABEL:
         raise ModelError(f"{path}: has more than {MAX_LABELS:,} bytes, or a line of more than {MAX_LABEL:,}")
-    for number, (begin, end) in enumerate(pairwise([-1, *ends])):
+    for number, (begin, end) in enumerate(pairwise(ends)):
         if end - begin < 2:
             continue
         try:
@@ -301,6 +303,19 @@ def _check_part(path: Path, name: str, entry: dict[str, Any], classes: dict[str,
         Fields(PART).check(f"{name}.{key}", inner, {})
         names += _check_part(path, f"{name}.{key}", inner, classes, depth + 1)
     return names
+
+
+def _check_asked(entries: dict[str, Any]) -> None:
+    """A part that is shared is asked once for each that shares it: parts inside shared parts would never end."""
+    asked: dict[str, int] = {}
+
+    def count(name: str, entry: dict[str, Any]) -> int:
+        inside = sum(count(f"{name}.{key}", inner) for key, inner in entry["parts"].items())
+        asked[name] = asked.get(entry["same_as"], 1) if "same_as" in entry else 1 + inside
+        return asked[name]
+
+    if (total := sum(count(name, entry) for name, entry in entries.items())) > MAX_ASKED:
+        raise Misfit("same_as", f"shares parts so often that {total:,} would be asked, above {MAX_ASKED}", "setting")
 
 
 def _classes_inside(entry: dict[str, Any], classes: dict[str, Any]) -> dict[str, Any]:

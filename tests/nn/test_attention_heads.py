@@ -101,7 +101,7 @@ def test_padding_changes_no_state_and_is_never_looked_at(kind: str) -> None:
     torch.testing.assert_close(alone.states, padded.states[:, :3])
     heads = heads_of(LabelLevels.flat(LABELS)).float()
     torch.testing.assert_close(heads.search(alone, LABELS), heads.search(padded, LABELS))
-    assert (heads.attention(padded, 0, None)[:, :, 3:] == 0).all()
+    assert (heads.attention(padded, 0, slice(None))[:, :, 3:] == 0).all()
 
 
 def test_pieces_of_a_word_are_one_word() -> None:

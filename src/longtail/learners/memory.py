@@ -20,11 +20,13 @@ from longtail.plan import DataFacts, Plan
 from longtail.progress import stage
 from longtail.seams import (
     Array,
+    Contents,
     Declaration,
     Explanation,
     HasVectors,
     Learner,
     MemberRecipe,
+    Misfit,
     Number,
     RememberedExample,
     Scorer,
@@ -44,9 +46,15 @@ if TYPE_CHECKING:
 Search = Literal["auto", "exact", "approximate"]
 SEARCHES = ("auto", "exact", "approximate")
 SINGLE = 16  # texts of a call up to which each is searched by itself; more share one matrix product
+PAIRS = 1 << 23  # (document, neighbour) pairs held at once
 DIMENSION = 384  # of an encoder's vectors, for plans
 SHOWN = 120  # characters of a remembered example that an explanation shows
 NEAREST = 3  # remembered examples that an explanation shows
+
+
+def _is_there_an_example(stored: Contents) -> None:
+    if not len(stored.tensors["vectors"]):
+        raise Misfit("vectors", "has no example to remember")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +83,7 @@ class MemoryScorer:
                 "search": Words(SEARCHES),
             },
             parts={"encoder": "encoder labels"},
+            checks=(_is_there_an_example,),
         )
         + csr("targets", "examples", "labels", least=0, most=1)
         + strings("ids", "id_offsets", "examples", empty=True)
@@ -85,6 +94,11 @@ class MemoryScorer:
         """See `Scorer.top`."""
         if k < 1 or len(rows) == 0:
             return np.zeros((len(rows), 0), dtype=np.int32), np.zeros((len(rows), 0), dtype=np.float32)
+        step = max(PAIRS // max(min(self.neighbours, len(self.vectors)), 1), 1)
+        if len(rows) > step:
+            parts = [self.top(rows[start : start + step], k) for start in range(0, len(rows), step)]
+            labels, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
+            return labels, scores
         near, cosines = self._nearest(rows)
         found = near >= 0
         weights = np.exp((np.where(found, cosines, -np.inf) - cosines[:, :1]) / np.float32(self.temperature))

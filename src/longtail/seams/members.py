@@ -120,8 +120,7 @@ class FittedMember:
         Returns:
             As `Scorer.top`, in label rows of the combination; labels that it does not know leave empty places.
         """
-        wanted = max([k, *(part.candidates for part in self.rerankers)])
-        found, scores = self.scorer.top(rows, min(wanted, self.labels))
+        found, scores = self.scorer.top(rows, min(self.asked(k), self.labels))
         if self.rerankers:
             predictions = Predictions(self._own_labels(labels), found, scores)
             for reranker in self.rerankers:
@@ -132,6 +131,17 @@ class FittedMember:
             return found, scores
         known = np.where(found >= 0, self.label_rows[found], np.int32(-1))
         return known, np.where(known >= 0, scores, np.float32(0))
+
+    def asked(self, k: int) -> int:
+        """How many labels of a row the scorer is asked for, so that k come out: at least 1.
+
+        Args:
+            k: labels a row.
+
+        Returns:
+            Their number.
+        """
+        return max(min(max([k, *(part.candidates for part in self.rerankers)]), self.labels), 1)
 
     def _own_labels(self, labels: LabelSet) -> LabelSet:
         """The member's labels, for its re-rankers, which may read their texts."""

@@ -21,6 +21,7 @@ from longtail.threads import over_rows, thread_count
 LEAST = 4096  # candidates that are worth a thread
 BLOCK = 128  # candidates that walk all trees together
 MAX_DEPTH = 12  # of a tree: all are padded to the depth of the deepest
+MAX_LEAVES = 1 << 22  # of all trees after padding: a few deep ones among many would take any memory
 NODE, STEP = np.uint32(0), np.uint32(1)
 PATIENCE = 25  # trees without gain on held-out candidates after which growing stops
 
@@ -73,6 +74,10 @@ class BoostedTrees:
             depth[self.children[above][inner[above]]] = level
         if depth.max(initial=0) >= MAX_DEPTH:
             raise ValueError(f"a tree is deeper than {MAX_DEPTH} levels")
+        if (padded := len(self.roots) << int(depth.max(initial=-1) + 1)) > MAX_LEAVES:
+            raise ValueError(
+                f"{len(self.roots)} trees as deep as the deepest have {padded:,} leaves, above {MAX_LEAVES:,}"
+            )
 
     @classmethod
     def constant(cls, log_odds: float, width: int) -> BoostedTrees:

@@ -44,7 +44,7 @@ class NumberColumns:
 
     def __post_init__(self) -> None:
         unknown = set(self.groups) - set(GROUPS)
-        if unknown or self.members < 1 or not self.groups:
+        if unknown or self.members < 1 or not self.groups or len(set(self.groups)) < len(self.groups):
             raise ValueError(f"numbers of {self.members} members in the groups {sorted(unknown) or self.groups}")
 
     @cached_property

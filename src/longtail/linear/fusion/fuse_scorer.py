@@ -39,7 +39,8 @@ from longtail.seams import (
 )
 
 MOST_MEMBERS, MOST_PLACES = 32, 10_000  # members, and labels that each names
-CHUNK = 1024  # rows whose candidates are judged at a time
+CHUNK = 1024  # rows whose candidates are judged at a time, or fewer where they have very many
+PLACES, CHUNK_BYTES = 1 << 23, 1 << 28  # of the members' answers held at once; of the candidates judged at a time
 
 
 def _declared_members(settings: Mapping[str, Any]) -> Declaration:
@@ -78,10 +79,17 @@ class FuseScorer:
         found = np.full((len(rows), k), -1, dtype=np.int32), np.zeros((len(rows), k), dtype=np.float32)
         if k < 1 or len(rows) == 0:
             return found
+        each = sum(member.asked(self.combiner.places) for member in self.members)
+        step = max(PLACES // each, 1)
+        if len(rows) > step:
+            parts = [self.top(rows[start : start + step], k) for start in range(0, len(rows), step)]
+            labels, best = (np.concatenate(part) for part in zip(*parts, strict=True))
+            return labels, best
         answers = self.answers(rows)
         silent = ~self._understood(rows, answers)
-        for begin in range(0, len(rows), CHUNK):
-            part = slice(begin, min(begin + CHUNK, len(rows)))
+        chunk = max(min(CHUNK, CHUNK_BYTES // (24 * each * len(self.members))), 1)  # a candidate has 24 for each member
+        for begin in range(0, len(rows), chunk):
+            part = slice(begin, min(begin + chunk, len(rows)))
             candidates = CandidateLists.joined([(labels[part], scores[part]) for labels, scores in answers])
             scores = self.combiner.probabilities(candidates, None if rows.texts is None else rows.texts[part])
             for whole, best in zip(found, best_candidates(candidates, scores, k), strict=True):

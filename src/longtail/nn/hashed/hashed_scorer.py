@@ -16,9 +16,14 @@ from longtail.nn.encoders.encoder_declared import ENCODER, dimension_of
 from longtail.nn.encoders.text_encoder import TextEncoder
 from longtail.nn.onevsall.onevsall_scorer import separated
 from longtail.predictions import ranked
-from longtail.seams import Array, Declaration, State
+from longtail.seams import Array, Contents, Declaration, Misfit, State
 
 CHUNK = 1 << 14  # labels whose vectors are held at once
+
+
+def _is_there_a_bucket(stored: Contents) -> None:
+    if stored.tensors["weights"].size == 0:
+        raise Misfit("weights", "has no repetition or no bucket")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +45,8 @@ class HashedScorer:
                 {
                     "bias": Array("float32", "repetitions, buckets", optional=True),
                     "tables": Array("int32", "repetitions, labels", least=0, below="buckets"),
-                }
+                },
+                checks=(_is_there_a_bucket,),
             ),
         ),
     )

@@ -22,6 +22,7 @@ from longtail.nn.label_tree.label_levels import LabelLevels
 from longtail.nn.label_tree.level_heads import LevelFeature, LevelHeads
 
 BATCH_TOKENS = 2048  # places read at once in prediction
+BATCH_BYTES = 1 << 28  # that their candidates may take, and what all nodes at once see
 
 
 class TokenStates(NamedTuple):
@@ -81,22 +82,22 @@ class AttentionHeads(LevelHeads):
         share = min(max(positives / candidates, 1e-6), 0.5)
         nn.init.constant_(self.last.bias, float(torch.logit(torch.tensor(share))))
 
-    def attention(self, read: TokenStates, level: int, nodes: Tensor | None) -> Tensor:
+    def attention(self, read: TokenStates, level: int, nodes: Tensor | slice) -> Tensor:
         """How much each node looks at each token.
 
         Args:
             read: the states of texts.
             level: of the nodes.
-            nodes: (texts, nodes of a text) int64; None: all of the level.
+            nodes: (texts, nodes of a text) int64, or a run of the level's nodes for all texts.
 
         Returns:
             (texts, nodes, places); what is left to 1 looks at nothing.
         """
-        weights = self.weights[level]
-        if nodes is None:
+        weights = self.weights[level][nodes]
+        if isinstance(nodes, slice):
             found = torch.einsum("btd,ld->blt", read.states, weights)
         else:
-            found = torch.einsum("btd,bnd->bnt", read.states, weights[nodes])
+            found = torch.einsum("btd,bnd->bnt", read.states, weights)
         found = found.masked_fill(~read.mask.unsqueeze(1), -torch.inf)
         # A place of score 0 that says nothing: without it all nodes would see the same in a text of one word.
         return torch.softmax(F.pad(found, (0, 1)), dim=-1)[..., :-1]
@@ -105,13 +106,24 @@ class AttentionHeads(LevelHeads):
         dropout = self.features[level].dropout
         read = TokenStates(F.dropout(vectors.states, dropout, self.training), vectors.mask)
         if parents is None:
-            return self._seen(read, level, None)
+            return self._seen(read, level, slice(None))
         nodes = blocks_of(self._buffer("begins", level - 1), parents, self.levels.widest(level - 1)).nodes
         return self._seen(read, level, nodes.flatten(1)).view(nodes.shape)
 
-    def _seen(self, read: TokenStates, level: int, nodes: Tensor | None) -> Tensor:
-        """Scores (texts, nodes)."""
-        seen = self.attention(read, level, nodes) @ read.states  # (texts, nodes, width)
+    def _seen(self, read: TokenStates, level: int, nodes: Tensor | slice) -> Tensor:
+        """Scores (texts, nodes). In prediction, where nothing is kept for gradients, some nodes at a time."""
+        texts, places, width = read.states.shape
+        number = len(self.weights[level]) if isinstance(nodes, slice) else nodes.shape[1]
+        of_node = 4 * texts * (3 * places + 2 * width + 2 * self.hidden.out_features)
+        if torch.is_grad_enabled() or number * of_node <= BATCH_BYTES:
+            return self._scores_of(read, self.attention(read, level, nodes))
+        step = max(BATCH_BYTES // of_node, 1)
+        some = [slice(first, first + step) for first in range(0, number, step)]
+        parts = some if isinstance(nodes, slice) else [nodes[:, one] for one in some]
+        return torch.cat([self._scores_of(read, self.attention(read, level, part)) for part in parts], dim=1)
+
+    def _scores_of(self, read: TokenStates, attention: Tensor) -> Tensor:
+        seen = attention @ read.states  # (texts, nodes, width)
         scores: Tensor = self.last(F.relu(self.hidden(seen))).squeeze(-1)
         return scores
 
@@ -135,9 +147,11 @@ def searched_tokens(
     device = heads.order.device
     labels = np.full((len(tokens), k), -1, dtype=np.int32)
     scores = np.full((len(tokens), k), -100.0, dtype=np.float32)
-    for rows in batches(np.minimum(tokens.lengths, max_tokens), BATCH_TOKENS):
-        ids, mask = tokens.batch(rows, max_tokens, 1)
-        read = token_states(encoder, ids.to(device), mask.to(device))
-        found, odds = heads.search(read, k)
-        labels[rows], scores[rows] = found.int().cpu().numpy(), odds.float().cpu().numpy()
+    most = max(BATCH_BYTES // heads.row_bytes, 1)
+    for batch in batches(np.minimum(tokens.lengths, max_tokens), BATCH_TOKENS):
+        for rows in (batch[first : first + most] for first in range(0, len(batch), most)):
+            ids, mask = tokens.batch(rows, max_tokens, 1)
+            read = token_states(encoder, ids.to(device), mask.to(device))
+            found, odds = heads.search(read, k)
+            labels[rows], scores[rows] = found.int().cpu().numpy(), odds.float().cpu().numpy()
     return labels, scores

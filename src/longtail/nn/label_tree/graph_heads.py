@@ -148,6 +148,15 @@ class GraphHeads(nn.Module):
         odds = best - torch.log((-torch.expm1(best)).clamp(min=1e-7))
         return F.pad(labels, (0, k - labels.shape[1]), value=-1), F.pad(odds, (0, k - odds.shape[1]), value=-100.0)
 
+    @property
+    def row_bytes(self) -> int:
+        """About how much memory a search takes for a row: its clusters, the paths from them, and the vectors of its
+        shortlist."""
+        clusters, links = self.members.shape
+        labels, dimension = self.weights.shape
+        scored = min(self.shortlist * (dimension + 8), 8 * labels)
+        return int(16 * clusters + 96 * self.beam * links + 4 * scored)
+
     @torch.inference_mode()
     def best_clusters(self, vectors: Tensor) -> tuple[Ints, Tensor]:
         """The best clusters of each example and their probabilities, both (examples, beam)."""

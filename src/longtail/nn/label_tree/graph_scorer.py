@@ -17,12 +17,17 @@ from longtail.nn.encoders.text_encoder import TextEncoder
 from longtail.nn.label_tree.cluster_graph import ClusterGraph
 from longtail.nn.onevsall.onevsall_scorer import separated
 from longtail.predictions import ranked
-from longtail.seams import Array, Declaration, Number, State, Whole
+from longtail.seams import Array, Contents, Declaration, Misfit, Number, State, Whole
 
 if TYPE_CHECKING:
     from longtail.nn.label_tree.graph_heads import GraphHeads
 
 ROWS = 64  # at once
+
+
+def _is_there_a_link(stored: Contents) -> None:
+    if stored.tensors["members"].size == 0:
+        raise Misfit("members", "has no cluster, or clusters without a link")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,7 @@ class GraphScorer:
             "bias": Array("float32", "labels"),
         },
         {"cluster_scale": Number(above=0), "beam": Whole(1), "shortlist": Whole(1)},
+        checks=(_is_there_a_link,),
         then=(
             lambda given: Declaration(
                 {

@@ -4,6 +4,7 @@ order of their parents, and labels are numbered again as leaves."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -114,8 +115,21 @@ def tree_declared(clusters: int) -> Declaration:
             },
         },
         {"clusters": Whole(0, MAX_LEVELS)},
-        checks=(_every_label_once,),
+        checks=(_every_label_once, *(_evenly_filled(level) for level in range(clusters))),
     )
+
+
+def _evenly_filled(level: int) -> Callable[[Contents], None]:
+    """A check that no cluster of a level is much fuller than others: search gives each the room of the fullest."""
+
+    def check(stored: Contents) -> None:
+        children = np.diff(stored.tensors[f"begins.{level}"])
+        if len(children) and len(children) * int(children.max()) > 2 * int(children.sum()):
+            raise Misfit(
+                f"begins.{level}", f"has a cluster of {children.max()} children where most have fewer than half"
+            )
+
+    return check
 
 
 def _every_label_once(stored: Contents) -> None:

@@ -20,6 +20,7 @@ from longtail.nn.label_tree.label_levels import LabelLevels
 from longtail.nn.training.thread_invariant import softplus
 
 TINY = 1e-30  # a smaller probability is this one
+CANDIDATE_BYTES = 32  # that a search takes for a candidate
 
 
 class LevelFeature(NamedTuple):
@@ -136,6 +137,16 @@ class LevelHeads(nn.Module):
         best = best.clamp(min=math.log(TINY))
         odds = best - torch.log((-torch.expm1(best)).clamp(min=1e-7))
         return F.pad(labels, (0, k - labels.shape[1]), value=-1), F.pad(odds, (0, k - odds.shape[1]), value=-100.0)
+
+    @property
+    def row_bytes(self) -> int:
+        """About how much memory a search takes for a row: its candidates, and its vector once for each cluster."""
+        most = self.levels.nodes(0)
+        for level, beam in enumerate(self.beams):
+            feature = self.features[level + 1]
+            width = feature.mapped or feature.last - feature.first
+            most = max(most, beam * (self.levels.widest(level) + width // 4))
+        return CANDIDATE_BYTES * most
 
     def _score(self, vectors: Any, level: int, parents: Tensor | None) -> Tensor:
         feature = self.features[level]

@@ -34,6 +34,7 @@ from longtail.seams import TailMethod
 # Of AdamW. Losses are means over all candidates of a batch, so the gradients of a label that is rarely right are below
 # 1e-7; with 1e-6 here such a label would hardly move.
 EPSILON = 1e-10
+BATCH_BYTES = 1 << 28  # that a search may take for a batch
 
 
 @dataclass(eq=False)
@@ -202,15 +203,16 @@ def searched(heads: Any, vectors: torch.Tensor, k: int, batch_size: int) -> tupl
     """The best labels of many vectors, a batch at a time.
 
     Args:
-        heads: with `search`.
+        heads: with `search`, and `row_bytes` that it takes for a row.
         vectors: (rows, dimension), on the device of the heads.
         k: labels of a row.
-        batch_size: rows at once.
+        batch_size: rows at once, or fewer where a row has so many candidates that the batch would exceed BATCH_BYTES.
 
     Returns:
         Labels (rows, k) int32 and log odds (rows, k) float32, best first.
     """
-    found = [heads.search(vectors[first : first + batch_size], k) for first in range(0, len(vectors), batch_size)]
+    step = max(min(batch_size, BATCH_BYTES // heads.row_bytes), 1)
+    found = [heads.search(vectors[first : first + step], k) for first in range(0, len(vectors), step)]
     if not found:
         return np.zeros((0, k), dtype=np.int32), np.zeros((0, k), dtype=np.float32)
     labels = torch.cat([one[0] for one in found]).int().cpu().numpy()
