@@ -195,3 +195,45 @@ def test_mapped_strings_are_those_of_a_tuple(tmp_path) -> None:
                 found[wrong]
     assert isinstance(joined(texts, ["a"]), JoinedTexts) and as_strings(["a"]) == ("a",)
     assert isinstance(taken(joined(texts, ["a"]), np.array([1, 2])), MappedTexts)
+
+
+FACTS = {
+    "texts that are no flag": lambda facts: facts["splits"]["train"].update(texts="yes"),
+    "no texts": lambda facts: facts["splits"]["train"].pop("texts"),
+    "columns below none": lambda facts: facts["splits"]["train"]["matrices"].update(features=-1),
+    "columns of a word": lambda facts: facts["splits"]["valid"]["matrices"].update(targets="many"),
+    "constants of a list": lambda facts: facts.update(propensity=[1, 2]),
+    "a constant of a word": lambda facts: facts.update(propensity={"a": "0.5"}),
+    "a constant that is not there": lambda facts: facts.update(propensity={"c": 0.5}),
+    "notes that are numbers": lambda facts: facts.update(notes=[1]),
+    "splits drawn from a number": lambda facts: facts.update(drawn=3),
+    "a language of a list": lambda facts: facts.update(language=["en"]),
+    "labels held out below none": lambda facts: facts.update(held_out_labels=-1),
+    "labels in a word": lambda facts: facts.update(labels="ten"),
+    "no checksum": lambda facts: facts["files"]["labels.jsonl"].update(blake2b=None),
+}
+
+
+@pytest.mark.parametrize("case", FACTS)
+def test_facts_of_a_store_that_nobody_writes(tmp_path, case: str) -> None:
+    write_store(lines(tmp_path / "data"), tmp_path / "store")
+    path = tmp_path / "store" / "store.json"
+    facts = json.loads(path.read_text())
+    FACTS[case](facts)
+    path.write_text(json.dumps(facts))
+    with pytest.raises(DataError, match="is damaged") as refused:
+        longtail.load(tmp_path / "store")
+    assert "\n" not in str(refused.value) and str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("rows", [slice(None), [3, 1]])
+def test_a_text_of_a_store_that_is_no_utf_8(tmp_path, rows) -> None:
+    """Texts are read when they are asked for: a damaged one is an error then, not a failure of the decoder."""
+    write_store(lines(tmp_path / "data"), tmp_path / "store")
+    texts = tmp_path / "store" / "train.texts"
+    texts.write_bytes(b"\xff" * texts.stat().st_size)
+    found = longtail.load(tmp_path / "store").train.texts
+    with pytest.raises(DataError, match="no UTF-8 any more"):
+        list(taken(found, np.arange(len(found))[rows]))
+    with pytest.raises(DataError, match="no UTF-8 any more"):
+        list(found)

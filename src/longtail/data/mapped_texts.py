@@ -10,6 +10,7 @@ from typing import overload
 import numpy as np
 
 from longtail.arrays import AnyArray, Bytes, Longs
+from longtail.errors import DataError
 
 BLOCK = 4096  # strings decoded at once
 
@@ -86,10 +87,19 @@ class MappedTexts(Sequence[str]):
             offsets = self._offsets[low : high + 1]
             raw = self._packed[offsets[0] : offsets[-1]].tobytes()
             cuts = pairwise((offsets - offsets[0]).tolist())
-            return [raw[start:stop].decode("utf-8", "surrogatepass") for start, stop in cuts]
+            return [_text(raw[start:stop]) for start, stop in cuts]
         rows = self._rows[low:high]
         spans = zip(self._offsets[rows].tolist(), self._offsets[rows + 1].tolist(), strict=True)
-        return [self._packed[start:stop].tobytes().decode("utf-8", "surrogatepass") for start, stop in spans]
+        return [_text(self._packed[start:stop].tobytes()) for start, stop in spans]
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:  # nobody reads all texts when a store is opened
+        raise DataError(
+            f"a text or id of the store is no UTF-8 any more ({error.reason}); convert the data again"
+        ) from None
 
 
 class JoinedTexts(Sequence[str]):

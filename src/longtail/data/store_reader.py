@@ -71,6 +71,31 @@ def verify_store(folder: Path) -> int:
     return total
 
 
+def _check_facts(facts: dict[str, Any]) -> None:
+    """Raise a ValueError, TypeError, KeyError or AttributeError where a fact has another type or range than written."""
+    for split in SPLITS:
+        part = facts["splits"][split]
+        right = _is_count(part["rows"], 2**48) and type(part["texts"]) is bool
+        if not right or not all(_is_count(width, 2**31) for width in part["matrices"].values()):
+            raise ValueError(split)
+    counts = [facts["labels"], facts["counted"], facts.get("held_out_labels", 0), facts.get("label_features") or 0]
+    if not all(_is_count(one, 2**62) for one in counts):
+        raise ValueError("labels")
+    for name in ("name", "text_field", "id_field", "language"):
+        if type(facts.get(name) or "") is not str:
+            raise ValueError(name)
+    for name in ("drawn", "notes"):
+        if type(facts.get(name, [])) is not list or not all(type(one) is str for one in facts.get(name, [])):
+            raise ValueError(name)
+    for name, value in (facts.get("propensity") or {}).items():
+        if name not in ("a", "b") or type(value) not in (int, float):
+            raise ValueError("propensity")
+
+
+def _is_count(value: Any, below: int) -> bool:
+    return type(value) is int and 0 <= value < below
+
+
 class _Store:
     """A folder and the content of its `store.json`."""
 
@@ -91,12 +116,9 @@ class _Store:
                 size = file_size(folder / name)
                 if size != one["bytes"]:
                     raise DataError(f"has {size:,} bytes and not {one['bytes']:,}; convert again", folder / name)
-            for split in SPLITS:
-                part = facts["splits"][split]
-                if not (type(part["rows"]) is int and 0 <= part["rows"] < 2**48 and type(part["matrices"]) is dict):
-                    raise ValueError(split)
-            if type(facts["labels"]) is not int or type(facts["counted"]) is not int:
-                raise ValueError("labels")
+                if type(one["blake2b"]) is not str:
+                    raise ValueError(f"no checksum of {shown(name)}")
+            _check_facts(facts)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DataError(f"is damaged ({error}); convert the data again", path) from None
         return cls(folder, facts)
