@@ -97,7 +97,20 @@ def make(seed: int, case: str, folder: Path) -> tuple[str, Reader]:
         path = files[int(rng.integers(len(files)))]
         if path.is_file() and not path.is_symlink():
             _damage(path, rng)
+    if name == "store" and rng.random() < 0.9:
+        _sizes_made_right(folder / "store")
     return name, read
+
+
+def _sizes_made_right(folder: Path) -> None:
+    """The sizes that a store says of its files, as they are now."""
+    try:
+        facts = json.loads((folder / "store.json").read_text())
+        for name, one in facts["files"].items():
+            one["bytes"] = (folder / name).lstat().st_size
+        (folder / "store.json").write_text(json.dumps(facts))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return
 
 
 def _damage(path: Path, rng: Rng) -> None:
@@ -121,6 +134,8 @@ def _damage_within(path: Path, rng: Rng) -> None:
         raw = _damaged_archive(raw, rng)
     elif path.suffix == ".safetensors" and rng.random() < 0.9:
         raw = _damaged_tensors(raw, rng)
+    elif (path.parent / "store.json").is_file() and path.suffix not in (".json", ".jsonl"):
+        raw = _damaged_column(path.name, raw, rng)
     elif path.suffix == ".xlsx" and rng.random() < 0.8:
         raw = _damaged_workbook(raw, rng)
     elif rng.random() < 0.6:
@@ -308,6 +323,25 @@ def _damaged_tensors(raw: bytes, rng: Rng) -> bytes:
     arrays = load(raw)
     change_array(SimpleNamespace(arrays={"": arrays}), chance)  # type: ignore[arg-type]
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, facts or None)
+
+
+def _damaged_column(name: str, raw: bytes, rng: Rng) -> bytes:
+    """Another number in a column of a store, or another length of it."""
+    *_, column, ending = ["", *name.split(".")]
+    wide = ending == "counts" or (ending == "starts" and column in ("texts", "ids"))
+    words = ending in ("texts", "ids")
+    kind = "<i8" if wide else "<i4" if ending in ("labels", "starts") else "|u1" if words else "<f4"
+    array = np.frombuffer(raw[: len(raw) // np.dtype(kind).itemsize * np.dtype(kind).itemsize], kind).copy()
+    if not len(array) or rng.random() < 0.2:
+        return _bytes(raw, rng)
+    if rng.random() < 0.2:
+        return np.resize(array, pick(rng, [0, 1, len(array) - 1, len(array) + 1, 2 * len(array)])).tobytes()
+    values: list[float] = (
+        [0, 1, 2, 3, 100, 127] if kind == "|u1" else [-1, 0, 1, 3, len(array), 1000, 2**31 - 1, -(2**31)]
+    )
+    values += [np.nan, np.inf, 1e38, 0.5, -0.5] if kind == "<f4" else [200, 255] if kind == "|u1" else []
+    array[int(rng.integers(len(array)))] = pick(rng, values)
+    return array.tobytes()
 
 
 def _damaged_workbook(raw: bytes, rng: Rng) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -246,6 +247,31 @@ def _word_vectors(folder: Path, rng: Rng) -> Reader:
     return read
 
 
+def _store(folder: Path, rng: Rng) -> Reader:
+    from longtail.data.store_convert import write_store
+    from longtail.data.store_reader import verify_store
+
+    rows = [{"id": f"r{n}", "text": f"a b é {n}", "labels": {"x": 0.5, "yz"[n % 2]: 1}} for n in range(9)]
+    (folder / "given").mkdir()
+    (folder / "given" / "train.jsonl").write_text(_lines_of(rows))
+    if rng.random() < 0.5:
+        np.save(folder / "given" / "train.vectors.npy", rng.normal(size=(9, 3)).astype(np.float32))
+    place = write_store(folder / "given", folder / "store")
+    shutil.rmtree(folder / "given")
+
+    def read() -> None:
+        from longtail.data.read import load
+        from longtail.inspection import inspect
+
+        corpus = load(place)
+        inspect(corpus)
+        list(corpus.train.take(np.arange(len(corpus.train))[::-1]).texts or ())
+        if rng.random() < 0.3:
+            verify_store(place)
+
+    return read
+
+
 FORMATS: dict[str, Callable[[Path, Rng], Reader]] = {
     "folder": _folder,
     "folder gz": partial(_folder, pack=gzip.compress, ending=".gz"),
@@ -253,6 +279,7 @@ FORMATS: dict[str, Callable[[Path, Rng], Reader]] = {
     "vectors": _vectors,
     "bag": _bag,
     "described": _described,
+    "store": _store,
     "matrices": _matrices,
     "npz": _arrays,
     "whole": _whole,

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from shared.model_sizes import change_size
+
 Change = Callable[["Folder", random.Random], str]
 TYPES = ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool")
 NUMBERS = (0, -1, 1, 2, 3, 9, 10, 11, 255, 65536, 10**6, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 10**30, -(2**31))
@@ -320,6 +322,7 @@ CHANGES: tuple[Change, ...] = (
     *(change_manifest,) * 2,
     *(change_labels,) * 2,
     *(change_tokenizer,) * 2,
+    *(change_size,) * 5,
     change_files,
     change_card,
 )
@@ -339,6 +342,13 @@ def mutated(folder: Folder, rng: random.Random) -> tuple[Folder, str]:
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         try:
             told.append(rng.choice(CHANGES)(copy, rng))
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError):  # what it changes is gone by now
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            AttributeError,
+        ):  # what it changes is gone by now
             told.append("a change that an earlier one makes impossible")
     return copy, "; ".join(told)
