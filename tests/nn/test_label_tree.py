@@ -16,8 +16,9 @@ from longtail.nn.encoders.build import build_encoder, with_taps
 from longtail.nn.label_tree import candidate_blocks
 from longtail.nn.label_tree.candidate_blocks import Entries, block_scores, block_targets, blocks_of
 from longtail.nn.label_tree.label_levels import LabelLevels
-from longtail.nn.label_tree.level_fit import CascadeFit, layers_of_levels
+from longtail.nn.label_tree.level_fit import CascadeFit, LightFit, layers_of_levels
 from longtail.nn.label_tree.level_heads import LevelFeature, LevelHeads, beams_of
+from longtail.nn.label_tree.tree_task import TreeTask
 from longtail.nn.training.weight_average import WeightAverage
 from longtail.recipe import Recipe
 from longtail.store import load
@@ -174,6 +175,21 @@ def test_a_label_moves_as_far_whether_few_or_many_candidates_share_the_mean(
         fit.learn()
         moved.append(fit.heads.weights[-1].detach())
     assert torch.linalg.norm(moved[0] - moved[1]) < 0.02 * torch.linalg.norm(moved[0])
+
+
+@pytest.mark.parametrize(("until", "on"), [("1.0", [True] * 4), ("0.5", [True, True, False, False])])
+def test_dropout_is_off_for_the_rest_of_each_epoch_only_where_asked(until: str, on: list[bool], tiny: Corpus) -> None:
+    recipe = f"lightxml(encoder='bag', dimension=16, batch_size=64, epochs=2, dropout_until={until})"
+    fit = LightFit.begin(Recipe.parse(recipe).learner, tiny.train.take(range(256)), tiny.valid, ())
+    seen = []
+
+    class Watched(TreeTask):
+        def entries(self, rows: np.ndarray) -> list[Entries]:
+            seen.append(self.encoder.training and self.heads.training)
+            return super().entries(rows)
+
+    fit.learn(task=Watched, dropout_until=fit.settings.dropout_until)
+    assert seen == on * 2
 
 
 @pytest.mark.parametrize("by_parent", [True, False])
