@@ -45,6 +45,15 @@ def test_why_of_a_memory_shows_the_nearest_examples(tiny: Corpus, tmp_path: Path
     assert 1 <= len(nearest) <= 3 and "apple" in nearest[0]["text"] and nearest[0]["id"] in tiny.train.ids
 
 
+def test_why_of_an_attention_names_words_of_the_text(tiny: Corpus, tmp_path: Path) -> None:
+    recipe = "attentionxml(encoder='bag', dimension=16, batch_size=64, epochs=2, hidden=8)"
+    model = Recipe.parse(recipe).fit(tiny.train, tiny.valid).save(tmp_path / "attention")
+    [line] = call("predict", model, "-k", "1", "--why", stdin="an apple pie\n").lines
+    words = line["labels"][0]["why"]["words"]
+    assert {one["word"] for one in words} <= {"an", "apple", "pie"}
+    assert all(0 <= one["weight"] <= 1 for one in words) and words
+
+
 def test_the_answers_of_predict_are_a_member(tiny: Corpus, data: Path, tmp_path: Path) -> None:
     """What `predict` writes for the splits of a data set is what `predictions` reads."""
     model = Recipe.parse("centroid").fit(tiny.train, tiny.valid).save(tmp_path / "model")

@@ -15,6 +15,7 @@ from longtail.recipe import Recipe
 
 TEXT = "a castle by the harbour"
 DPR = "dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)"
+ATTENTION = "attentionxml(encoder='bag', dimension=16, batch_size=64, epochs=2, hidden=8)"
 FUSE = f'fuse("memory(\\"{DPR}\\")", "bm25", "knn(neighbours=5)", trees=20, min_leaf=5, learning_rate=0.3)'
 
 
@@ -22,12 +23,13 @@ FUSE = f'fuse("memory(\\"{DPR}\\")", "bm25", "knn(neighbours=5)", trees=20, min_
 def fused(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("why")
     Recipe.parse("centroid").fit(tiny.train, tiny.valid).save(folder / "plain")
+    Recipe.parse(ATTENTION).fit(tiny.train, tiny.valid).save(folder / "attention")
     return Recipe.parse(FUSE).fit(tiny.train, tiny.valid).save(folder / "fused")
 
 
 @pytest.fixture(scope="module")
 def running(fused: Path) -> Iterator[Running]:
-    with serving(fused, fused.parent / "plain") as one:
+    with serving(fused, fused.parent / "plain", fused.parent / "attention") as one:
         yield one
 
 
@@ -62,7 +64,7 @@ def test_where_nothing_is_found_nothing_is_explained(running: Running) -> None:
 
 
 def test_a_combination_takes_new_labels_only_where_a_member_does(running: Running) -> None:
-    [facts, _] = running.get("/models").json["models"]
+    [facts, *_] = running.get("/models").json["models"]
     assert not facts["takes_labels"] and "encoders can" in facts["why_not"]
     assert running.post("/labels", {"labels": [{"text": "new"}]}).status == 422
 
@@ -76,4 +78,23 @@ def test_the_page_shows_who_proposed_a_label(browser: Any, running: Running) -> 
     assert " of 3 members" in box.locator("summary").inner_text()
     box.locator("summary").click()
     assert "knn(neighbours=5): " in box.inner_text() and "document train-" in box.inner_text()
+    page.context.close()
+
+
+def test_the_page_shows_the_words_that_a_label_looked_at(browser: Any, running: Running) -> None:
+    [label] = labels_of(running, text=TEXT, model="attention", k=1, why=True)
+    words = label["why"]["words"]
+    assert {one["word"] for one in words} <= set(TEXT.split())
+    page = browser.new_context().new_page()
+    page.goto(running.url)
+    page.locator("#first option").first.wait_for(state="attached")
+    page.locator("#first").select_option("attention")
+    page.get_by_role("textbox", name="Text", exact=True).fill(TEXT)
+    region = page.get_by_role("region", name="Labels from attention")
+    box = region.locator(f"li[data-id='{label['id']}'] details.proposed")
+    box.wait_for()
+    assert box.locator("summary").inner_text() == "looked at " + ", ".join(one["word"] for one in words[:3])
+    box.locator("summary").click()
+    shown = [" ".join(text.split()) for text in box.locator("li").all_inner_texts()]
+    assert shown == [f"{one['word']} {round(100 * one['weight'])}% of its attention" for one in words]
     page.context.close()
