@@ -12,18 +12,24 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.parametrizations import _SpectralNorm
 
 from longtail.nn.encoders.fast_dropout import drop
-from longtail.nn.training.thread_invariant import scaled
+from longtail.nn.training.thread_invariant import matrix_vector, scaled
 
 
 class SpectralNorm(_SpectralNorm):
-    """torch's, but for the sum in the gradient of the norm, whose bits would depend on the number of threads."""
+    """torch's, but for the products and the sum in the gradient, whose bits would depend on the number of threads."""
 
     def forward(self, weight: Tensor) -> Tensor:
         """(out, width) to the same, with a largest singular value near 1."""
         if self.training:
             self._power_method(weight, self.n_power_iterations)
         left, right = self._u.clone(), self._v.clone()  # a second call before the backward pass changes both
-        return scaled(torch.vdot(left, torch.mv(weight, right)).reciprocal(), weight)
+        return scaled(torch.vdot(left, matrix_vector(weight, right)).reciprocal(), weight)
+
+    @torch.no_grad()
+    def _power_method(self, weight_mat: Tensor, n_power_iterations: int) -> None:
+        for _ in range(n_power_iterations):
+            F.normalize(matrix_vector(weight_mat, self._v), dim=0, eps=self.eps, out=self._u)
+            F.normalize(matrix_vector(weight_mat.T, self._u), dim=0, eps=self.eps, out=self._v)
 
 
 def spectral_linear(width: int, out: int | None = None) -> nn.Linear:

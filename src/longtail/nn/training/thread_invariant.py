@@ -9,7 +9,9 @@ Those in this file do not, and are written here in terms of operations that do:
   the gradient of a single factor, are summed per thread first. A sum over one dimension is not.
 
 Matrix products come from Intel's MKL, whose bits depend on the threads unless MKL_CBWR says STRICT; `longtail.nn` sets
-it. On a GPU torch's own functions are used.
+it. That holds for products of two matrices and not for a matrix and a vector, for which there is `matrix_vector`. Products
+in bf16 come from oneDNN, which has no such setting: those of a net in bf16 on a CPU do depend on the threads. On a GPU
+torch's own functions are used.
 """
 
 from __future__ import annotations
@@ -62,6 +64,21 @@ def softplus(values: Tensor) -> Tensor:
         return functional.softplus(values)
     found: Tensor = _Softplus.apply(values)  # type: ignore[no-untyped-call]
     return found
+
+
+def matrix_vector(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Multiply a matrix and a vector, with the gradient.
+
+    Args:
+        matrix: (rows, width).
+        vector: (width,).
+
+    Returns:
+        (rows,).
+    """
+    if matrix.device.type != "cpu":
+        return torch.mv(matrix, vector)
+    return (matrix @ vector.unsqueeze(1)).squeeze(1)
 
 
 def layer_norm(values: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
