@@ -9,9 +9,9 @@ Those in this file do not, and are written here in terms of operations that do:
   the gradient of a single factor, are summed per thread first. A sum over one dimension is not.
 
 Matrix products come from Intel's MKL, whose bits depend on the threads unless MKL_CBWR says STRICT; `longtail.nn` sets
-it. That holds for products of two matrices and not for a matrix and a vector, for which there is `matrix_vector`. Products
-in bf16 come from oneDNN, which has no such setting: those of a net in bf16 on a CPU do depend on the threads. On a GPU
-torch's own functions are used.
+it. That holds for products of two matrices and not for a matrix and a vector, for which there is `matrix_vector`.
+Products in bf16 come from oneDNN, which has no such setting: those of a net in bf16 on a CPU do depend on the threads.
+On a GPU torch's own functions are used.
 """
 
 from __future__ import annotations
