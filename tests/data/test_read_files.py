@@ -145,6 +145,11 @@ def test_bytes_that_are_not_utf8_name_their_line(tmp_path: Path) -> None:
     assert caught.value.line == 3
 
 
+def test_a_few_bytes_with_a_zero_are_no_other_unicode(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"\x00\n\x00\n")
+    assert [line for _, line in lines(path)] == ["\x00", "\x00"]
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_another_unicode_is_named(tmp_path: Path, encoding: str) -> None:
     path = write(tmp_path / "a.csv", "\ufefftext,labels\nGr\u00f6\u00dfe,a\n".encode(encoding))

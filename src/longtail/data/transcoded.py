@@ -16,6 +16,7 @@ MARKS = {  # the longer first: a mark of UTF-32 begins as one of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 LOOKED_AT = 512  # bytes of a file without a mark
+FEWEST = 16  # of them: fewer may be a text with a zero in it
 
 
 def wide_encoding(first: bytes) -> str | None:
@@ -31,6 +32,8 @@ def wide_encoding(first: bytes) -> str | None:
         if first.startswith(mark):
             return name
     begun = first[: min(LOOKED_AT, len(first) // 2 * 2)]
+    if len(begun) < FEWEST:
+        return None
     zeros = [begun[place::2].count(0) * 2 / max(len(begun), 1) for place in (0, 1)]
     for place, name in ((1, "utf-16-le"), (0, "utf-16-be")):
         if zeros[place] > 0.7 and zeros[1 - place] < 0.1:
