@@ -14,7 +14,7 @@ from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError
 from longtail.linear.fusion.boosted_trees import Growing, require_lightgbm
 from longtail.linear.fusion.candidates import Answers
-from longtail.linear.fusion.combiner import KEPT, MAX_WRONG, CombinerExamples, LabelFacts, learn
+from longtail.linear.fusion.combiner import CHUNK, KEPT, MAX_WRONG, CombinerExamples, LabelFacts, learn
 from longtail.linear.fusion.fuse_scorer import FuseScorer
 from longtail.papers import LIGHTGBM, STACKING, Paper
 from longtail.plan import DataFacts, Plan
@@ -184,9 +184,16 @@ class FuseLearner:
         valid_rows = facts.rows // 20 if facts.valid_rows is None else facts.valid_rows
         folds = own.folds or (0 if valid_rows else FOLDS)
         rows = facts.rows if folds else valid_rows
-        each = min(own.candidates * len(self.members), facts.labels) * 0.6  # candidates of a row
+        named, width = (
+            own.candidates * len(self.members) ** SHARED,
+            3 * len(self.members) + 9,
+        )  # labels of a row; columns
+        each = min(named, facts.labels)
         number, learned = rows * each, min(rows * each, 1.1 * MAX_WRONG)
-        learning = int(number * (8 * len(self.members) + 24) + learned * 4 * (3 * len(self.members) + 13))
+        lists = number * (8 * len(self.members) + 20) + rows * 8 * own.candidates * len(self.members)
+        at_a_time = 8 * width * min(number, CHUNK * each)  # the numbers of a chunk, all and those kept
+        growing = learned * (9 * width + 40) + 12 * width * min(learned, SAMPLED)
+        learning = int(max(lists + 4 * width * learned + at_a_time, growing))
         held, peak = 0, 0
         for plan in plans:
             peak = max(peak, held + plan.train_bytes)
@@ -207,7 +214,9 @@ class FuseLearner:
         )
 
 
-TREES = 1.5e-5  # seconds to learn from a candidate
+SHARED = 0.75  # power of the members that their candidates grow by: they name many of the same labels
+SAMPLED = 200_000  # candidates by which LightGBM cuts the numbers into bins
+TREES = 2.5e-5  # seconds to learn from a candidate
 JUDGING = 1.2e-6  # seconds to compute the numbers of a candidate and walk the trees
 
 

@@ -237,7 +237,7 @@ def grow(numbers: Floats, right: Bools, held_out: Bools | None, growing: Growing
         "max_bin": 255,
         "feature_pre_filter": False,
     }
-    learned = np.ones(len(right), dtype=np.bool_) if held_out is None else ~held_out
+    learned = slice(None) if held_out is None else ~held_out
     whole = lightgbm.Dataset(numbers[learned], right[learned].astype(np.float32), params=options)
     with stage("trees", total=growing.trees) as advance:
         callbacks: list[Any] = [lambda _: advance(1)]

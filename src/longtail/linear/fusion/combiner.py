@@ -213,19 +213,11 @@ def learn(
     rng = np.random.default_rng(growing.seed)
     share = min(1.0, MAX_WRONG / wrong)
     kept = right | (rng.random(len(right)) < share)
-    with stage("computing the numbers of candidates", total=len(joined)) as advance:
-        numbers = np.empty((int(kept.sum()), columns.width), dtype=np.float32)
-        place = done = 0
-        for one in joined:
-            chosen = kept[place : place + len(one.candidates.labels)]
-            place += len(chosen)
-            found = one.numbers(columns, places, phrases)[chosen]
-            numbers[done : done + len(found)] = found
-            done += len(found)
-            advance(1)
-        if "reliability" in groups:
-            seen = out_of_fold(names, rows, shares, right, len(labels), growing.seed)
-            numbers[:, columns.of("reliability")] = seen[kept]
+    numbers = _kept_numbers(joined, kept, columns, places, phrases)
+    joined.clear()  # growing takes as much memory again
+    if "reliability" in groups:
+        seen = out_of_fold(names, rows, shares, right, len(labels), growing.seed)
+        numbers[:, columns.of("reliability")] = seen[kept]
     with stage("growing trees"):
         small = replace(growing, min_leaf=max(min(growing.min_leaf, len(numbers) // 200), 2))
         held_out = (rng.permutation(ends[-1]) % HELD_OUT == 0)[rows[kept]]
@@ -268,6 +260,23 @@ class _Joined:
 
     def numbers(self, columns: NumberColumns, places: int, phrases: LabelPhrases) -> Floats:
         return _numbers(columns, places, self.candidates, self.texts, self.facts, phrases)[0]
+
+
+def _kept_numbers(
+    joined: Sequence[_Joined], kept: Bools, columns: NumberColumns, places: int, phrases: LabelPhrases
+) -> Floats:
+    """(kept candidates, columns) the numbers of those that are learned from, with 0 for the reliability."""
+    with stage("computing the numbers of candidates", total=len(joined)) as advance:
+        numbers = np.empty((int(kept.sum()), columns.width), dtype=np.float32)
+        place = done = 0
+        for one in joined:
+            chosen = kept[place : place + len(one.candidates.labels)]
+            place += len(chosen)
+            found = one.numbers(columns, places, phrases)[chosen]
+            numbers[done : done + len(found)] = found
+            done += len(found)
+            advance(1)
+    return numbers
 
 
 def _numbers(
