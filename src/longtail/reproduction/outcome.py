@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from longtail.report.result import Result, finite
-from longtail.reproduction.paper_tables import IN_BIN, PAIRS, PaperTable
+from longtail.reproduction.paper_tables import COSTS, IN_BIN, PAIRS, PaperTable
 from longtail.reproduction.table_rows import TableRow
 
 FORMAT = "longtail.reproduction.v1"
@@ -25,19 +25,20 @@ class Figure:
     mean: float
     deviation: float = math.nan
 
-    def text(self, sign: bool = False) -> str:
+    def text(self, sign: bool = False, decimals: int = 2) -> str:
         """Write it in percent or points.
 
         Args:
             sign: with + or -, for an effect.
+            decimals: behind the point.
 
         Returns:
             Such as "44.31 ± 0.12" or "+4.64".
         """
         if not math.isfinite(self.mean):
             return "-"
-        spread = f" ± {self.deviation:.2f}" if math.isfinite(self.deviation) else ""
-        return (f"{self.mean:+.2f}" if sign else f"{self.mean:.2f}") + spread
+        spread = f" ± {self.deviation:.{decimals}f}" if math.isfinite(self.deviation) else ""
+        return (f"{self.mean:+.{decimals}f}" if sign else f"{self.mean:.{decimals}f}") + spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,10 @@ class TableOutcome:
         return Figure(float(np.mean(changes)), float(np.std(changes, ddof=1)) if len(changes) > 1 else math.nan)
 
     def _value(self, found: Result, column: str) -> float | None:
-        """A measure, one of a frequency bin, or the training pairs a label."""
+        """A measure, one of a frequency bin, the training pairs a label, or a cost."""
+        if column in COSTS:
+            name, unit = COSTS[column]
+            return float(getattr(found, name)) / unit
         if column == PAIRS:
             added = 0 if found.teaching is None else found.teaching.entries
             return self.pairs_per_label + added / max(len(found.predictions.labels), 1)
@@ -122,9 +126,8 @@ class TableOutcome:
             return ""
         low, high = min(known), max(known)
         theirs = f"{low:+.2f}" if low == high else f"{low:+.2f} to {high:+.2f}"
-        return (
-            f"{row.name} against {row.control}, {column}: {ours.text(sign=True)} here, {theirs} published; {verdict}."
-        )
+        here = ours.text(True, decimals(column))
+        return f"{row.name} against {row.control}, {column}: {here} here, {theirs} published; {verdict}."
 
     def as_json(self) -> dict[str, Any]:
         """Every figure as plain data."""
@@ -228,8 +231,8 @@ def cells(outcome: TableOutcome, row: TableRow) -> list[str]:
     found = []
     for column in outcome.table.columns:
         figure, effect = outcome.figure(row, column), outcome.effect(row, column)
-        text = "" if figure is None else figure.text()
-        found.append(text if effect is None else f"{text} ({effect.text(sign=True)})")
+        text = "" if figure is None else figure.text(decimals=decimals(column))
+        found.append(text if effect is None else f"{text} ({effect.text(True, decimals(column))})")
     return found
 
 
@@ -253,6 +256,18 @@ def published_cells(table: PaperTable, row: TableRow) -> dict[str, list[str]]:
             " ".join([*([] if a is None else [f"{a:.2f}"]), *([] if b is None else [f"({b:+.2f})"])]) for a, b in pairs
         ]
     return found
+
+
+def decimals(column: str) -> int:
+    """How many decimals a figure of ours has: hours and gigabytes of small data are small.
+
+    Args:
+        column: of a table.
+
+    Returns:
+        The number.
+    """
+    return 4 if column in COSTS else 2
 
 
 def _range(values: Sequence[float]) -> str:

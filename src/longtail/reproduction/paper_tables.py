@@ -20,6 +20,7 @@ NEEDS = ("texts", "label texts", "GPU", "long text")
 MEASURE = re.compile(r"(P|nDCG|PSP|PSnDCG|R|C|F1|MRR|macroF1|macroP|macroR)@([1-9][0-9]*)")
 IN_BIN = re.compile(r"(P|R|C)@5 in bin ([1-5])")  # part of P@5, recall, coverage; of equi-volume bins, 1 is the head
 PAIRS = "PPL"  # training pairs a label, soft targets among them
+COSTS = {"hours": ("train_seconds", 3600), "GB": ("model_bytes", 10**9)}  # of a training: what it is, divided by what
 PAPER_KEYS = {"title", "names", "not_implemented"}
 TABLE_KEYS = {"title", "columns", "needs", "notes", "rows", "sweeps", "published", "published_effects"}
 Figures = tuple[float | None, ...]  # one a column; None where the paper has none
@@ -165,8 +166,8 @@ def read_table(file: Path) -> PaperTable:
     read = _toml(file, TABLE_KEYS, {"title", "columns"})
     columns = tuple(read["columns"])
     for column in map(str, columns):
-        if not (column == PAIRS or MEASURE.fullmatch(column) or IN_BIN.fullmatch(column)):
-            raise DataError(f"column {column!r} is no measure such as P@1, PSP@5 or 'R@5 in bin 1'", file)
+        if not (column in (PAIRS, *COSTS) or MEASURE.fullmatch(column) or IN_BIN.fullmatch(column)):
+            raise DataError(f"column {column!r} is no measure such as P@1, PSP@5, 'R@5 in bin 1' or hours", file)
     for need in read.get("needs", ()):
         if need not in NEEDS:
             raise DataError(f"unknown need {need!r} (needs: {', '.join(NEEDS)})", file)
