@@ -130,6 +130,25 @@ def test_a_holdout_is_compared_by_seen_and_unseen_labels(data: Path) -> None:
     assert "Unseen labels" in Path("report.html").read_text()
 
 
+def test_what_may_not_be_passed_on_stays_so_in_every_other_layout() -> None:
+    assert call("build", *aol(), "--out", "aol").code == 0
+    licence = load("aol").licence
+    assert licence is not None and "non-commercial" in licence
+    for command in (
+        "convert aol folder", "convert aol store --to store", "convert store again", "convert aol annif --to annif-tsv",
+        "build holdout store --out held", "convert held stored --to store",
+    ):  # fmt: skip
+        assert call(*command.split()).code == 0, command
+    free = load("wordnet")
+    assert not free.private and free.licence is not None and "WordNet" in free.licence
+    for folder in ("folder", "store", "again", "annif", "held", "stored"):
+        assert Path(folder, ".gitignore").read_text() == "*\n", folder
+        made = load(folder)
+        assert made.private and made.licence == licence, folder
+    Path("aol/corpus.json").write_text('{"licence": ["CC0"]}')
+    assert '"licence" must be a string' in call("check", "aol").err
+
+
 PAGE = "docs/data-sets.md"
 COMMANDS = [line for line in lines(PAGE) if line.program == "longtail"]
 

@@ -142,6 +142,9 @@ def test_retrieval_is_measured_by_rank_and_recall() -> None:
     names = [column.name for column in columns(results)]
     assert names == ["P@1", "MRR@3", "MRR@5", "R@1", "R@3", "R@5", "train", "predict", "memory"]
     assert "R = recall" in str(comparison_table(results).caption)
+    asked = {"MRR@10": 8.0, "R@10": 10.0, "R@100": 20.0, "R@1000": 30.0}
+    deep = [replace(one, measures=replace(one.measures, values=one.measures.values | asked)) for one in results]
+    assert asked.keys() <= set(printed(deep, 80).split()), "a narrow terminal shows what was asked for"
     table = difference_table(results)
     assert table is not None and [column.header for column in table.columns][1:] == ["P@1", "MRR@5", "R@5"]
     assert "recall: the share of a document" in results_table(results, "test")

@@ -17,7 +17,7 @@ def presets(name: Name = None, json: Json = False) -> None:
 
     With a NAME: also its papers and the recipes with their settings.
     """
-    from longtail.data.published import PUBLISHED, READ, find_published
+    from longtail.data.published import PUBLISHED, find_published
     from longtail.errors import DataError, did_you_mean
 
     if name is None:
@@ -33,10 +33,11 @@ def presets(name: Name = None, json: Json = False) -> None:
         table.add_column("builder", no_wrap=True)
         for one in PUBLISHED:
             both = f"{one.propensity.a:g}, {one.propensity.b:g}"
-            builder = "" if one.made_by == READ else one.made_by.split()[1]  # its options are shown with the set
+            builder = next(iter(one.made_by.partition("build ")[2].split()), "")  # its options are shown with the set
             table.add_row(one.name, f"{one.train:,}", f"{one.labels:,}", both, str(one.tokens), builder)
         console().print(table)
-        console().print("Builders: longtail build; sets without one are read from their published files.")
+        read = "Builders: longtail build. Published files of LF-WikiSeeAlso and of sets without one are read."
+        console().print(read, soft_wrap=True)
         console().print("About one, with the papers' recipes: longtail presets NAME", soft_wrap=True)
         return
     found = find_published(name)

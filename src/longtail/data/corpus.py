@@ -32,6 +32,8 @@ class Corpus:
     language: str | None = None  # of its texts and label names, where it is known
     drawn: tuple[str, ...] = ()  # splits that were not given and are held out of train
     held_out_labels: int = 0  # labels that lost their training rows on purpose (`longtail build holdout`)
+    licence: str | None = None  # of the data, where it is known
+    private: bool = False  # a .gitignore keeps it out of repositories: it may not be passed on
     notes: tuple[str, ...] = ()  # what a user should know: held-out splits, guessed columns
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ from longtail.errors import DataError, did_you_mean
 
 TEXT_FIELDS = ("title", "text", "title+text", "title/text")  # the last: the title on a line of its own
 COUNTED_ON = ("train", "train+valid")
+IGNORED = ".gitignore"
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class CorpusFacts:
     held_out_labels: int = 0  # labels that lost their training rows on purpose
     table: TableFacts | None = None  # how the table was read that the data set comes from
     language: str | None = None  # of the texts and label names: a code such as de
+    licence: str | None = None  # of the data
+    private: bool = False  # a .gitignore beside it keeps it out of repositories
 
 
 def check_text_field(text: str, path: Path | None = None) -> str:
@@ -61,7 +64,7 @@ def read_facts(folder: Path) -> CorpusFacts:
     """
     path = find(folder, "corpus.json")
     if path is None:
-        return CorpusFacts()
+        return CorpusFacts(private=is_private(folder))
     given = whole_object(path)
     name, text = given.get("name"), given.get("text")
     if name is not None and not isinstance(name, str):
@@ -77,6 +80,9 @@ def read_facts(folder: Path) -> CorpusFacts:
     language, table = given.get("language"), given.get("table")
     if language is not None and not isinstance(language, str):
         raise DataError(f'"language" must be a code such as "de", got {shown(language)}', path)
+    licence = given.get("licence")
+    if licence is not None and not isinstance(licence, str):
+        raise DataError(f'"licence" must be a string, got {shown(licence)}', path)
     return CorpusFacts(
         name,
         _propensity(given.get("propensity"), path),
@@ -85,7 +91,31 @@ def read_facts(folder: Path) -> CorpusFacts:
         unseen,
         None if table is None else TableFacts.of_json(table, path),
         language,
+        licence,
+        is_private(folder),
     )
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a data set may not be passed on, not by `git add` either.
+
+    Args:
+        folder: of the data set.
+
+    Returns:
+        True where a .gitignore in it names all files.
+    """
+    path = folder / IGNORED
+    return path.is_file() and path.read_bytes().split() == [b"*"]
+
+
+def keep_private(folder: Path) -> None:
+    """Writes a .gitignore that names all files.
+
+    Args:
+        folder: of a data set that may not be passed on.
+    """
+    (folder / IGNORED).write_text("*\n")
 
 
 def _propensity(given: Any, path: Path) -> Propensity:

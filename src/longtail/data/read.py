@@ -161,7 +161,10 @@ def _load(
     named = (corpus.name, place.resolve().name)
     warning = constants_note(named, corpus.labels.train_rows, len(corpus.labels), corpus.propensity)
     notes = corpus.notes if warning is None else (*corpus.notes, warning)
-    return replace(corpus, notes=notes, held_out_labels=facts.held_out_labels, table=table, language=language)
+    return replace(
+        corpus, notes=notes, held_out_labels=facts.held_out_labels, table=table, language=language,
+        licence=facts.licence, private=facts.private,
+    )  # fmt: skip
 
 
 def read_splits(place: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:

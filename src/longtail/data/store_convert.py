@@ -130,7 +130,8 @@ def _stream(
         labels,
         _facts(name, labels.propensity, text_field, id_field, [*notes, *([warning] if warning else [])])
         | ({} if table is None else {"table": table.as_json()})
-        | {"language": facts.language, "held_out_labels": facts.held_out_labels},
+        | {"language": facts.language, "held_out_labels": facts.held_out_labels, "licence": facts.licence},
+        facts.private,
     )
 
 
@@ -151,7 +152,8 @@ def _write(corpus: Corpus, writer: StoreWriter) -> None:
         labels,
         _facts(corpus.name, labels.propensity, corpus.text_field, corpus.id_field, list(corpus.notes))
         | ({} if corpus.table is None else {"table": corpus.table.as_json()})
-        | {"language": corpus.language, "held_out_labels": corpus.held_out_labels},
+        | {"language": corpus.language, "held_out_labels": corpus.held_out_labels, "licence": corpus.licence},
+        corpus.private,
     )
 
 

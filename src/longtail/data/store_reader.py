@@ -11,6 +11,7 @@ from scipy import sparse
 
 from longtail.arrays import AnyArray, Matrix
 from longtail.data.corpus import Corpus
+from longtail.data.corpus_facts import is_private
 from longtail.data.dataset import Dataset, first_wrong
 from longtail.data.files import shown, whole_object
 from longtail.data.folder_layout import read_labels
@@ -81,7 +82,7 @@ def _check_facts(facts: dict[str, Any]) -> None:
     counts = [facts["labels"], facts["counted"], facts.get("held_out_labels", 0), facts.get("label_features") or 0]
     if not all(_is_count(one, 2**62) for one in counts):
         raise ValueError("labels")
-    for name in ("name", "text_field", "id_field", "language"):
+    for name in ("name", "text_field", "id_field", "language", "licence"):
         if type(facts.get(name) or "") is not str:
             raise ValueError(name)
     for name in ("drawn", "notes"):
@@ -142,6 +143,8 @@ class _Store:
             id_field=str(facts.get("id_field", "id")),
             table=None if table is None else TableFacts.of_json(table, self.folder / STORE),
             language=facts.get("language"),
+            licence=facts.get("licence"),
+            private=is_private(self.folder),
             drawn=tuple(facts.get("drawn", ())),
             held_out_labels=int(facts.get("held_out_labels", 0)),
             notes=tuple(facts.get("notes", ())),

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from longtail.arrays import AnyArray, Longs, Matrix, pack_strings
 from longtail.data.corpus import hashed, held_out
+from longtail.data.corpus_facts import keep_private
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.data.mapped_texts import MappedTexts
@@ -173,12 +174,13 @@ class StoreWriter:
             rows[name], rows["train"] = rows["train"][out], rows["train"][~out]
         return rows
 
-    def finish(self, labels: LabelSet, facts: dict[str, Any]) -> None:
+    def finish(self, labels: LabelSet, facts: dict[str, Any], private: bool) -> None:
         """Write the labels and `store.json`.
 
         Args:
             labels: all labels, without counts.
             facts: of the data set.
+            private: whether it may not be passed on.
 
         Raises:
             DataError: an id occurs twice.
@@ -209,6 +211,8 @@ class StoreWriter:
             "counted": self.counted, "drawn": list(self.drawn), "splits": splits, "files": dict(sorted(files.items())),
         }  # fmt: skip
         write_lines(self.folder / STORE, [json.dumps(content, indent=1)])
+        if private:
+            keep_private(self.folder)
 
     def _check_ids(self) -> None:
         everything = np.concatenate([part for parts in self._hashes.values() for part in parts] or [np.zeros(0, "u8")])

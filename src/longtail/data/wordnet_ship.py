@@ -24,7 +24,7 @@ from longtail.errors import LongtailError
 PACKING = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 24}]
 FACTS = {
     "source": "WordNet 3.0, noun and verb synsets with their hypernyms up to depth 3",
-    "licence": "WordNet 3.0 licence, see LICENSE in this folder",
+    "licence": "WordNet 3.0 licence, https://wordnet.princeton.edu/license-and-commercial-use",
 }
 
 

@@ -18,6 +18,7 @@ from scipy import sparse
 from longtail.arrays import AnyArray, Matrix
 from longtail.atomic import new_folder
 from longtail.data.corpus import Corpus
+from longtail.data.corpus_facts import keep_private
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError
@@ -216,7 +217,7 @@ def _counted_on(corpus: Corpus) -> str:
 
 
 def write_facts(folder: Path, corpus: Corpus, more: dict[str, Any]) -> None:
-    """Writes `corpus.json`.
+    """Writes `corpus.json`, and a .gitignore where the data set may not be passed on.
 
     Args:
         folder: the folder.
@@ -227,7 +228,10 @@ def write_facts(folder: Path, corpus: Corpus, more: dict[str, Any]) -> None:
     unseen = {"held_out_labels": corpus.held_out_labels} if corpus.held_out_labels else {}
     known: dict[str, Any] = {} if corpus.table is None else {"table": corpus.table.as_json()}
     known |= {} if corpus.language is None else {"language": corpus.language}
+    known |= {} if corpus.licence is None else {"licence": corpus.licence}
     facts = {"name": corpus.name, "propensity": propensity, **unseen, **known, **more}
+    if corpus.private:
+        keep_private(folder)
     write_lines(folder / "corpus.json", [json.dumps(facts, indent=2)])
 
 

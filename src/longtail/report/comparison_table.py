@@ -25,6 +25,7 @@ RETRIEVAL = (
 )
 _NAME = 12  # letters per line of a recipe's name in a narrow terminal; longer names fold
 # What a narrow terminal leaves out, in this order: P@1, PSP@5 and C@5 stay, which recipes are chosen by.
+_SHALLOW = ("MRR@3", "R@3", "R@1", "MRR@5", "R@5")
 _LEFT_OUT = ("P@3", "PSP@3", "C@3", "predict", "memory", "P@5", "C@1", "PSP@1", "train")
 
 
@@ -323,6 +324,8 @@ def _fitting(shown: list[Column], results: Sequence[Result], width: int | None) 
         return 2 + _NAME + sum(letters + 2 for letters in wide)
 
     others = [one.name for one in reversed(shown) if one.group != "cost" and not one.name.endswith(("@1", "@3", "@5"))]
+    if _retrieval(results) and others:  # the k that were asked for are those that papers of retrieval print
+        others = [name for name in _SHALLOW if any(name == one.name for one in shown)] + others
     for name in (*others, *_LEFT_OUT):
         if not results or width is None or needed() <= width:
             break

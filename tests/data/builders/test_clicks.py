@@ -165,6 +165,21 @@ def test_wrong_lines_are_named(tmp_path: Path, lines: list[str], message: str) -
         build(tmp_path, log(tmp_path / "log.tsv.gz", lines))
 
 
+def test_the_other_files_of_orcas_are_not_taken_for_its_clicks(tmp_path: Path) -> None:
+    """Their columns are as many as those of a log; the set would be of numbers."""
+    for name, line, message in (
+        ("orcas-doctrain-qrels.tsv.gz", "10103699 0 D1968574 1", r"qrels\.tsv\.gz:1: these are judgements.*give orcas"),
+        ("orcas-doctrain-qrels.tsv.gz", "10103699\t0\tD1968574\t1", "these are judgements"),
+        ("orcas-doctrain-queries.tsv.gz", "10103699\twhy is the sky blue", "these are queries without clicks"),
+    ):
+        with pytest.raises(DataError, match=message):
+            build(tmp_path, log(tmp_path / name, [line] * 9))
+    numbers = build(tmp_path, log(tmp_path / "log.tsv.gz", ["2024\tcalendar"] * 3), test=0.001)
+    assert rows_of(numbers) == {"2024": {"calendar": 1.0}}, "a log may ask for a number"
+    words = build(tmp_path, log(tmp_path / "log.tsv.gz", ["query 0\titem 1"] * 3), test=0.001)
+    assert rows_of(words) == {"query 0": {"item 1": 1.0}}, "four words are not four columns"
+
+
 def test_other_faults_are_told(tmp_path: Path) -> None:
     path = log(tmp_path / "orcas.tsv.gz", LINES)
     with pytest.raises(DataError, match="--accept-licence"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -90,7 +89,20 @@ def killed_after_one(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: gzip.decompress(path.read_bytes()) for path in sorted(folder.glob("*.gz"))}
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.gz"))}
+
+
+def test_two_processes_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages of many files, and texts looked up from each process; the processes take most of this test's time."""
+    monkeypatch.setattr("longtail.data.builders.buckets.BUCKET", 2_000)
+    for source in (prefixes, clicks):
+        (folder := tmp_path / source.__name__).mkdir()
+        build = source(folder)
+        one = build(folder / "one")
+        with monkeypatch.context() as patch:
+            patch.setattr(f"longtail.data.builders.{source.__name__}.processes_for", lambda size: 2)
+            two = build(folder / "two")
+        assert one.counts == two.counts and content(folder / "one") == content(folder / "two")
 
 
 @pytest.mark.parametrize("source", [prefixes, clicks, passages, dump, manuals], ids=lambda source: source.__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from longtail.report.comparison_table import caption, columns
 
 
 def test_held_out_labels_lose_train_and_keep_test(tiny: Corpus, tmp_path: Path) -> None:
-    built = build_holdout(tiny, tmp_path / "out", share=0.3, seed=1, command="longtail build holdout x", licence="CC0")
+    tiny = replace(tiny, licence="CC0", private=True)
+    built = build_holdout(tiny, tmp_path / "out", share=0.3, seed=1, command="longtail build holdout x")
     made = load(tmp_path / "out")
     drawn = drawn_labels(tiny, 0.3, 1)
     assert (
@@ -35,6 +37,7 @@ def test_held_out_labels_lose_train_and_keep_test(tiny: Corpus, tmp_path: Path) 
     assert rows(made.train) == {name: row for name, row in kept.items() if row}
     facts = json.loads((tmp_path / "out" / "corpus.json").read_text())
     assert facts["licence"] == "CC0" and facts["command"] == "longtail build holdout x"
+    assert (made.licence, made.private) == ("CC0", True), "what may not be passed on may not be after a split either"
     again = drawn_labels(tiny, 0.3, 2)
     assert (again != drawn).any(), "another seed draws other labels"
 
@@ -56,6 +59,25 @@ def test_a_row_without_labels_stays(tiny: Corpus) -> None:
         [0, 1, 0],
     ]
     assert made.labels.counts.tolist() == [0, 2, 0]
+
+
+def test_data_of_features_alone(tmp_path: Path) -> None:
+    """In the repository's layout, with the number of held-out labels; the excluded pair stays excluded."""
+    labels = LabelSet(ids=("a", "b", "c"), texts=("a", "b", "c"))
+    targets = sparse.csr_array(np.array([[1, 0, 1], [0, 1, 0], [0, 1, 1]], dtype=np.float32))
+    features = sparse.csr_array(np.eye(3, 4, dtype=np.float32))
+    excluded = sparse.csr_array(np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]], dtype=np.bool_))
+    data = Dataset(labels=labels, targets=targets, ids=("1", "2", "3"), features=features, excluded=excluded)
+    test = replace(data, ids=("4", "5", "6"))
+    corpus = make_corpus(name="x", train=data, valid=data.take([]), test=test)
+    built = build_holdout(corpus, tmp_path / "out", share=0.5, seed=3)
+    made = load(tmp_path / "out", valid_share=0)
+    drawn = drawn_labels(corpus, 0.5, 3)
+    assert drawn.sum() == made.held_out_labels == built.counts["labels held out"] == 2
+    kept = [row for row in range(3) if (targets.toarray()[row] * ~drawn).any()]
+    assert made.train.targets.toarray().tolist() == (targets.toarray() * ~drawn)[kept].tolist()
+    assert made.train.features is not None and made.train.features.toarray().tolist() == np.eye(3, 4)[kept].tolist()
+    assert made.test.excluded is not None and made.test.excluded.toarray()[0].tolist() == [False, True, False]
 
 
 def test_what_cannot_be_held_out_is_refused(tiny: Corpus, tmp_path: Path) -> None:

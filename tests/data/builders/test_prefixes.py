@@ -219,9 +219,20 @@ def test_a_repeat_over_the_border_of_two_pieces_counts_once(tmp_path: Path, monk
     assert rows_of(cut, "train") == rows_of(whole, "train") and rows_of(cut, "test") == rows_of(whole, "test")
 
 
-def test_nothing_of_a_person_is_written(tmp_path: Path) -> None:
+def test_nothing_of_a_person_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the set nor in a stage on the way there, which a kill would leave on the disk."""
     lines = [(f"99{person}7531", query, time) for person, query, time in made_up(1)]
+    rename, seen = Path.rename, list[str]()
+
+    def checked(self: Path, target: Path) -> Path:
+        for path in self.rglob("*") if self.is_dir() else [self]:
+            assert path.is_dir() or b"7531" not in path.read_bytes(), path
+        seen.append(target.name)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", checked)
     build(tmp_path, [written(tmp_path / "log.txt.gz", lines)])
+    assert {"log", "queries", "train-rows", "labels"} <= set(seen)
     assert (tmp_path / "built" / ".gitignore").read_text() == "*\n"
     for path in (tmp_path / "built").iterdir():
         raw = path.read_bytes()

@@ -93,15 +93,17 @@ REFERENCES = {
 }
 
 
-def expected(test: set[str]) -> tuple[dict[str, set[str]], set[tuple[str, str]]]:
+def expected(
+    test: set[str], references: dict[str, set[str]] = REFERENCES
+) -> tuple[dict[str, set[str]], set[tuple[str, str]]]:
     """What the references give, where these pages are test: rows, and excluded pairs."""
-    train = {row: set(found) for row, found in REFERENCES.items() if row not in test}
+    train = {row: set(found) for row, found in references.items() if row not in test}
     labels = set().union(*train.values())
     rows = dict(train)
     excluded = set()
     for row in test:
         backwards = {b for b, found in train.items() if row in found}
-        left = (REFERENCES[row] & labels) - backwards
+        left = (references[row] & labels) - backwards
         if left:
             rows[row] = left
             excluded |= {(row, b) for b in backwards & labels}
@@ -194,6 +196,21 @@ def test_labels_with_words_and_another_section(tmp_path: Path) -> None:
     dump.write_text((HEAD + "".join(PAGES) + FOOT).replace("See also", "Siehe  auch"))
     corpus = build(tmp_path, dump, section="siehe auch", label_words=3, test=0.4)
     assert "Sky Sky is something." in corpus.labels.texts
+
+
+def test_links_that_are_no_see_also_references(tmp_path: Path) -> None:
+    """Hatnotes, other namespaces and languages, other templates; a list may be a label, and refers to nothing."""
+    hatnote = page("Ice", "{{See also|Cloud|Rain}} Water.\n== Forms ==\n{{see also|Snow}}\n* [[Rain]]\n")
+    items = ["[[fr:Ciel]]", "[[:Wikipedia:Rain]] [[File:Sky.jpg]]", "{{anl|Rain}}", "{{annotated link | snow }}"]
+    items = [f"* {item}" for item in [*items, "[[List of clouds]]"]]
+    odd = page("Fog", "\n".join(["== See also ==", "{{Portal|Sky}}", "{{div col}}", *items, "{{div col end}}"]))
+    unclear = page("Mist", "{{Disambiguation}}\n== See also ==\n* [[Rain]]")
+    dump = tmp_path / "xxwiki.xml"
+    dump.write_text(HEAD + "".join([*PAGES, hatnote, odd, unclear]) + FOOT)
+    corpus = build(tmp_path, dump, test=0.4)
+    references = {**REFERENCES, "Fog": {"Rain", "Snow", "List of clouds"}}
+    rows, _ = expected(references.keys() - set(corpus.train.ids), references)
+    assert rows_of(corpus) == rows and "Fog" in corpus.train.ids and len(corpus.test)
 
 
 def test_markup() -> None:

@@ -28,12 +28,9 @@ def holdout(
     """
     from longtail.data.builders.holdout import build_holdout
     from longtail.data.builders.output import check_out
-    from longtail.data.files import whole_object
 
     check_out(out, overwrite)
     ready_to_write(out, folder=True)
-    facts = Path(source.data) / "corpus.json"
-    licence = str(whole_object(facts).get("licence", "")) if facts.is_file() else ""
     with progress():
         built = build_holdout(
             source.read(test=True),
@@ -42,6 +39,5 @@ def holdout(
             seed=source.seed,
             overwrite=overwrite,
             command=command(),
-            licence=licence,
         )
     show(built, json)

@@ -167,8 +167,10 @@ def check_columns(log: Path, given: str) -> str:
     if not piece:
         raise DataError("is empty", log)
     check_kind(FilePiece(log, 1, piece))
-    number = piece.split(b"\n", 1)[0].count(b"\t") + 1
+    first = piece.split(b"\n", 1)[0]
+    number = first.count(b"\t") + 1
     if not given:
+        _check_is_log(log, first)
         if number not in COLUMNS:
             raise DataError(
                 f"the first line has {number} columns, separated by tabs; 2 (query, item), 3 (query, item, clicks) and "
@@ -184,6 +186,19 @@ def check_columns(log: Path, given: str) -> str:
     if len(names) != number:
         raise DataError(f"has {number} columns, but --columns names {len(names)}", log, 1)
     return given
+
+
+def _check_is_log(log: Path, first: bytes) -> None:
+    """Refuses the other files of ORCAS, by their first line: they have as many columns, and other things in them."""
+    fields = first.split(b"\t")
+    words = fields if len(fields) > 1 else first.split()  # judgements are separated by tabs or by spaces
+    what = ""
+    if len(words) == 4 and words[1] == b"0" and words[3].strip().isdigit():
+        what = "judgements, with numbers of queries"
+    elif len(fields) == 2 and fields[0].isdigit() and log.name.startswith("orcas"):
+        what = "queries without clicks"
+    if what:
+        raise DataError(f"these are {what}; give orcas.tsv.gz, which has queries and clicks", log, 1)
 
 
 def licence_of(log: Path, columns: str) -> Licence:

@@ -24,7 +24,6 @@ def build_holdout(
     seed: int = 0,
     overwrite: bool = False,
     command: str = "",
-    licence: str = "",
 ) -> Built:
     """Writes a data set some of whose labels have no training row.
 
@@ -35,7 +34,6 @@ def build_holdout(
         seed: of the draw.
         overwrite: replaces a data set that longtail wrote.
         command: that builds it again, for `corpus.json`.
-        licence: of the data, for `corpus.json`.
 
     Returns:
         The counts of the set.
@@ -50,7 +48,7 @@ def build_holdout(
             f"{corpus.name} has no test examples, which would measure unseen labels; add some: --test-share 0.2"
         )
     made = without_labels(corpus, drawn_labels(corpus, share, seed))
-    facts = {"source": corpus.name, "command": command, **({"licence": licence} if licence else {})}
+    facts = {"source": corpus.name, "command": command}
     write = write_repository if corpus.train.texts is None else write_folder
     write(made, out, overwrite=overwrite, facts=facts)
     unseen = made.labels.counts == 0

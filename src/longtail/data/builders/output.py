@@ -16,6 +16,7 @@ from typing import Any
 from longtail.atomic import new_folder
 from longtail.data.builders.requirements import Licence
 from longtail.data.builders.work import flush
+from longtail.data.corpus_facts import keep_private
 from longtail.data.labels import Propensity
 from longtail.data.write import check_place
 from longtail.errors import DataError, WriteError
@@ -139,8 +140,8 @@ def assemble(
             }
             (folder / "corpus.json").write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", "utf-8")
             flush(folder / "corpus.json")
-            if facts.licence.must_accept:  # it may not be passed on: not by `git add` either
-                (folder / ".gitignore").write_text("*\n")
+            if facts.licence.must_accept:
+                keep_private(folder)
     except OSError as error:
         raise WriteError(out, error) from None
 

@@ -8,6 +8,8 @@ What differs from the published notebook, unless `as_published`:
 - prefixes that end with a space are stripped, so that "cheap nike" and "cheap nike " are one row;
 - a row gets the suffixes of all queries that begin with it; the notebook's loop did this for the shortest prefix only;
 - of queries with the same test prefix all count; in the notebook the last one overwrote the others.
+
+Soft targets add up all queries with the prefix, also `as_published`; the notebook kept the last one's count.
 """
 
 from __future__ import annotations

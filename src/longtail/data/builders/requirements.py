@@ -100,8 +100,21 @@ def need_space(out: Path, size: int) -> None:
     """
     parent = next(parent for parent in out.resolve().parents if parent.exists())
     free = shutil.disk_usage(parent).free
-    if free < size:
+    begun = sum(path.stat().st_size for path in unfinished(out).rglob("*") if path.is_file())  # used again, or removed
+    if free + begun < size:
         raise DataError(
-            f"the build needs about {readable(size)} beside {out}, where {readable(free)} are free; free some, or "
-            "choose an --out on another disk"
+            f"the build needs about {readable(size - begun)} beside {out}, where {readable(free)} are free; free some, "
+            "or choose an --out on another disk"
         )
+
+
+def unfinished(out: Path) -> Path:
+    """The folder of an unfinished build.
+
+    Args:
+        out: the folder that is built.
+
+    Returns:
+        A hidden folder beside it.
+    """
+    return out.resolve().parent / f".{out.name}.building"

@@ -11,7 +11,7 @@ READ = 40_000  # letters of an article's markup that are made plain: more than a
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 HEADING = re.compile(r"^==(?!=).*$", re.MULTILINE)
 LINK = re.compile(r"\[\[([^\[\]|#]*)(?:#[^\[\]|]*)?(?:\|[^\[\]]*)?\]\]")
-ANNOTATED = re.compile(r"\{\{\s*(?:annotated link|al)\s*\|\s*(?:1\s*=\s*)?([^|{}#]+)", re.IGNORECASE)
+ANNOTATED = re.compile(r"\{\{\s*(?:annotated link|anl|al)\s*\|\s*(?:1\s*=\s*)?([^|{}#]+)", re.IGNORECASE)
 EMPTY = re.compile(r"<ref\b[^<>]{0,1000}/>", re.IGNORECASE)
 SPANS = [
     (re.compile(rf"<{name}\b", re.IGNORECASE), re.compile(rf"</{name}\s{{0,20}}>", re.IGNORECASE))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.data.builders.pool import Workers
+from longtail.data.builders.requirements import unfinished
 from longtail.errors import DataError, WriteError
 from longtail.progress import note, stage
 
@@ -56,7 +57,7 @@ class Work:
             DataError: another process is building the same folder.
             WriteError: the disk is full or failing.
         """
-        folder = out.resolve().parent / f".{out.name}.building"
+        folder = unfinished(out)
         files = [[path.name, (facts := path.stat()).st_size, facts.st_mtime_ns] for path in inputs]
         wanted = json.dumps({"settings": settings, "inputs": files}, sort_keys=True)
         folder.mkdir(parents=True, exist_ok=True)
