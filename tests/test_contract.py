@@ -47,7 +47,7 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "dexml": 'dexml(encoder="bag", dimension=64, batch_size=64, epochs=5)',
     "dpr": 'dpr(encoder="bag", dimension=64, batch_size=64, epochs=5)',
     "attentionxml": 'attentionxml(encoder="bag", dimension=64, batch_size=16, epochs=14, hidden=32, dropout=0.1)',
-    "cascadexml": 'cascadexml(encoder="bag", dimension=64, batch_size=32, epochs=5, max_leaf_labels=2, branching=2)',
+    "cascadexml": 'cascadexml(encoder="bag", dimension=64, batch_size=32, epochs=5, max_leaf_labels=2, branches=2)',
     "elias": 'elias(encoder="bag", dimension=64, batch_size=32, epochs=5, cluster_epochs=3, max_leaf_labels=2, beam=3)',
     "lightxml": 'lightxml(encoder="bag", dimension=64, batch_size=32, epochs=5, max_leaf_labels=2, hidden=64)',
     "xrtransformer": 'xrtransformer(encoder="bag", dimension=64, batch_size=64, epochs=2, max_leaf_labels=2)',

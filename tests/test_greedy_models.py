@@ -22,7 +22,7 @@ NET = "encoder='bag', dimension=8, batch_size=64, epochs=1"
 DPR = f"dpr({NET})"
 RECIPES = {
     "fuse": "fuse('knn(neighbours=5)', 'bm25 + rerank', trees=5, min_leaf=2)",
-    "tree": f"cascadexml({NET}, max_leaf_labels=2, branching=2)",
+    "tree": f"cascadexml({NET}, max_leaf_labels=2, branches=2)",
     "graph": f"elias({NET}, cluster_epochs=1, max_leaf_labels=2)",
     "attention": f"attentionxml({NET}, hidden=4, max_flat_labels=1, max_leaf_labels=2)",
     "buckets": f"mach({NET}, repetitions=3, buckets=4)",

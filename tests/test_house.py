@@ -683,7 +683,10 @@ def own_statements(node: ast.AST) -> Iterator[ast.AST]:
 
 def test_the_fields_words_are_used() -> None:
     """Words that stood for something else before, and would not be searched for."""
-    private = re.compile(r"\b(slopes?|lent|by_chance|lengthy|hearing|nobody's|(?:is|are) told)\b")
+    private = re.compile(
+        r"\b(slopes?|lent|by_chance|lengthy|hearing|nobody's|(?:is|are) told)\b"
+        r"|\bclass (Course|Paced|Place|Lent|Lesson|Wanted|Taught|Ready|Given|Picker|Odds|Halfway|Steps|Chances|Ranks)\b"
+    )
     found = [
         f"{path.relative_to(SOURCE)}:{number}"
         for path in FILES
@@ -691,6 +694,19 @@ def test_the_fields_words_are_used() -> None:
         if private.search(line)
     ]
     assert found == []
+
+
+def test_what_belongs_together_is_one_argument() -> None:
+    """Named tuples, where a call would be a row of names. Commands have an option an argument, and a kernel of Triton
+    takes every pointer by itself."""
+    long = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and room_of(path) != "cli":
+                triton = any("triton.jit" in ast.unparse(one) for one in node.decorator_list)
+                if len(node.args.posonlyargs) + len(node.args.args) > 12 and not triton:
+                    long.append(f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}")
+    assert long == []
 
 
 def run(code: str) -> str:

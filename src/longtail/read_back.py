@@ -1,4 +1,4 @@
-"""What an earlier run left is believed no more than other files: by now it may be cut, changed, or no file at all."""
+"""Files of an earlier run are read with the same care as other files: they may be cut, changed, or no file at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from longtail.errors import LongtailError, ModelError
 
 @contextmanager
 def reading_back(path: Path, advice: str, kind: type[LongtailError] = ModelError) -> Iterator[None]:
-    """Turns whatever reading a file of our own raises, and taking apart what it says, into one error.
+    """Turns every error that comes from reading a file of our own, or from using its content, into one kind of error.
 
     Args:
         path: the file. A link is followed; a pipe or a device is refused before it is opened, since it may never end.
@@ -35,7 +35,7 @@ def reading_back(path: Path, advice: str, kind: type[LongtailError] = ModelError
         yield
     except LongtailError:
         raise
-    except Exception as error:  # libraries raise classes of their own, and what is missing or of another type any
+    except Exception as error:  # libraries have classes of their own, and content of the wrong type may raise any
         if type(error).__name__ == "OutOfMemoryError":  # of a GPU, which says nothing of the file
             raise
         reason = " ".join(str(getattr(error, "strerror", None) or error)[:200].split())

@@ -110,7 +110,7 @@ def test_pieces_of_a_word_are_one_word() -> None:
     assert place_of.tolist() == [0, 1, 1, 1, 2, 3]
 
 
-@pytest.mark.parametrize("tree", ["", ", max_flat_labels=1, max_leaf_labels=2, branching=2, beam=3"])
+@pytest.mark.parametrize("tree", ["", ", max_flat_labels=1, max_leaf_labels=2, branches=2, beam=3"])
 def test_a_model_is_the_same_after_saving_and_names_the_words_a_label_looked_at(
     tree: str, tiny: Corpus, tmp_path: Path
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_model_is_the_same_after_saving_and_names_the_words_a_label_looked_at(
             assert sum(word.weight for word in reason.words) <= 1.0001
 
 
-@pytest.mark.parametrize("settings", ["hidden=0", "branching=3", "max_flat_labels=-1", "levels_of_clusters=0"])
+@pytest.mark.parametrize("settings", ["hidden=0", "branches=3", "max_flat_labels=-1", "levels_of_clusters=0"])
 def test_settings_that_make_no_sense_are_refused(settings: str) -> None:
     with pytest.raises(RecipeError):
         Recipe.parse(f"attentionxml({settings})")

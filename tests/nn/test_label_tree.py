@@ -292,7 +292,7 @@ NET = "batch_size=32, epochs=3, max_leaf_labels=3"
 @pytest.mark.parametrize(
     "recipe",
     [
-        f"cascadexml(encoder='tiny', branching=2, {NET})",
+        f"cascadexml(encoder='tiny', branches=2, {NET})",
         f"lightxml(encoder='tiny', hidden=8, average_from=1, average_every=2, {NET})",
     ],
 )
@@ -309,7 +309,7 @@ def test_a_model_with_tapped_layers_is_the_same_after_saving(recipe: str, tiny: 
 @pytest.mark.parametrize(
     "recipe",
     [
-        "cascadexml(branching=3)",
+        "cascadexml(branches=3)",
         "cascadexml(beam=0)",
         "lightxml(hidden=0)",
         "lightxml(dropout_until=0)",

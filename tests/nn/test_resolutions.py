@@ -22,7 +22,7 @@ from longtail.recipe import Recipe
 from longtail.store import load
 
 LABELS, WIDTH = 29, 5
-TINY = "encoder='bag', dimension=16, batch_size=64, epochs=1, max_leaf_labels=2, branching=2"
+TINY = "encoder='bag', dimension=16, batch_size=64, epochs=1, max_leaf_labels=2, branches=2"
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_the_model_is_the_same_after_saving_and_the_encoder_can_be_left_alone(ti
         np.testing.assert_array_equal(one.scores, two.scores)
 
 
-@pytest.mark.parametrize("settings", ["branching=3", "feature_weight=1", "cost=0", "levels_of_training=-1"])
+@pytest.mark.parametrize("settings", ["branches=3", "feature_weight=1", "cost=0", "levels_of_training=-1"])
 def test_settings_that_make_no_sense_are_refused(settings: str) -> None:
     with pytest.raises(RecipeError):
         Recipe.parse(f"xrtransformer({settings})")

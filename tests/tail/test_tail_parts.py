@@ -88,15 +88,15 @@ def test_what_stands_at_the_end_is_found(late: Corpus, tmp_path: Path) -> None:
 def test_the_better_way_to_join_is_chosen(late: Corpus) -> None:
     scores = {}
     for join in ("max", "mean"):
-        model = Recipe.parse(f"centroid + parts(words=4, join='{join}')").fit(late.train, late.valid)
+        model = Recipe.parse(f"centroid + parts(words_per_part=4, join='{join}')").fit(late.train, late.valid)
         scores[join] = model.predict(late.valid.rows, 1).hits(late.valid.targets).mean()
-    chosen = Recipe.parse("centroid + parts(words=4)").fit(late.train, late.valid).scorer
+    chosen = Recipe.parse("centroid + parts(words_per_part=4)").fit(late.train, late.valid).scorer
     assert isinstance(chosen, PartsScorer) and scores[chosen.join] == max(scores.values())
 
 
 def test_a_book_costs_bounded_time_and_memory(tiny: Corpus) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    model = Recipe.parse(f"{NET} + parts(most=32)").fit(tiny.train, tiny.valid)
+    model = Recipe.parse(f"{NET} + parts(max_parts=32)").fit(tiny.train, tiny.valid)
     asked: list[int] = []
     inner = model.scorer.whole  # type: ignore[attr-defined]
 
@@ -115,5 +115,5 @@ def test_a_book_costs_bounded_time_and_memory(tiny: Corpus) -> None:
 
 
 def test_wrong_settings_are_errors() -> None:
-    with pytest.raises(RecipeError, match="at least 0 words and at least 1 part"):
-        Recipe.parse("bm25 + parts(most=0)")
+    with pytest.raises(RecipeError, match="max_parts of at least 1"):
+        Recipe.parse("bm25 + parts(max_parts=0)")

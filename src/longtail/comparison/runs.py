@@ -119,7 +119,7 @@ def each(
 
 
 def seeds_of(entry: Entry, seeds: Sequence[int]) -> tuple[int, ...]:
-    """Tell with which seeds a line is trained.
+    """List the seeds that a recipe is trained with.
 
     Args:
         entry: a recipe or a saved model.
@@ -195,7 +195,7 @@ def _trained(entry: Recipe, seed: int, corpus: Corpus, ks: tuple[int, ...], stag
         uncalibrated=None if before is None else evaluate(before, test, ks=ks),
         uncalibrated_predictions=before,
         dial=dial_curve(candidates, test) if model.probabilities else (),
-        # The first: re-rankers may train the teacher again, out of fold.
+        # The first one: for re-rankers the teacher may be trained again, on folds, which reports it again.
         teaching=next((event for event in events if isinstance(event, Teaching)), None),
         seeds=(seed,),
         shared=tuple(stages.shared),

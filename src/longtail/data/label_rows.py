@@ -1,7 +1,7 @@
 """Labels as training examples: the text or features of a label stand for a document.
 
-Labels become examples in one place: which labels have a text or features that an example could have, and what happens
-where they do not.
+Every method that turns labels into examples does it here. Labels without the text or features that an example needs
+are left out, and where no label has them, an error says so.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def labels_with_input(data: Dataset, method: str) -> Longs:
 
 
 def as_rows(data: Dataset, labels: Longs) -> Rows:
-    """Labels in the form of documents. Where only documents have features beside texts, those of labels are empty.
+    """Labels in the form of documents. Where documents have features beside texts and labels do not, these stay empty.
 
     Args:
         data: the data set.

@@ -73,7 +73,7 @@ def verify_store(folder: Path) -> int:
 
 
 def _check_facts(facts: dict[str, Any]) -> None:
-    """Raise a ValueError, TypeError, KeyError or AttributeError where a fact has another type or range than written."""
+    """Raise a ValueError, TypeError, KeyError or AttributeError where a fact has a wrong type or range."""
     for split in SPLITS:
         part = facts["splits"][split]
         right = _is_count(part["rows"], 2**48) and type(part["texts"]) is bool
@@ -217,14 +217,14 @@ class _Store:
         if len(held) != len(data) or first_wrong(held, lambda part: (part >= 0) & (part < columns)) is not None:
             raise DataError("names columns that are not there; convert the data again", self.folder / f"{name}.labels")
         matrix = sparse.csr_array((0, columns), dtype=data.dtype)
-        # Assigned, not passed: the constructor would look for a smaller type in copies of the arrays.
+        # Assigned, not passed: the constructor would copy the arrays to try a smaller type.
         matrix._shape = (rows, columns)
         matrix.data, matrix.indices, matrix.indptr = data, held, starts
         return matrix
 
 
 def _rising(starts: AnyArray) -> Any:
-    """Marks, part by part in order, the starts that are not below the one before."""
+    """A function that marks the starts which are at least as large as the start before. It is given part after part."""
     before = [starts[:1]]
 
     def right(part: AnyArray) -> AnyArray:

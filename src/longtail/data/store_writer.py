@@ -258,7 +258,7 @@ def _fit(folder: Path, name: str, files: dict[str, Any], entries: int) -> dict[s
 
 @dataclass(eq=False)
 class StreamedSplit(Gathered):
-    """A collection of documents that goes to the disk block by block; what readers ask of it afterwards is empty."""
+    """A collection of documents that goes to the disk block by block. To its reader it looks empty afterwards."""
 
     writer: StoreWriter | None = None
     split: str = "train"

@@ -59,7 +59,7 @@ class Astec(ShallowSettings):
             },
             "the published configuration of LF-AmazonTitles-131K",
             differs="there word vectors start from fastText (give `word_vectors`), words are trained at a rate of 0.03 "
-            "that is halved once, a row has a shortlist of its own, and a second net re-ranks",
+            "that is halved once, an example has a shortlist of its own, and a second net re-ranks",
         )
     }
     scorer: ClassVar[type[Scorer]] = OneVsAllScorer

@@ -42,7 +42,7 @@ class AttentionXml(TreeNetSettings):
     max_flat_labels: int = 30_000  # labels up to which there is no tree
     max_leaf_labels: int = 16  # labels of a cluster
     beam: int = 32  # clusters of each level whose children are scored
-    branching: int = 8  # clusters below a cluster, a power of 2
+    branches: int = 8  # clusters below a cluster, a power of 2
     levels_of_clusters: int = 2  # at most
 
     head_factor: ClassVar[float] = 1.0
@@ -76,18 +76,13 @@ class AttentionXml(TreeNetSettings):
                 f"hidden={self.hidden}, levels_of_clusters={self.levels_of_clusters}, "
                 f"max_flat_labels={self.max_flat_labels}"
             )
-        if self.branching < 2 or self.branching & (self.branching - 1):
-            raise RecipeError(f"setting 'branching' of attentionxml is a power of 2 such as 8, got {self.branching}")
+        if self.branches < 2 or self.branches & (self.branches - 1):
+            raise RecipeError(f"setting 'branches' of attentionxml is a power of 2 such as 8, got {self.branches}")
 
     @property
     def cluster_levels(self) -> int:
         """See `TreeNetSettings.cluster_levels`."""
         return self.levels_of_clusters
-
-    @property
-    def branches(self) -> int:
-        """See `TreeNetSettings.branches`."""
-        return self.branching
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> AttentionScorer:
         """See `Learner.fit`."""

@@ -33,7 +33,7 @@ class CascadeXml(TreeNetSettings):
 
     max_leaf_labels: int = 16  # labels of a cluster of the last level of clusters
     levels_of_clusters: int = 2  # at most
-    branching: int = 8  # clusters below a cluster, a power of 2
+    branches: int = 8  # clusters below a cluster, a power of 2
     multiply_parent: bool = True  # multiply a label's probability by its cluster's; false: its own alone
 
     summary: ClassVar[str] = "one encoder, a layer for each level of a label tree"
@@ -59,8 +59,8 @@ class CascadeXml(TreeNetSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.branching < 2 or self.branching & (self.branching - 1):
-            raise RecipeError(f"setting 'branching' of cascadexml is a power of 2 such as 8, got {self.branching}")
+        if self.branches < 2 or self.branches & (self.branches - 1):
+            raise RecipeError(f"setting 'branches' of cascadexml is a power of 2 such as 8, got {self.branches}")
         if self.levels_of_clusters < 1:
             raise RecipeError(
                 f"setting 'levels_of_clusters' of cascadexml is at least 1, got {self.levels_of_clusters}"
@@ -70,11 +70,6 @@ class CascadeXml(TreeNetSettings):
     def cluster_levels(self) -> int:
         """See `TreeNetSettings.cluster_levels`."""
         return self.levels_of_clusters
-
-    @property
-    def branches(self) -> int:
-        """See `TreeNetSettings.branches`."""
-        return self.branching
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> TreeNetScorer:
         """See `Learner.fit`."""

@@ -40,7 +40,7 @@ class XrTransformer(TreeNetSettings):
     dropout: float = 0.1  # on the vectors
     schedule: Literal["linear", "cosine", "none"] = "linear"
     max_leaf_labels: int = 16  # labels of a cluster of the last level of clusters
-    branching: int = 16  # clusters below a cluster, a power of 2
+    branches: int = 16  # clusters below a cluster, a power of 2
     beam: int = 20  # clusters of each level whose children are candidates
     levels_of_training: int = 10  # levels of clusters, from the last one up, at most; 0: the encoder is not trained
     head_init_candidates: int = 128  # nodes of an example that a level's first classifiers are solved on
@@ -63,7 +63,7 @@ class XrTransformer(TreeNetSettings):
                 "batch_size": 256,
                 "learning_rate": 5e-5,
                 "max_leaf_labels": 16,
-                "branching": 16,
+                "branches": 16,
                 "bias_init": 0.0,
                 "cost": 1.0,
                 "weight_threshold": 0.001,
@@ -87,18 +87,13 @@ class XrTransformer(TreeNetSettings):
                 "xrtransformer takes a feature_weight between 0 and 1 and a cost above 0, got "
                 f"feature_weight={self.feature_weight:g}, cost={self.cost:g}"
             )
-        if self.branching < 2 or self.branching & (self.branching - 1):
-            raise RecipeError(f"setting 'branching' of xrtransformer is a power of 2 such as 16, got {self.branching}")
+        if self.branches < 2 or self.branches & (self.branches - 1):
+            raise RecipeError(f"setting 'branches' of xrtransformer is a power of 2 such as 16, got {self.branches}")
 
     @property
     def cluster_levels(self) -> int:
         """See `TreeNetSettings.cluster_levels`."""
         return max(self.levels_of_training, 1)
-
-    @property
-    def branches(self) -> int:
-        """See `TreeNetSettings.branches`."""
-        return self.branching
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> ResolutionScorer:
         """See `Learner.fit`."""

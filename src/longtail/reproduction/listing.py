@@ -24,7 +24,7 @@ class ListedTable:
     recipes: int  # that can be trained here
     missing: tuple[str, ...]  # rows that cannot, with the reason
     seconds: float | None  # by plan, for all seeds; None without data
-    refused: str = ""  # why the data does not do
+    refused: str = ""  # why the table cannot be trained on the data
 
 
 def listed(publications: Sequence[Publication], corpus: Corpus | None = None, seeds: int = 3) -> list[ListedTable]:
@@ -66,7 +66,7 @@ def listed(publications: Sequence[Publication], corpus: Corpus | None = None, se
 
 
 def seconds_of_table(table: PaperTable, facts: DataFacts, seeds: int) -> float:
-    """Plan a table; stages that recipes share are counted each time, so it takes at most this.
+    """Plan a table. Stages that recipes share are counted once for each recipe, so training takes at most this long.
 
     Args:
         table: of a paper.
@@ -81,7 +81,7 @@ def seconds_of_table(table: PaperTable, facts: DataFacts, seeds: int) -> float:
 
 
 def _seconds(row: TableRow, facts: DataFacts) -> float:
-    """The time of a row by plan; of one that takes part of the data, that part of the time."""
+    """The planned time of a row. One that trains on a share of the data takes this share of the time."""
     density = facts.positives / max(facts.labels, 1)
     share = 1.0 if row.examples_per_label is None else min(row.examples_per_label / max(density, 1e-9), 1.0)
     return share * Recipe.parse(row.recipe).plan(facts).train_seconds

@@ -11,9 +11,9 @@ from longtail.progress import note
 
 
 def thinned(corpus: Corpus, examples_per_label: float) -> Corpus:
-    """Keep as many training examples as give each label a number of them in the mean.
+    """Keep so many training examples that a label has this number of them on average.
 
-    Examples are kept by the hash of their id, so those of a smaller number are among those of a larger one. Valid is
+    The hash of its id decides whether an example is kept, so a smaller set is part of every larger one. Valid is
     cut by the same share; test and the label set stay, and the counts of labels are those of the examples kept.
 
     Args:

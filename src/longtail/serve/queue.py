@@ -118,8 +118,8 @@ class RequestQueue:
 
     Args:
         batch_size: the most texts of a batch.
-        places: how many there are; a request takes one per text, and at most those of one batch.
-        pace_of: keys of which the model needs the same time per text have the same value of this.
+        places: of the queue; a request takes one per text, and at most `batch_size`.
+        pace_of: the same value for keys whose texts take the model the same time.
     """
 
     def __init__(self, batch_size: int, places: int, pace_of: Callable[[Any], Hashable]) -> None:
@@ -222,9 +222,9 @@ class RequestQueue:
         return left
 
     def _hopeless(self, asked: Asked, own: float, now: float) -> bool:
-        """Whether the request, or one that is there and that it would overtake, could not be done in time then.
+        """Whether taking the request in would make it late, or another that waits and that it would overtake.
 
-        Refusing now is better than giving up later.
+        Refusing it now is better than giving up later.
         """
         if not self.pace(asked.key).known:
             return False
@@ -243,7 +243,7 @@ class RequestQueue:
         return not entered and _misses(asked, seconds, own, now)
 
     def _rest(self, one: Asked) -> float:
-        """Seconds for what waits of a request."""
+        """Seconds that the texts of a request which still wait will take."""
         return self.pace(one.key).seconds(one.left, one.characters_left)
 
     def _too_late(self, one: Asked, now: float) -> bool:
@@ -262,5 +262,6 @@ class RequestQueue:
 
 
 def _misses(asked: Asked, ahead: float, own: float, now: float) -> bool:
-    """With nothing ahead it is tried, whatever the estimate: the next one will be better."""
+    """Whether the estimate says that a request will be late. One with nothing ahead is tried anyway: that corrects the
+    estimate."""
     return ahead > 0 and MARGIN * (ahead + own) > asked.deadline - now

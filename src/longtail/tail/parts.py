@@ -166,20 +166,20 @@ class InParts:
 
     An encoder reads the first `max_tokens` tokens of a text, and no more. Here a longer text is cut into parts of that
     length, between words; a label's score is its highest among the parts, or their mean, whichever has the better P@1
-    to P@5 on held-out documents that are long. Of a very long text, `most` parts are read, evenly spaced over it, so
-    time and memory have a bound. Training is as it was, and so are the scores of short texts.
+    to P@5 on held-out documents that are long. Of a very long text, `max_parts` parts are read, evenly spaced over it,
+    so time and memory have a bound. Training is as it was, and so are the scores of short texts.
 
     Needs: texts. Goes on every learner; trees and others over words read all of a text already, and gain only where a
     subject is spoken of in a small part of it.
     Costs: nothing to train but the choice; a text of n parts takes n times as long to predict.
     Prefer instead: larger `max_tokens`, where texts are a little longer than that. Scores of joined parts are no
     probabilities: add `calibrate` for those.
-    Example: longtail train wordnet "parabel + parts(words=200)" --out model
+    Example: longtail train wordnet "parabel + parts(words_per_part=200)" --out model
     """
 
     join: Literal["auto", "max", "mean"] = "auto"  # auto: chosen on held-out long texts; mean where there are none
-    words: int = 0  # of a part, about; 0: what the learner's max_tokens hold, or 500
-    most: int = 64  # parts of a text that are read
+    words_per_part: int = 0  # about; 0: what the learner's max_tokens hold, or 500
+    max_parts: int = 64  # parts of a text that are read
 
     summary: ClassVar[str] = "long texts are predicted in parts, joined by maximum or mean"
     papers: ClassVar[tuple[Paper, ...]] = (MAXP,)
@@ -188,9 +188,10 @@ class InParts:
     scorer: ClassVar[type[Scorer]] = PartsScorer
 
     def __post_init__(self) -> None:
-        if self.words < 0 or self.most < 1:
+        if self.words_per_part < 0 or self.max_parts < 1:
             raise RecipeError(
-                f"parts takes at least 0 words and at least 1 part, got words={self.words}, most={self.most}"
+                "parts takes a words_per_part of at least 0 and a max_parts of at least 1, got "
+                f"words_per_part={self.words_per_part}, max_parts={self.max_parts}"
             )
 
     def wrap(self, learner: Learner) -> Learner:
@@ -212,8 +213,8 @@ class PartsLearner(WrappedLearner):
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> PartsScorer:
         """See `Learner.fit`."""
         whole = self.learner.fit(train, valid, parts)
-        size = LETTERS * (self.method.words or words_read(self.learner))
-        found = PartsScorer(whole, "mean", size, self.method.most, len(train.labels))
+        size = LETTERS * (self.method.words_per_part or words_read(self.learner))
+        found = PartsScorer(whole, "mean", size, self.method.max_parts, len(train.labels))
         if self.method.join != "auto":
             return replace(found, join=self.method.join)
         long = np.array([row for row, text in enumerate(valid.texts or ()) if len(text) > found.size], dtype=np.int64)

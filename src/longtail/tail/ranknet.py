@@ -158,7 +158,7 @@ def _published(form: str) -> Preset:
         "section 3.2",
         {"form": equation, "sampling": 'section 3.2: "a subset of irrelevant labels is sampled randomly"'},
         differs="the paper prints no bottleneck, margin, lambda, number of negatives or learning rate: these stay the "
-        "defaults; negatives are drawn among the candidates, and it learns from rows that the learner has not seen",
+        "defaults; negatives are drawn among the candidates, and it learns from examples that the learner has not seen",
     )
 
 

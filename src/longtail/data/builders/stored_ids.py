@@ -13,7 +13,7 @@ from longtail.arrays import Bytes, Longs
 
 @dataclass(frozen=True, eq=False)
 class StoredIds:
-    """Ids one behind the other, and where each ends."""
+    """All ids as one run of bytes, and where each id ends."""
 
     buffer: Bytes
     ends: Longs

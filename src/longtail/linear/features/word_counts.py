@@ -94,7 +94,7 @@ PLAIN = WordCounts()
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Words in a fixed order: runs of letters and digits, in lower case. Pairs of them come behind.
+    """Words in a fixed order: runs of letters and digits, in lower case. Pairs of words come after all words.
 
     With `hash_bits`, the counts of words that share a column are added up, and the words themselves are not stored.
     """

@@ -186,7 +186,7 @@ def _write_round(
 
 
 def _by_sub_tree(tasks: list[NodeTask], levels: list[Longs]) -> list[int]:
-    """Tasks by the place of their node's first label: those of a sub-tree are neighbours, its top before the rest."""
+    """Sort tasks by the first label of their node: the tasks of a sub-tree stand together, its top before the rest."""
     place = [int(levels[task.level][task.parent]) for task in tasks]
     return [int(one) for one in np.lexsort(([task.first for task in tasks], [task.level for task in tasks], place))]
 
@@ -259,7 +259,7 @@ def _targets(place: Path, tree: int, level: int) -> LevelTargets:
 
 
 def _write(path: Path, array: AnyArray) -> None:
-    """The checksum in the path says what is in the file, so one that is there is the same."""
+    """Write an array, unless the file exists: the checksum in its path makes sure that it holds the same array."""
     if not path.exists():
         with new_path(path) as temporary, temporary.open("wb") as file:
             np.save(file, array, allow_pickle=False)

@@ -257,8 +257,8 @@ def _pairs(found: Predictions, rows: Dataset, part: slice) -> tuple[Floats, Bool
 def _calibrations(found: Predictions, rows: Dataset, above: float) -> tuple[Calibration, ...]:
     """How well calibrated each estimator is: fitted to every other row, measured on the rest.
 
-    Of the nearest hundred labels hardly one is right, and that far ones are wrong is easily learned: only pairs from a
-    similarity on count, the same for all estimators.
+    Only pairs above a similarity count, the same ones for all estimators: nearly all pairs of a hundred nearest labels
+    are wrong, and every estimator learns easily that the far ones are.
     """
     cosines, hits = _pairs(found, rows, slice(0, None, 2))
     others, right = _pairs(found, rows, slice(1, None, 2))

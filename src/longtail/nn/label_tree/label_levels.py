@@ -33,8 +33,8 @@ class LabelLevels:
             vectors: csr (labels, features), unit-norm.
             max_leaf_labels: labels of a cluster of the last level of clusters.
             branches: clusters below a cluster, a power of 2.
-            levels: levels of clusters, from the last one up; fewer where the first would have less than `branches`,
-                for the one below it is as soon scored whole.
+            levels: levels of clusters, from the last one up. A first level of less than `branches` clusters is left
+                out: scoring all of the level below costs no more.
             seed: of the starts of 2-means.
 
         Returns:

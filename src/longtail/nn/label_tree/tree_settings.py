@@ -42,6 +42,7 @@ class TreeNetSettings:
     patience: int | None = None  # validations without a better P@1 before training stops
     seed: int = 0
 
+    branches = 2  # clusters below a cluster; a setting where there are several levels of clusters
     head_factor: ClassVar[float] = 10.0  # of the classifiers' learning rate, where it is not set
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts"})
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
@@ -78,11 +79,6 @@ class TreeNetSettings:
     def cluster_levels(self) -> int:
         """Levels of clusters, at most."""
         return 1
-
-    @property
-    def branches(self) -> int:
-        """Clusters below a cluster."""
-        return 2
 
     def check(self, data: Dataset) -> None:
         """See `ChecksData.check`: raises where torch or the encoder is missing."""

@@ -156,7 +156,7 @@ class ClassifierTable(nn.Module):
         return TableRows(self._tables()[0], self.done, self.seed)
 
     def close(self) -> None:
-        """Give mapped memory back to the host. The device can use the table no more; the host can."""
+        """Give mapped memory back to the host. From then on only the host can use the table."""
         for one in self._mapped.values():
             one.give_back()
 
