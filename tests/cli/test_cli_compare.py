@@ -39,7 +39,7 @@ def test_seeds_in_table_json_and_report(data: Path) -> None:
     assert re.search(r"parabel\(tre[^\n]* ± ", done.out) and "mean ± deviation over 2 seeds" in done.out
     assert "bm25: trained once: none of its parts draws random numbers" in done.out
     assert re.search(r"parabel\(trees=1\) \+ rerank: trained in .* of its own; the rest once, .* by parabel", done.out)
-    assert re.search(r"^ against ", done.out, re.MULTILINE) and "95% intervals over documents" in done.out
+    assert "95% intervals over documents" in done.out and "below the first recipe differences to it" in done.out
     assert "better" in done.out or "worse" in done.out or "no difference shown" in done.out
     assert [line.split(":")[1].strip() for line in done.err.splitlines() if line.startswith("done: ")] == [
         TREE, f"{TREE} + rerank", "bm25",
@@ -133,6 +133,7 @@ def test_choosing_on_valid_never_reads_test(data: Path, tmp_path: Path) -> None:
     corpus = longtail.load(data)
     assert told["split"] == "valid" and told["data"]["test_rows"] == len(corpus.valid)
     assert "test was not touched" in done.err
+    assert "where this page says test, it means valid" in Path("report.html").read_text(encoding="utf-8")
     assert told["data"]["train_rows"] + told["data"]["valid_rows"] == len(corpus.train)
     nothing = call("compare", data, "centroid", "--split", "valid", "--valid-share", "0", "--json").json
     assert nothing["data"]["valid_rows"] == 0 and nothing["data"]["train_rows"] == len(corpus.train)

@@ -225,6 +225,10 @@ def test_a_file_of_predictions_is_a_line(tiny: Corpus, tmp_path: Path) -> None:
         compare(tiny, [str(arrays)])
     with pytest.raises(DataError, match="does not exist; give a file of predictions"):
         compare(tiny, ["missing.npz"])
+    with pytest.raises(DataError, match=r"missing.longtail: does not exist; give the folder of a saved model"):
+        compare(tiny, ["missing.longtail"])
+    with pytest.raises(DataError, match="is no folder of a saved model"):
+        compare(tiny, [str(tmp_path / "run")])
 
 
 def test_a_saved_model_over_other_labels_is_matched_by_id(tiny: Corpus, tmp_path: Path) -> None:

@@ -319,6 +319,17 @@ def test_data_of_figures_can_be_saved(show: Callable[..., Any], tmp_path: Path) 
     names = {link.get_attribute("download") for link in links.all()}
     assert {"results.csv", "contribution-by-frequency.csv", "coverage-by-frequency.csv", "P1-against-PSP1.csv"} <= names
     assert {"train-seconds.csv", "classifier-norms.csv", "calibration.csv", "labels-by-training-examples.csv"} <= names
+    for name in ("won-and-lost", "never-predicted"):
+        with page.expect_download() as saved:
+            page.locator(f'a[download="{name}.csv"]').click()
+        saved.value.save_as(tmp_path / f"{name}.csv")
+    won = list(csv.DictReader((tmp_path / "won-and-lost.csv").open(encoding="utf-8")))
+    shown = page.locator("#versus-lists .won").first.locator("li").count()
+    first, second = (page.locator(f"#versus-{one} option:checked").inner_text() for one in ("first", "second"))
+    assert shown == sum(row["recipe"] == first and row["not found by"] == second for row in won)
+    never = list(csv.DictReader((tmp_path / "never-predicted.csv").open(encoding="utf-8")))
+    assert {row["recipe"] for row in never} == {"bm25", "centroid", "centroid + rerank"}
+    assert all(0 <= int(row["never predicted"]) <= int(row["labels"]) for row in never)
     figures = page.locator("figure").filter(has=page.locator("svg.chart, .bars"))
     for figure in figures.all():  # in its caption, or right below it
         assert figure.evaluate(

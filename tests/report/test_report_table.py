@@ -108,14 +108,19 @@ def test_marks_differences_and_whose_time_it_was() -> None:
     text = printed(results, 160)
     assert "▲" in text and "better, ▼ worse than the first recipe (95%); no mark: no difference shown" in text
     table = difference_table(results)
-    assert table is not None and [column.header for column in table.columns] == ["against weak", "P@1", "PSP@5", "C@5"]
+    assert table is not None and [column.header for column in table.columns] == ["recipe", "P@1", "PSP@5", "C@5"]
     cells = [str(cell) for cell in table.columns[1]._cells]
-    assert cells[0].endswith("] better") and cells[1] == "+0.0 [+0.0, +0.0] no difference shown"
+    assert cells[1].endswith("] better") and cells[2] == "+0.0 [+0.0, +0.0] no difference shown"
+    span = results[0].intervals["P@1"]
+    assert cells[0] == f"{results[0].measures['P@1']:.1f} [{span.low:.1f}, {span.high:.1f}]"
     assert shared_notes(results) == [
         "strong: trained in 0.5 s of its own; the rest once, 4.0 s by weak",
         "strong, alike: a note",
     ]
-    assert difference_table(results[:1]) is None and clean_table(results) is None
+    alone = difference_table(results[:1])  # one recipe has intervals, too
+    assert alone is not None and [str(cell) for cell in alone.columns[1]._cells] == cells[:1]
+    assert "randomisation" in str(table.caption) and "randomisation" not in str(alone.caption)
+    assert clean_table(results) is None
     clean = clean_table([replace(one, clean=one.measures) for one in results])
     assert clean is not None and "train" not in [column.header for column in clean.columns]
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from longtail.data.corpus import Corpus
     from longtail.report.result import Result
 
+ON_VALID = "Measured on valid, to choose between recipes: where this page says test, it means valid. Test was not read."
+
 
 @dataclass(frozen=True)
 class _Task:
@@ -213,6 +215,7 @@ def _show(task: _Task, results: list[Result], corpus: Corpus) -> None:
                 screen.print(table)
         for line in shared_notes(results):
             screen.print(line)
-    page = render(results, corpus, command=described.command, versions=described.versions, warnings=described.warnings)
+    warnings = (*((ON_VALID,) if task.split == "valid" else ()), *described.warnings)
+    page = render(results, corpus, command=described.command, versions=described.versions, warnings=warnings)
     write(task.report, page)
     say(f"report: {task.report}")

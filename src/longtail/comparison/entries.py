@@ -22,6 +22,9 @@ from longtail.store import MANIFEST, load
 
 ARRAYS = ".npz"
 PREDICTIONS_FILE = re.compile(r"[^'\"()]+(\.npz|\.jsonl(\.gz|\.xz)?)")  # never a recipe
+A_PATH = re.compile(
+    r"(?!.*\.toml$)[^'\"()=+]*[/.][^'\"()=+]*"
+)  # never a recipe; those of a TOML file are read elsewhere
 INNER_RECIPES = ("teacher", "tail_model", "init_from", "members")  # settings that name other recipes
 
 
@@ -158,7 +161,7 @@ def parse_entry(text: str | Entry) -> Entry:
 
     Raises:
         RecipeError: the text is none of them.
-        DataError: the text is the name of a file of predictions that does not exist.
+        DataError: the text is the path of something else, or of nothing.
     """
     return (saved_entry(text) or Recipe.parse(text)) if isinstance(text, str) else text
 
@@ -173,7 +176,7 @@ def saved_entry(text: str) -> Saved | None:
         The model or the predictions; None for a recipe.
 
     Raises:
-        DataError: the text is the name of a file of predictions that does not exist.
+        DataError: the text is the path of something else, or of nothing.
     """
     if not text or "\0" in text or len(text) >= 4096:
         return None
@@ -181,6 +184,9 @@ def saved_entry(text: str) -> Saved | None:
     if (path / MANIFEST).is_file():
         return SavedModel(path)
     if not PREDICTIONS_FILE.fullmatch(text):
+        if A_PATH.fullmatch(text):
+            what = "is no folder of a saved model" if path.exists() else "does not exist"
+            raise DataError(f"{what}; give the folder of a saved model, a file of predictions or a recipe", path)
         return None
     if not path.is_file():
         raise DataError("does not exist; give a file of predictions, a recipe or the folder of a saved model", path)

@@ -130,7 +130,7 @@ def summarise(
         versions=dict(versions or {}),
         command=command,
         notes=corpus.notes,
-        warnings=tuple(concern.message for concern in concerns(corpus)),
+        warnings=tuple(concern.message.replace("test examples", f"{split} examples") for concern in concerns(corpus)),
     )
 
 

@@ -206,13 +206,13 @@ def comparison_table(results: Sequence[Result], width: int | None = None, *, cos
 
 
 def difference_table(results: Sequence[Result]) -> Table | None:
-    """Each recipe against the first: the difference, its interval, and whether it is shown.
+    """The first recipe with its intervals, and each other one against it: the difference and whether it is shown.
 
     Args:
         results: a result per recipe.
 
     Returns:
-        A table for rich to print; None where there is nothing to compare.
+        A table for rich to print; None without intervals.
     """
     from rich import box
     from rich.table import Table
@@ -220,22 +220,41 @@ def difference_table(results: Sequence[Result]) -> Table | None:
 
     last = {column.group: column.name for column in columns(results) if column.group != "cost"}
     tested = last.values() if _retrieval(results) else TESTED
-    names = [name for name in tested if any(name in result.against_first for result in results)]
-    if len(results) < 2 or not names:
+    first = results[0]
+    names = [name for name in tested if name in first.intervals]
+    if not names:
         return None
+    how = ""
+    if len(results) > 1:
+        how = "; below the first recipe differences to it, with p-values of a randomisation test, corrected by Holm"
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
-        caption="95% intervals over documents (C: over labels); p-values of a randomisation test, corrected by Holm",
+        caption=f"95% intervals over documents (C: over labels){how}",
         caption_justify="left",
     )
-    table.add_column(f"against {words.clean(results[0].recipe)}", overflow="fold", min_width=_NAME)
+    table.add_column("recipe", overflow="fold", min_width=_NAME)
     for name in names:
         table.add_column(name)
+    table.add_row(Text(words.clean(first.recipe)), *(Text(interval(first, name)) for name in names))
     for result in results[1:]:
         table.add_row(Text(words.clean(result.recipe)), *(Text(difference(result, name)) for name in names))
     return table
+
+
+def interval(result: Result, name: str) -> str:
+    """A recipe's figure with its interval.
+
+    Args:
+        result: of the recipe.
+        name: of the measure.
+
+    Returns:
+        Such as "62.1 [61.4, 62.8]".
+    """
+    found = result.intervals[name]
+    return f"{words.percent(result.measures[name])} [{words.percent(found.low)}, {words.percent(found.high)}]"
 
 
 def difference(result: Result, name: str) -> str:

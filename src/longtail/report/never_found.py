@@ -11,6 +11,7 @@ from longtail.drawing import words
 from longtail.drawing.markup import Safe, tag
 from longtail.metrics.frequency import BANDS
 from longtail.report import shapes
+from longtail.report.download import csv_link
 from longtail.report.findings import PLACES, Findings
 from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
@@ -43,9 +44,10 @@ def never_section(results: Sequence[Result], corpus: Corpus, findings: Findings)
             tag("th", *_band_head("all", int(wanted.sum())), scope="col"),
         ),
     )
-    rows = []
+    rows, saved = [], []
     for number, (result, predicted) in enumerate(zip(results, findings.predicted, strict=True)):
         never = findings.per_band(findings.wanted & ~predicted)
+        saved += [(result.recipe, BANDS[one], int(never[one]), int(wanted[one])) for one in shown]
         rows.append(
             tag(
                 "tr",
@@ -60,7 +62,8 @@ def never_section(results: Sequence[Result], corpus: Corpus, findings: Findings)
         tag(
             "p",
             f"Labels with a test positive that are in the top {PLACES} of no test document. Users never see these "
-            "labels, however high the precision is.",
+            "labels, however high the precision is. ",
+            csv_link("never-predicted", ("recipe", "band", "never predicted", "labels"), saved) if shown else None,
             class_="lead",
         ),
         table_box("Labels never predicted, by band", head, tag("tbody", *rows), class_="never") if shown else nothing(),

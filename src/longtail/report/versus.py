@@ -22,6 +22,7 @@ from longtail.report.sections import section
 ENTRIES = 800  # labels of all pairs together; the page must stay small
 MOST, FEWEST = 12, 2  # labels of one pair
 TEXT_LENGTH, LABEL_LENGTH = 140, 80
+SAVE = "Save the data of won-and-lost"  # the script fills the link, too
 
 
 def versus_section(results: Sequence[Result], corpus: Corpus, findings: Findings) -> Safe | None:
@@ -45,7 +46,8 @@ def versus_section(results: Sequence[Result], corpus: Corpus, findings: Findings
         tag(
             "p",
             "Labels that are right in the top 5 of at least one test document with one recipe, and never with the "
-            "other. The labels with the most hits are listed, each with a document.",
+            "other. The labels with the most hits are listed, each with a document. ",
+            tag("a", "CSV", id="versus-csv", download="won-and-lost.csv", class_="csv", aria_label=SAVE),
             class_="lead",
         ),
         tag(

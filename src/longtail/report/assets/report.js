@@ -121,6 +121,22 @@ function wonList(one, other, names) {
   });
   return make("div", "won", heading, items.length ? make("ol", "", ...items) : make("p", "note", "Nothing that the other does not find."));
 }
+const csvCell = (value) => {
+  const text = String(value);
+  const safe = /^[=+\-@]/.test(text) ? `'${text}` : text; // a spreadsheet must not run it
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+};
+function versusCsv(names) { // what the lists of all pairs show
+  const rows = Object.entries(versus.pairs).flatMap(([pair, found]) => {
+    const [one, other] = pair.split("-");
+    return found.labels.map(([label, hits, row]) => {
+      const [text, band] = versus.labels[label];
+      return [names[one], names[other], text, versus.bands[band], hits, versus.rows[row][0]];
+    });
+  });
+  const lines = [["recipe", "not found by", "label", "band", "hits", "document"], ...rows];
+  return `data:text/csv;charset=utf-8,${encodeURIComponent(lines.map((line) => `${line.map(csvCell).join(",")}\n`).join(""))}`;
+}
 function showVersus() {
   const [first, second] = [byId("versus-first"), byId("versus-second")];
   const names = [...first.options].map((option) => option.textContent);
@@ -132,6 +148,7 @@ function showVersus() {
 if (versus) {
   byId("versus-first").value = "0";
   byId("versus-second").value = "1";
+  byId("versus-csv").href = versusCsv([...byId("versus-first").options].map((option) => option.textContent));
   byId("versus-controls").addEventListener("change", showVersus);
   byId("versus-controls").addEventListener("submit", (event) => event.preventDefault());
   showVersus();
