@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from longtail.linear.features.languages import FUNCTION_WORDS, STEMMERS, detect,
 from longtail.linear.features.sparse_features import Features
 from longtail.linear.features.word_counts import Vocabulary, WordCounts
 from longtail.linear.features.word_forms import CompoundCutter, grams, read_forms
+from longtail.linear.features.word_pieces import learn_pieces
 
 TEXTS = [
     "Die Häuser der Wirtschaftswissenschaften im Wandel",
@@ -74,6 +77,50 @@ def test_forms_join_words_that_plain_counts_apart() -> None:
         assert "mushroom" in joined.words and "mushrooms" not in joined.words
         assert "haus" in joined.words and "häuser" not in joined.words  # in a text that is seen to be German
     assert "図書" in stems.words and "図書館学" in plain.words
+
+
+def joined_slowly(words: dict[str, int], size: int) -> list[str]:
+    """Byte-pair encoding with all pairs counted anew for every piece."""
+    spelled = {word: list(word) for word in words}
+    found = sorted({letter for word in words for letter in word})
+    for _ in range(size):
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, parts in spelled.items():
+            for pair in pairwise(parts):
+                pairs[pair] += words[word]
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
+        if best is None or pairs[best] < 2:
+            break
+        found.append("".join(best))
+        for word, parts in spelled.items():
+            after: list[str] = []
+            for part in parts:
+                if after and (after[-1], part) == best:
+                    after[-1] += part
+                else:
+                    after.append(part)
+            spelled[word] = after
+    return found
+
+
+def test_pieces_are_those_of_plain_byte_pair_encoding() -> None:
+    rng = random.Random(0)
+    words = {"".join(rng.choices("abcd", k=rng.randint(1, 9))): rng.randint(1, 6) for _ in range(200)}
+    assert learn_pieces(list(words), list(words.values()), 60) == list(dict.fromkeys(joined_slowly(words, 60)))
+    assert learn_pieces(["ab", "cd"], [1, 1]) == ["a", "b", "c", "d"]  # what occurs once is no piece
+
+
+def test_an_unknown_word_is_found_by_its_pieces() -> None:
+    texts = ["hochwasser und schutz"] * 3 + ["hochdruck mit wasser"] * 3
+    unknown = ["hochdruckwasserschutz"]
+    vocabulary, matrix = Vocabulary.learn(texts, WordCounts(words="plain+pieces"))
+    assert (vocabulary.count(texts) != matrix).nnz == 0
+    assert as_counters(vocabulary, unknown)[0] == Counter({"#hochdruck": 1, "#wasser": 1, "#schutz": 1})
+    assert as_counters(vocabulary, ["hochwasser"])[0] == Counter({"hochwasser": 1})  # a whole word needs no pieces
+    alone, _ = Vocabulary.learn(texts, WordCounts(words="pieces"))
+    assert as_counters(alone, ["wasser ?"])[0] == Counter({"#wasser": 1})
+    again = Vocabulary(vocabulary.words, vocabulary.settings)  # as a model that is loaded
+    assert (again.count(unknown) != vocabulary.count(unknown)).nnz == 0
 
 
 def test_an_unknown_compound_is_found_by_its_parts() -> None:
@@ -150,6 +197,9 @@ def test_letters_fold_as_the_language_wants() -> None:
         ({"words": "chars", "language": "German"}, "a code such as de"),
         ({"words": "stem+chars", "bigrams": True}, "bigrams=true"),
         ({"words": "compounds", "hash_bits": 12}, "compounds"),
+        ({"words": "pieces", "hash_bits": 12}, "pieces"),
+        ({"words": "stem+compounds+pieces"}, "two ways to cut words"),
+        ({"words": "pieces", "bigrams": True}, "bigrams=true"),
     ],
 )
 def test_wrong_settings(settings: dict[str, object], problem: str) -> None:

@@ -81,7 +81,7 @@ class Bm25:
 
     k1: float = 1.2  # how fast repeats of a word stop counting
     b: float = 0.75  # how much long label texts are penalised
-    words: str = "plain"  # forms of words: plain, stem, lemma; joined to chars or compounds: "stem+chars"
+    words: str = "plain"  # forms of words: plain, stem, lemma; joined to chars, compounds or pieces: "stem+chars"
     language: str = "auto"  # of the texts, for stems and lemmas: a code such as de; auto: guessed from label texts
 
     summary: ClassVar[str] = "searches label texts with the document's words; zero-shot"

@@ -61,8 +61,10 @@ class Lexical:
     scorer: ClassVar[type[Scorer]] = LexicalScorer
 
     def __post_init__(self) -> None:
-        if "chars" in self.words:
-            raise RecipeError(f"lexical looks for whole names, so words takes no chars, got words={self.words!r}")
+        if "chars" in self.words or "pieces" in self.words:
+            raise RecipeError(
+                f"lexical looks for whole names, so words takes no chars or pieces, got words={self.words!r}"
+            )
         WordCounts(words=self.words, language=self.language)  # raises an error for wrong settings
         if self.learned_names < 0 or not 0 < self.min_share <= 1 or self.min_texts < 1:
             raise RecipeError(

@@ -19,6 +19,7 @@ from longtail.errors import DataError, RecipeError
 from longtail.linear.features.languages import detect, lowered, main_language
 from longtail.linear.features.text_terms import Counts, arrange, cut, merge, word_characters
 from longtail.linear.features.word_forms import CompoundCutter, check_language, forms_of, read_forms
+from longtail.linear.features.word_pieces import PIECE, Cutter, PieceCutter, learn_pieces
 from longtail.linear.features.word_table import PairTable, WordTable, hash_pairs
 from longtail.threads import thread_count
 
@@ -51,8 +52,8 @@ class WordCounts:
             raise RecipeError(
                 f"bigrams=true counts pairs of words, and words={self.words!r} has several terms a word; leave one out"
             )
-        if self.hash_bits and "compounds" in extras:
-            raise RecipeError("compounds are cut into words of the vocabulary, which hash_bits does without")
+        if self.hash_bits and extras & {"compounds", "pieces"}:
+            raise RecipeError("compounds and pieces are cut by the vocabulary, which hash_bits does without")
         if not 0 <= self.hash_bits <= MAX_HASH_BITS:
             raise RecipeError(f"hash_bits is between 0 (a vocabulary) and {MAX_HASH_BITS}, got {self.hash_bits}")
         if self.min_df < 1 or self.max_features < 0:
@@ -70,10 +71,10 @@ class WordCounts:
         return "compounds" in read_forms(self.words)[1]
 
     @property
-    def words_without_compounds(self) -> str:
+    def words_uncut(self) -> str:
         """The other forms."""
         base, extras = read_forms(self.words)
-        return "+".join([base, *sorted(extras - {"compounds"})])
+        return "+".join([*filter(None, [base]), *sorted(extras - {"compounds", "pieces"})])
 
     def fitted(self, texts: Sequence[str]) -> WordCounts:
         """The same settings with the language that most of these texts have."""
@@ -120,8 +121,11 @@ class Vocabulary:
             texts = list(texts)
             settings = settings.fitted(texts)
         if settings.compounds:  # parts of compounds are known words: the vocabulary is the same as without them
-            whole, _ = cls.learn(texts, replace(settings, words=settings.words_without_compounds))
+            whole, _ = cls.learn(texts, replace(settings, words=settings.words_uncut))
             vocabulary = replace(whole, settings=settings)
+            return vocabulary, vocabulary.count(texts)
+        if "pieces" in settings.words:
+            vocabulary = cls._with_pieces(texts, settings)
             return vocabulary, vocabulary.count(texts)
         if settings.hash_bits:
             vocabulary = cls((), settings)
@@ -154,6 +158,17 @@ class Vocabulary:
         max_entries = sum(len(entry.terms) for entry in entries.values())
         return vocabulary, _stacked(_each(arranged, range(len(entries))), max_entries, vocabulary.columns)
 
+    @classmethod
+    def _with_pieces(cls, texts: Iterable[str], settings: WordCounts) -> Vocabulary:
+        """The terms of the other forms, and pieces of the words behind them."""
+        base = read_forms(settings.words)[0]
+        plain = replace(settings, words=base or "plain", min_df=1, max_features=0)
+        found, counts = cls.learn(texts, plain)
+        learned = learn_pieces(found.words, np.asarray(counts.sum(axis=0)).ravel().tolist())
+        others = settings.words_uncut
+        terms = cls.learn(texts, replace(settings, words=others))[0].words if others else ()
+        return cls((*terms, *(PIECE + piece for piece in learned)), settings)
+
     @property
     def columns(self) -> int:
         """Number of columns of the counts."""
@@ -172,8 +187,10 @@ class Vocabulary:
         return words, pairs
 
     @cached_property
-    def _cutter(self) -> CompoundCutter | None:
-        """Cuts compounds into words of the vocabulary."""
+    def _cutter(self) -> Cutter | None:
+        """Cuts compounds into words of the vocabulary, or words into its pieces."""
+        if "pieces" in self.settings.words:
+            return PieceCutter(self.words, self.settings.words, whole=not read_forms(self.settings.words)[0])
         return CompoundCutter(self.words, self.settings.words) if self.settings.compounds else None
 
     def count(self, texts: Iterable[str]) -> Matrix:
@@ -227,7 +244,7 @@ class _TextBlock:
     entries: _CountEntries
 
     @classmethod
-    def read(cls, texts: list[str], settings: WordCounts, cutter: CompoundCutter | None = None) -> _TextBlock:
+    def read(cls, texts: list[str], settings: WordCounts, cutter: Cutter | None = None) -> _TextBlock:
         words, stream, bounds = word_stream(texts, settings, cutter)
         pairs = PairTable()
         pair_stream, pair_bounds = np.zeros(0, np.int32), np.zeros_like(bounds)
@@ -242,14 +259,14 @@ class _TextBlock:
 
 
 def word_stream(
-    texts: Sequence[str], settings: WordCounts, cutter: CompoundCutter | None = None
+    texts: Sequence[str], settings: WordCounts, cutter: Cutter | None = None
 ) -> tuple[WordTable, Ints, Longs]:
     """Cut texts into terms, in the order in which they stand.
 
     Args:
         texts: the texts.
         settings: the forms of words.
-        cutter: cuts compounds, where their parts are terms too.
+        cutter: cuts words, where their parts are terms too.
 
     Returns:
         The different terms; the number of each term of the texts (terms,); where those of each text begin (texts + 1,).
@@ -271,7 +288,7 @@ def _formed(
     bounds: Longs,
     languages: list[str],
     settings: WordCounts,
-    cutter: CompoundCutter | None,
+    cutter: Cutter | None,
 ) -> tuple[WordTable, Ints, Longs]:
     """The forms of words instead of the words: their table, the number of each, and where those of each text begin."""
     codes = sorted(set(languages))

@@ -1,8 +1,9 @@
 """Words as the terms that count: stems, lemmas, character n-grams, parts of compounds.
 
-`words="stem"` names one form; `words="stem+chars"` joins several: one of plain, stem and lemma, then chars and
-compounds. Only distinct words of a block of texts are looked up, and each only once, so the cost does not grow with the
-length of the texts. Scripts without spaces between words are counted by pairs of characters in every form but plain.
+`words="stem"` names one form; `words="stem+chars"` joins several: one of plain, stem and lemma, then chars, and
+compounds or pieces (see `word_pieces`). Only distinct words of a block of texts are looked up, and each only once, so
+the cost does not grow with the length of the texts. Scripts without spaces between words are counted by pairs of
+characters in every form but plain.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from threading import Lock
 from longtail.errors import RecipeError
 from longtail.linear.features.languages import STEMMERS, UNSEGMENTED, folded
 
-BASES, EXTRAS = ("plain", "stem", "lemma"), ("chars", "compounds")
+BASES, EXTRAS = ("plain", "stem", "lemma"), ("chars", "compounds", "pieces")
 SHORTEST_GRAM, LONGEST_GRAM = 2, 5
 GRAM = "~"  # begins an n-gram: no word has it, so that an n-gram is never taken for a word
 SHORTEST_PART = 4  # letters of a part of a compound
@@ -33,10 +34,10 @@ def read_forms(words: str) -> tuple[str, frozenset[str]]:
         words: forms joined by "+".
 
     Returns:
-        The base form ("" where only n-grams are counted), and the forms beside it.
+        The base form ("" where only n-grams or pieces are counted), and the forms beside it.
 
     Raises:
-        RecipeError: a form is unknown, or two base forms are given.
+        RecipeError: a form is unknown, or two base forms or two ways to cut words are given.
     """
     forms = [form.strip() for form in words.split("+")]
     bases = [form for form in forms if form in BASES]
@@ -44,8 +45,10 @@ def read_forms(words: str) -> tuple[str, frozenset[str]]:
     if len(bases) + len(extras) != len(forms) or len(bases) > 1:
         raise RecipeError(
             f"setting 'words' is one of {', '.join(BASES)}, or one of them joined to {' or '.join(EXTRAS)} by '+' "
-            f'such as "stem+chars", or "chars" alone, got {words!r}'
+            f'such as "stem+chars", or "chars" or "pieces" alone, got {words!r}'
         )
+    if {"compounds", "pieces"} <= extras:
+        raise RecipeError(f"compounds and pieces are two ways to cut words; take one of them, got words={words!r}")
     if "compounds" in extras and not bases:
         bases = ["plain"]
     return (bases[0] if bases else ""), extras

@@ -172,7 +172,7 @@ class Names:
     @property
     def base(self) -> str:
         """The form of a term of a name: parts of compounds are looked for in texts alone."""
-        return self.settings.words_without_compounds if self.settings.compounds else self.settings.words
+        return self.settings.words_uncut
 
     @cached_property
     def _table(self) -> WordTable:
