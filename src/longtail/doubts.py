@@ -107,9 +107,10 @@ class Doubts:
         if share == 0:
             return "none of its words was seen in training"
         if share < self.known_share:
+            more = " or more" if self.known_share < 1 else ""
             return (
                 f"{share:.0%} of its words were seen in training; {1 - FEW_WORDS:.1%} of the held-out documents have "
-                f"{self.known_share:.0%} or more"
+                f"{self.known_share:.0%}{more}"
             )
         return f"no label is as near as for {1 - FAR:.1%} of the held-out documents" if far else None
 

@@ -72,6 +72,22 @@ def test_new_tables_are_read_as_the_first_one(table: Path, model: Path, tmp_path
     assert len(call("predict", model, jsonl).lines) == 2
 
 
+def test_one_column_may_have_another_name(table: Path, model: Path, tmp_path: Path) -> None:
+    """What is not said again stays as the model, or corpus.json, knows it."""
+    new = tmp_path / "new.csv"
+    new.write_text("blurb;keys;isbn;name\nabout castles;CASTLE,N/A;n1;the castle\nrivers;River;n2;the river\n")
+    asked = ["--split", "train", "--valid-share", "0", "--at", "1", "--json"]
+    assert "no column 'tags'" in call("evaluate", model, new, *asked).error
+    assert call("evaluate", model, new, *asked, "--label-column", "keys").json["P@1"] == 100
+    marks = tmp_path / "marks.csv"
+    marks.write_text("blurb;is Castle;is River;isbn;name\nabout castles;1;0;n1;the castle\nrivers;0;1;n2;the river\n")
+    assert call("evaluate", model, marks, *asked, "--label-column", "is *").json["P@1"] == 100
+    (tmp_path / "train.csv").write_text(new.read_text())
+    (tmp_path / "corpus.json").write_text((table.parent / "folder" / "corpus.json").read_text())
+    corpus = longtail.load(tmp_path, columns=longtail.data.read.Columns(labels="keys"), valid_share=0)
+    assert corpus.train.ids == ("n1", "n2") and corpus.labels.ids == ("CASTLE", "River")
+
+
 def test_a_missing_column_of_training_is_an_error(model: Path, tmp_path: Path) -> None:
     lacking = tmp_path / "lacking.csv"
     lacking.write_text("nam;blurb;isbn\nx;y;1\n")

@@ -58,6 +58,21 @@ def test_rows_that_cannot_be_read_are_left_out_where_that_is_asked_for(model: Pa
     assert "does not go with --on" in call("predict", model, ".", "--on", "files", *asked).error
 
 
+def test_columns_of_the_same_name_keep_their_own_cells(model: Path) -> None:
+    Path("in.csv").write_text("note,text,note,\nleft,apple,right,end\n")
+    lines = call("predict", model, "in.csv", "--format", "csv", "-k", "1").out.splitlines()
+    assert lines[0].startswith("note,text,note,,predicted_labels") and lines[1].startswith("left,apple,right,end,")
+
+
+def test_a_table_without_a_header_loses_no_document(model: Path) -> None:
+    Path("in.tsv").write_text("apple\t<http://x/1>\ncastle\t<http://x/2> <http://x/1>\n")
+    rows = list(csv.DictReader(call("predict", model, "in.tsv", "--format", "csv", "-k", "1").out.splitlines()))
+    assert [row["id"] for row in rows] == ["1", "2"] and all(row["predicted_labels"] for row in rows)
+
+
 def test_what_does_not_go_with_a_table(model: Path) -> None:
+    for name in ("out.csv.gz", "out.xlsx", "out.tsv", "out.jsonl.xz"):
+        assert "give such a name to --out" in call("predict", model, "--out", name, stdin="a\n").error
+        assert not Path(name).exists()
     assert "leave out --why" in call("predict", model, "--format", "csv", "--why", stdin="a\n").error
     assert "must be jsonl or csv" in call("predict", model, "--format", "xml", stdin="a\n").error

@@ -69,6 +69,18 @@ def test_folders_and_tables_are_read_with_their_vocabulary(annif: Path) -> None:
     )
 
 
+def test_names_that_two_folders_have_are_different_documents(annif: Path) -> None:
+    (annif / "test.tsv.gz").unlink()
+    (annif / "test").mkdir()
+    for name in ("one", "four"):
+        (annif / "test" / f"{name}.txt").write_text(f"A test on dogs: {name}")
+        (annif / "test" / f"{name}.key").write_text("dogs\n")
+    corpus = load(annif, valid_share=0)
+    assert corpus.train.ids == ("one", "three", "two") and corpus.test.ids == ("four", "test/one")
+    assert "1 documents of test have the name of one in another folder" in "\n".join(corpus.notes)
+    assert labels_of(corpus, "test")["test/one"] == {"http://e.org/dogs"}
+
+
 def test_without_a_vocabulary_the_files_name_the_labels(annif: Path) -> None:
     (annif / "vocab.ttl").unlink()
     corpus = load(annif / "train", valid_share=0)

@@ -130,6 +130,13 @@ def test_quotes_inside_a_cell(cell: str, labels: list[str]) -> None:
     assert split_quoted(cell, "|") == labels
 
 
+def test_a_comma_in_quotes_is_no_separator(tmp_path: Path) -> None:
+    """The note on a wrong separator names the one between the labels."""
+    rows = [[f"text {row}", '"b, c";a' if row % 2 else "a;d"] for row in range(10)]
+    corpus = load(written(tmp_path / "a.csv", ["text", "labels"], rows))
+    assert "--label-separator ';'" in "\n".join(corpus.notes)
+
+
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [

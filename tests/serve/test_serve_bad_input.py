@@ -101,6 +101,12 @@ def test_wrong_values_of_predict(running: Running, body: Any) -> None:
     assert len(error) <= 500
 
 
+@pytest.mark.parametrize(("name", "meant"), [("txt", "text"), ("treshold", "threshold"), ("qqq", "leave it out")])
+def test_a_misspelt_field_is_told_what_it_may_mean(running: Running, name: str, meant: str) -> None:
+    error = refused(running, running.post("/predict", {name: "a"}), 422)
+    assert f"body.{name}: there is no such field" in error and meant in error
+
+
 def test_a_body_that_does_not_say_that_it_is_json(running: Running) -> None:
     """As curl -d sends it."""
     body = b'{"text": "a"}'

@@ -60,7 +60,7 @@ def check(
         else:
             for fault in faults:
                 if not fault.mended:
-                    say(_error(fault))
+                    say(f"{_error(fault)} (counted as far as the data was read)")
             say(f"error: {error}")
         raise typer.Exit(1) from None
     open_faults = [fault for fault in faults if not fault.mended]

@@ -81,6 +81,8 @@ def predict(
         raise DataError(f"--threshold must be a score such as 0.5, got {threshold}")
     if format not in (None, "jsonl", "csv"):
         raise DataError(f"--format must be jsonl or csv, got {format!r}")
+    if on is None and out is not None:
+        _check_name(out, format)
     as_table = format == "csv" or (format is None and out is not None and out.suffix.lower() == ".csv" and on is None)
     if as_table and (why or json or on is not None):
         raise DataError("a CSV holds labels and scores; leave out --why, --json and --on, or pass --format jsonl")
@@ -132,6 +134,16 @@ def predict(
             file.write("\n]\n" if between == ",\n" else "[]\n")
     for note in () if mender is None else mender.notes():
         say(f"note: {note}")
+
+
+def _check_name(out: Path, format: str | None) -> None:
+    """Raises `DataError` where the name of the output promises something else than is written."""
+    from longtail.errors import DataError
+
+    packed, table = out.suffix.lower() in (".gz", ".xz"), out.suffix.lower() in (".tsv", ".xlsx", ".parquet")
+    if packed or (table and format is None):
+        kinds = "JSON lines (name.jsonl) or a CSV (name.csv), not packed"
+        raise DataError(f"predict writes {kinds}; give such a name to --out", out)
 
 
 def _asked(k: int | None, threshold: float | None, stored: Cutoff | None) -> tuple[int, float | None]:

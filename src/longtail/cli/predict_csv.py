@@ -21,12 +21,13 @@ class PredictionTable:
 
     def __init__(self, file: TextIO, source: str, labels: LabelSet) -> None:
         from longtail.data.columns import column_names, records, table_kind
+        from longtail.data.subjects import is_subject_table
 
         self._writer = csv.writer(file, lineterminator="\n")
         self._given: Iterator[tuple[int, tuple[Any, ...]]] | None = None
         names = ["id"]
         path = Path(source)
-        if source != "-" and table_kind(path):
+        if source != "-" and table_kind(path) and not is_subject_table(path):
             names = column_names(path)
             self._given = records(path, names, names)  # in step with the answers
         self._named = any(text not in ("", name) for name, text in zip(labels.ids, labels.texts, strict=True))

@@ -78,13 +78,13 @@ class Source:
 
 
 def read_like(source: Source, table: TableFacts | None) -> Source:
-    """The data as a model read its training table, where other columns are not asked for."""
-    from longtail.data.read import Columns, Remedies, columns_of
+    """The data as a model read its training table, but for the columns that are asked for."""
+    from longtail.data.read import Remedies, columns_of
 
-    found = columns_of(source.data, table) if source.columns == Columns() else None
+    found = columns_of(source.data, table)
     if found is None or table is None:
         return source
-    return replace(source, columns=found, remedies=table.remedies(source.remedies or Remedies()))
+    return replace(source, columns=source.columns.over(found), remedies=table.remedies(source.remedies or Remedies()))
 
 
 def _source(

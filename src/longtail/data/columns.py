@@ -94,7 +94,8 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
     if table_kind(path) == ".xlsx":
         yield from excel_records(path, names, wanted)
         return
-    places = [names.index(name) for name in wanted]
+    everything = list(wanted) == list(names)  # some may have the same name
+    places = list(range(len(names))) if everything else [names.index(name) for name in wanted]
     pick = itemgetter(*places) if len(places) > 1 else lambda record: (record[places[0]],)
     with closing(_records(path)) as found:
         _, header = next(found, (0, []))

@@ -56,7 +56,8 @@ def excel_records(
         MissingExtra: openpyxl is not installed.
         WillNotFit: there is too little memory for it.
     """
-    places = [names.index(name) for name in wanted]
+    everything = list(wanted) == list(names)  # some may have the same name
+    places = list(range(len(names))) if everything else [names.index(name) for name in wanted]
     watch, read = MemoryWatch(path), 0
     with _rows(path, len(names)) as rows, stage(f"reading {path.name.split('.')[0]}", total=None):
         next(rows, None)

@@ -30,6 +30,7 @@ _SPACED = re.compile(rf"\[\s*{_WORD}(?:\s++{_WORD})*+\s*\]", re.DOTALL)
 # In English, German, French, Spanish, Portuguese and Italian: spreadsheets write them as their user speaks.
 YES_WORDS = "1 1.0 true t yes y x ✓ ✔ ja j wahr oui vrai si sí verdadero sim verdadeiro sì vero"
 NO_WORDS = "0 0.0 false f no n - nein falsch non faux falso não"
+_IN_QUOTES = re.compile(r'"(?:[^"]|"")*+"')
 YES, NO = frozenset(YES_WORDS.split()), frozenset(("", *NO_WORDS.split()))
 
 
@@ -46,8 +47,9 @@ class SeparatorTally:
         """Counts one cell."""
         self.cells += 1
         self.separated += separator in cell
-        self.semicolons += ";" in cell
-        self.commas += "," in cell
+        bare = cell if '"' not in cell else _IN_QUOTES.sub("", cell)  # a comma of a label separates nothing
+        self.semicolons += ";" in bare
+        self.commas += "," in bare
 
     def notes(self, separator: str) -> list[str]:
         """A note where another separator looks right."""

@@ -131,8 +131,8 @@ def _load(
     remedies: Remedies,
     vocabulary: VocabularyFile | None,
 ) -> Corpus:
-    if facts.table is not None and columns in (None, Columns()) and find_tables(place):
-        columns = Columns.of(facts.table)
+    if facts.table is not None and find_tables(place):
+        columns = (columns or Columns()).over(Columns.of(facts.table))
     splits = read_splits(place, columns, text or facts.text, propensity or facts.propensity)
     splits = with_vectors(splits, place) if place.is_dir() else splits
     splits = splits if remedies == Remedies() else mended(splits, remedies)

@@ -193,6 +193,7 @@ def read_subjects(paths: dict[str, Path], propensity: Propensity) -> Splits:
             continue
         for row, (line, text, uris) in enumerate(subject_rows(path), 1):
             part.add(line, f"{split}-{row}", text, uris)
+    notes += _apart(gathered)
     check_ids(list(gathered.values()))
     label_set = labels.label_set(propensity)
     found = {split: part.dataset(label_set) for split, part in gathered.items()}
@@ -203,6 +204,23 @@ def read_subjects(paths: dict[str, Path], propensity: Propensity) -> Splits:
         subjects=True,
         notes=tuple(notes),
     )
+
+
+def _apart(gathered: dict[str, Gathered]) -> list[str]:
+    """Names that are in several folders are different documents: those of later splits get the split before them."""
+    seen: set[str] = set()
+    notes = []
+    for split, part in gathered.items():
+        again = [row for row, name in enumerate(part.ids) if name in seen]
+        for row in again:
+            part.ids[row] = f"{split}/{part.ids[row]}"
+        if again:
+            notes.append(
+                f"{len(again):,} documents of {part.path.name} have the name of one in another folder: their ids begin "
+                f"with {split}/, such as {part.ids[again[0]]!r}"
+            )
+        seen.update(part.ids)
+    return notes
 
 
 def _read_documents(folder: Path, part: Gathered) -> list[str]:

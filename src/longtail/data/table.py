@@ -65,6 +65,24 @@ class Columns:
         """
         return cls(facts.text, facts.labels, facts.id, facts.separator, facts.shape, facts.title_apart)
 
+    def over(self, known: Columns) -> Columns:
+        """The columns of a table that was read before, but for those that are named here.
+
+        Args:
+            known: of the other table.
+
+        Returns:
+            The columns.
+        """
+        named = {name: getattr(self, name) for name in ("labels", "id", "shape") if getattr(self, name) is not None}
+        if self.text is not None:
+            named |= {"text": self.text, "title_apart": self.title_apart}
+        if self.separator != Columns.separator:
+            named["separator"] = self.separator
+        if self.labels is not None:
+            named["shape"] = self.shape  # other columns may have another
+        return replace(known, **named)
+
 
 @dataclass(frozen=True)
 class _Chosen:

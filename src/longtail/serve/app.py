@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from longtail import __version__
+from longtail.errors import did_you_mean
 from longtail.serve import schema
 from longtail.serve.counters import CONTENT_TYPE
 from longtail.serve.guard import FREE, Guard
@@ -170,9 +171,17 @@ async def _wrong_values(request: Request, error: Exception) -> Response:
             {"error": "send the body as JSON, with the header Content-Type: application/json", "where": []}, 415
         )
     places = [".".join(str(part) for part in one["loc"])[:200] for one in errors[:20]]
-    reason = "; ".join(f"{place}: {one['msg']}" for place, one in zip(places[:3], errors, strict=False))
+    reason = "; ".join(f"{place}: {_reason(one)}" for place, one in zip(places[:3], errors, strict=False))
     status = 400 if errors and errors[0]["type"] == "json_invalid" else 422
     return _json({"error": reason[:500], "where": places}, status)
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    """What is wrong; of a field that no request has, what it may have meant."""
+    if error["type"] != "extra_forbidden":
+        return str(error["msg"])
+    names = {name for kind in schema.StrictRequest.__subclasses__() for name in kind.model_fields}
+    return "there is no such field" + (did_you_mean(str(error["loc"][-1]), sorted(names)) or "; leave it out")
 
 
 def _wrong_path(app: FastAPI) -> Callable[[Request, Exception], Any]:

@@ -40,7 +40,8 @@ class Content:
             if self.examples is not None:
                 columns = self.columns or Columns()
                 first = next(iter(served.values())).now.model
-                columns = (columns_of(self.examples, first.table) if columns == Columns() else None) or columns
+                known = columns_of(self.examples, first.table)
+                columns = columns if known is None else columns.over(known)
                 fields = None if columns.text else first.text_field
                 examples = TrainingExamples.of(load(self.examples, columns=columns, text=fields, valid_share=0))
                 for one in served.values():
