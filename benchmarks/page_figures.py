@@ -15,8 +15,10 @@ from longtail.drawing.markup import Safe, join, tag
 from shared.command import parser_for
 
 ROOT = Path(__file__).parent.parent
-WIDTH, LEFT, LINE = 720, 250, 26  # pixels: of the picture, of the names, of a bar
-COLOURS = ("#0072b2", "#8fb8d0")  # of the first bar, of the others
+WIDTH, LINE = 720, 26  # pixels: of the picture, of a bar
+LETTER, NARROW, LONGEST = 7.2, 250, 44  # pixels of a letter and of names; letters of a name
+DARK, LIGHT = "#0072b2", "#8fb8d0"  # of the bars that the page is about, of the others
+MARKS = str.maketrans("", "", "`*")  # of Markdown
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Bars:
     values: str  # the column of its length
     where: dict[str, str]  # rows to draw, by column
     title: str
+    about: str = ""  # in the names of the dark bars; "": the first bar is dark
 
 
 FIGURES = {
@@ -37,6 +40,21 @@ FIGURES = {
     ),
     "head-step.svg": Bars(
         "head.md", "labels", ("step",), "ms", {"labels": "1,305,265"}, "Milliseconds a step, 1,305,265 labels, one H200"
+    ),
+    "fuse-tail.svg": Bars(
+        "fuse.md", "data", ("recipe",), "PSP@5", {"data": "gutenberg"}, "PSP@5 on gutenberg, in percent", "fuse"
+    ),
+    "auto-sum.svg": Bars(
+        "auto.md", "data", ("recipe",), "P@1 + PSP@5", {"data": "gutenberg"}, "P@1 + PSP@5 on gutenberg", "auto"
+    ),
+    "manual-pages-tail.svg": Bars(
+        "manual-pages.md", "recipe", ("recipe",), "PSP@5", {}, "PSP@5 on manual pages, in percent", "gandalf"
+    ),
+    "tree-nets-tail.svg": Bars(
+        "tree-nets.md", "gutenberg", ("gutenberg",), "PSP@5", {}, "PSP@5 on gutenberg, in percent", "lever"
+    ),
+    "words-ndcg.svg": Bars(
+        "words.md", "recipe", ("recipe",), "nDCG@20", {}, "nDCG@20 on 5,000 documents of tibkat, in percent", "lexical"
     ),
 }
 
@@ -58,26 +76,27 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
+def shortened(name: str) -> str:
+    """A name without Markdown, and without the end of a long one."""
+    plain = name.translate(MARKS)
+    return plain if len(plain) <= LONGEST else plain[: LONGEST - 1] + "…"
+
+
 def drawn(bars: Bars, text: str) -> str:
     """The picture as SVG."""
     rows = [row for row in table(text, bars.header) if all(row[name] == value for name, value in bars.where.items())]
-    values = [float(row[bars.values]) for row in rows]
-    most = max(values)
+    names = [shortened(" ".join(row[name] for name in bars.names)) for row in rows]
+    values = [float(row[bars.values].rstrip("▲▼")) for row in rows]
+    most, left = max(values), max(NARROW, int(LETTER * max(map(len, names))) + 8)
     parts = [tag("title", bars.title), tag("text", bars.title, x=0, y=18, font_weight="bold")]
-    for number, (row, value) in enumerate(zip(rows, values, strict=True)):
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
         y = 34 + number * LINE
-        length = max((WIDTH - LEFT - 60) * value / most, 1)
+        length = max((WIDTH - left - 60) * value / most, 1)
+        dark = bars.about in name if bars.about else number == 0
         parts += [
-            tag("text", " ".join(row[name] for name in bars.names), x=LEFT - 8, y=y + 15, text_anchor="end"),
-            tag(
-                "rect",
-                x=LEFT,
-                y=y,
-                width=f"{length:.1f}",
-                height=LINE - 8,
-                fill="#0072b2" if number == 0 else "#8fb8d0",
-            ),
-            tag("text", row[bars.values], x=f"{LEFT + length + 6:.1f}", y=y + 15),
+            tag("text", name, x=left - 8, y=y + 15, text_anchor="end"),
+            tag("rect", x=left, y=y, width=f"{length:.1f}", height=LINE - 8, fill=DARK if dark else LIGHT),
+            tag("text", rows[number][bars.values], x=f"{left + length + 6:.1f}", y=y + 15),
         ]
     height = 40 + len(rows) * LINE
     style = {"font_family": "sans-serif", "font_size": 13, "fill": "#333"}

@@ -80,6 +80,20 @@ def test_pages_are_short_enough_to_be_read() -> None:
         assert len((ROOT / name).read_text().split()) <= most, name
 
 
+def test_result_pages_have_one_form() -> None:
+    """What was claimed, what was found, what it means, how to repeat it; one or two tables and a picture."""
+    pages = sorted((ROOT / "docs" / "results").glob("*.md"))
+    assert len(pages) >= 16
+    for page in pages:
+        text = page.read_text()
+        headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+        assert headings[0] in ("The claim", "What the paper claims"), page.name
+        assert {"What we found", "What it means for you", "Run it again"} <= set(headings), page.name
+        assert 1 <= len(re.findall(r"^\|[ :|-]+\|$", text, re.MULTILINE)) <= 2, page.name
+        pictures = len(re.findall(r"^!\[", text, re.MULTILINE))
+        assert pictures == (0 if page.name == "safety.md" else 1), page.name  # nothing to draw where nothing happened
+
+
 METHODS = {  # what the contributing page shows, and the recipe that uses it
     "OwnText": ("tail_methods", "owntext", "centroid(probabilities=false) + owntext"),
     "Named": ("tail_methods", "named", "centroid + named"),
