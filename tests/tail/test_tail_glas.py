@@ -22,7 +22,10 @@ from longtail.tail.glas import Glas  # noqa: E402
 
 LEARNERS = {
     "astec": "astec(dimension=16, epochs=4, loss_over='all')",
+    "cascadexml": "cascadexml(encoder='bag', dimension=16, epochs=4, max_leaf_labels=4)",
+    "elias": "elias(encoder='bag', dimension=16, cluster_epochs=1, epochs=3)",
     "inceptionxml": "inceptionxml(dimension=64, epochs=2)",
+    "lightxml": "lightxml(encoder='bag', dimension=16, epochs=4)",
     "ngame": "ngame(encoder='bag', dimension=16, epochs=1, classifier_epochs=4)",
     "siamesexml": "siamesexml(encoder='bag', dimension=16, epochs=1, classifier_epochs=4)",
     "unidec": "unidec(encoder='bag', dimension=16, epochs=4)",
@@ -63,6 +66,29 @@ def test_the_classifiers_of_astec_follow_co_occurrence(tiny: Corpus) -> None:
     assert far[1] < 0.8 * far[0]
 
 
+def test_rows_of_labels_may_stand_in_another_order() -> None:
+    """As those of a tree's last level do."""
+    rng = np.random.default_rng(0)
+    start, order = torch.from_numpy(rng.normal(size=(12, 6)).astype(np.float32)), torch.from_numpy(rng.permutation(12))
+    wanted = sparse.csr_array(np.eye(12, dtype=np.float32))
+    penalty = GramPenalty(wanted, weight=5.0, sample_size=4, normalised=True)
+    plain, moved = RowsUnderAdam(start.clone(), 3), RowsUnderAdam(start[order].clone(), 3, torch.argsort(order))
+    for rows in (plain, moved):
+        penalty.step(rows, 0.1)
+    assert torch.equal(moved.weight, plain.weight[order]) and not torch.equal(plain.weight, start)
+
+
+def test_the_classifiers_of_a_tree_follow_co_occurrence(tiny: Corpus) -> None:
+    cooccurrence = Glas().symmetric_cooccurrence(tiny.train, 0, len(tiny.labels)).toarray()
+    recipes = (LEARNERS["cascadexml"], f"{LEARNERS['cascadexml']} + glas(weight=100)")
+    far = []
+    for scorer in (Recipe.parse(recipe).fit(tiny.train, tiny.valid).scorer for recipe in recipes):
+        last = scorer.levels.count - 1  # type: ignore[attr-defined]
+        rows = scorer.weights[f"weights.{last}"][scorer.levels.node_of_label[-1]]  # type: ignore[attr-defined]
+        far.append(distance(rows, cooccurrence))
+    assert far[1] < 0.8 * far[0]
+
+
 @pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
 def test_it_changes_what_is_learned(learner: str, tiny: Corpus) -> None:
     plain = Recipe.parse(learner).fit(tiny.train, tiny.valid).predict(tiny.test.rows, 5)
@@ -71,7 +97,7 @@ def test_it_changes_what_is_learned(learner: str, tiny: Corpus) -> None:
     assert np.isfinite(drawn.scores).all()
 
 
-@pytest.mark.parametrize("learner", ["ngame", "astec"])
+@pytest.mark.parametrize("learner", ["ngame", "astec", "cascadexml"])
 def test_a_stopped_training_goes_on_to_the_same_bits(learner: str, tiny: Corpus, tmp_path: Path) -> None:
     from longtail.nn.training.checkpoint import checkpointing
 
@@ -110,5 +136,8 @@ def test_a_stopped_training_goes_on_to_the_same_bits(learner: str, tiny: Corpus,
     ],
 )
 def test_it_is_refused_where_no_classifier_is_trained_by_steps(recipe: str) -> None:
-    with pytest.raises(RecipeError, match=re.escape("use it on astec, inceptionxml, ngame, renee, siamesexml, unidec")):
+    with pytest.raises(
+        RecipeError,
+        match=re.escape("use it on astec, cascadexml, elias, inceptionxml, lightxml, ngame, renee, siamesexml, unidec"),
+    ):
         Recipe.parse(recipe)

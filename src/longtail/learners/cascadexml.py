@@ -55,6 +55,7 @@ class CascadeXml(TreeNetSettings):
             "LEVER, table 18, and the published code",
         )
     }
+    offers: ClassVar[frozenset[str]] = TreeNetSettings.offers | {"free_classifiers"}
     scorer: ClassVar[type[Scorer]] = TreeNetScorer
 
     def __post_init__(self) -> None:

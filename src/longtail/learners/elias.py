@@ -67,6 +67,7 @@ class Elias(TreeNetSettings):
             "the published code, LF-AmazonTitles-131K",
         )
     }
+    offers: ClassVar[frozenset[str]] = TreeNetSettings.offers | {"free_classifiers"}
     scorer: ClassVar[type[Scorer]] = GraphScorer
 
     def __post_init__(self) -> None:

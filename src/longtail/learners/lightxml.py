@@ -58,6 +58,7 @@ class LightXml(TreeNetSettings):
             "the published code, Amazon-670K",
         )
     }
+    offers: ClassVar[frozenset[str]] = TreeNetSettings.offers | {"free_classifiers"}
     scorer: ClassVar[type[Scorer]] = TreeNetScorer
 
     def __post_init__(self) -> None:

@@ -25,8 +25,9 @@ class Glas:
     tail methods added. Each step samples labels, half of them at random, and a co-occurring label for each. With
     several processes, each samples among its own labels.
 
-    Needs: a learner that trains one vector a label by steps: `renee`, `astec`, `inceptionxml`, and `ngame`,
-    `siamesexml` and `unidec` with classifiers.
+    Needs: a learner that trains one vector a label by steps: `renee`, `astec`, `inceptionxml`, `cascadexml`,
+    `lightxml`, `elias`, and `ngame`, `siamesexml` and `unidec` with classifiers. Nets that make a classifier of its
+    label's text have no such vector, nor those whose labels' vectors ask for words, nor trees solved at once.
     Costs: the pairs of labels that co-occur, 8 bytes each, and a product of `labels_per_step` rows with themselves a
     step.
     Prefer instead: `rows`, where labels have meaningful texts.

@@ -78,6 +78,11 @@ class GraphHeads(nn.Module):
         fixed = torch.where(self.members >= 0, 0.0, NEVER) if log_links is None else log_links
         self.register_buffer("fixed", fixed, persistent=False)
 
+    @property
+    def of_labels(self) -> Tensor:
+        """(labels, dimension) the labels' classifiers."""
+        return self.weights
+
     def log_links(self) -> Tensor:
         """Logarithms (clusters, links) of the links' strengths, at most 0; what is no link never counts."""
         if not self.learned:

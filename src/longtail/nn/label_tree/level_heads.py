@@ -67,6 +67,12 @@ class LevelHeads(nn.Module):
             self.register_buffer(f"parents{level}", torch.from_numpy(parents), persistent=False)
         self.register_buffer("order", torch.from_numpy(levels.order.astype(np.int64)), persistent=False)
 
+    @property
+    def of_labels(self) -> Tensor:
+        """(nodes of the last level, width) the labels' classifiers, in the order of their nodes."""
+        weights: Tensor = self.weights[-1]
+        return weights
+
     def begin_at(self, positives: float) -> None:
         """Start every bias at the log odds of a candidate.
 

@@ -176,6 +176,7 @@ class TreeFit(EncoderFit):
             "average_from": own.average_from,
             "average_every": own.average_every,
             "evaluate": self.evaluation,
+            "penalties": self.row_penalties(),
             "seed": own.seed,
         }
         made = task(**given | changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from longtail.nn.encoders.build import Encoder
 from longtail.nn.label_tree.candidate_blocks import Entries
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.precision import decay_groups
+from longtail.nn.training.row_penalties import RATE, Penalty, RowsUnderAdam
 from longtail.nn.training.to_device import to_device
 from longtail.nn.training.weight_average import WeightAverage
 
@@ -66,6 +67,7 @@ class TreeTask:
     average_every: int = 100  # steps
     evaluate: Callable[[], dict[str, float]] | None = None  # validation measures
     before_epoch: Callable[[], None] | None = None
+    penalties: Sequence[Penalty] = ()  # on the labels' classifiers, `heads.of_labels`
     seed: int = 0
     name: str = "label tree"
     done: int = 0  # steps
@@ -75,6 +77,8 @@ class TreeTask:
         self.rows = int(self.targets.shape[0])
         self.steps = math.ceil(self.rows / self.batch_size)
         self.average = WeightAverage(self.modules)
+        self._factor = 1.0
+        self._places = to_device(self.node_of_label[-1], self.device, np.int64) if self.penalties else None
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -128,12 +132,17 @@ class TreeTask:
 
     def begin_step(self, factor: float) -> None:
         """See `StepHooks.begin_step`. The weights that the last step left are averaged."""
+        self._factor = factor
         first = None if self.average_from is None else self.average_from * self.steps
         if first is not None and self.done > first and (self.done - first) % self.average_every == 0:
             self.average.add()
 
     def end_step(self) -> None:
-        """See `StepHooks.end_step`."""
+        """See `StepHooks.end_step`: penalties on the labels' classifiers take their steps."""
+        with torch.no_grad():
+            for penalty in self.penalties:
+                rows = RowsUnderAdam(self.heads.of_labels.detach(), self.done, self._places)
+                penalty.step(rows, RATE * self._factor)
         self.done += 1
 
     def checkpoint_dir(self, directory: CheckpointDir) -> CheckpointDir:

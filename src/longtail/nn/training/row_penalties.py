@@ -60,15 +60,20 @@ class RowsUnderAdam:
 
     weight: Tensor  # (labels, dimension), updated in place
     done: int
+    places: Tensor | None = None  # (labels,) int64, the row of each label; None: in their order
 
     def rows(self, labels: Tensor) -> Tensor:
         """See `PenalisedRows.rows`."""
-        return self.weight.detach().index_select(0, labels)
+        return self.weight.detach().index_select(0, self._places(labels))
 
     @torch.no_grad()
     def update_rows(self, labels: Tensor, gradient: Tensor, learning_rate: float) -> None:
         """See `PenalisedRows.update_rows`."""
-        self.weight.index_add_(0, labels, short_step(self.rows(labels), gradient, learning_rate), alpha=-1)
+        step = short_step(self.rows(labels), gradient, learning_rate)
+        self.weight.index_add_(0, self._places(labels), step, alpha=-1)
+
+    def _places(self, labels: Tensor) -> Tensor:
+        return labels if self.places is None else self.places.index_select(0, labels)
 
 
 def short_step(rows: Tensor, gradient: Tensor, learning_rate: float) -> Tensor:
