@@ -171,7 +171,8 @@ def lesson_data(seed: int, rows: int = 4000, width: int = 8) -> tuple[Floats, Bo
     return numbers, rng.random(rows) < 1 / (1 + np.exp(-odds))
 
 
-def test_our_kernel_walks_trees_as_lightgbm_does(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("depth", [1, 2, 3, 6])
+def test_our_kernel_walks_trees_as_lightgbm_does(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers, right = lesson_data(0)
     boosters = []
     lightgbm = require_lightgbm()
@@ -183,7 +184,7 @@ def test_our_kernel_walks_trees_as_lightgbm_does(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(lightgbm, "train", kept)
     for held_out in (None, np.arange(len(right)) % 5 == 0):
-        trees = grow(numbers, right, held_out, Growing(trees=40, leaves=9, min_leaf=20))
+        trees = grow(numbers, right, held_out, Growing(trees=40, leaves=9, max_depth=depth, min_leaf=20))
         used = None if held_out is None else boosters[-1].best_iteration
         expected = boosters[-1].predict(numbers, raw_score=True, num_iteration=used)
         np.testing.assert_allclose(trees.log_odds(numbers), expected, atol=1e-6)
