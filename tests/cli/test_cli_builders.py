@@ -128,6 +128,14 @@ def test_a_holdout_is_compared_by_seen_and_unseen_labels(data: Path) -> None:
     compared = call("compare", "held", "bm25", "--report", "report.html")
     assert compared.code == 0 and "U@1" in compared.out and "harmonic" in compared.out
     assert "Unseen labels" in Path("report.html").read_text()
+    assert call("train", "held", "bm25", "--out", "model").code == 0
+    evaluated = call("evaluate", "model", "held", "--json").json
+    [result] = call("compare", "held", "bm25", "--json").json["results"]
+    assert evaluated["U@5"] > 0 and all(evaluated[name] == result[name] for name in ("S@1", "U@5", "H@5"))
+    assert "harmonic" in call("evaluate", "model", "held").out
+    assert "H@5" not in call("evaluate", "model", "held", "--split", "train", "--json").json, (
+        "train has no unseen label"
+    )
 
 
 def test_what_may_not_be_passed_on_stays_so_in_every_other_layout() -> None:

@@ -62,7 +62,7 @@ def evaluate(
     from longtail.dial import check_dial
     from longtail.errors import DataError, ModelError
     from longtail.metrics import at_threshold, choose_cutoff
-    from longtail.metrics import evaluate as measure
+    from longtail.metrics.generalised import evaluate_split
     from longtail.model_files import store_cutoff
     from longtail.predictions import CANDIDATES
     from longtail.predictions_file import read_predictions
@@ -119,7 +119,7 @@ def evaluate(
             data = _known(data, loaded, split)
             places = min(max(*ks, 5, CANDIDATES if choice or loaded.cutoff else 5), len(loaded.labels))
             predictions = _predicted(loaded, data, places, dial)
-        measures = measure(predictions, data, ks=ks)
+        measures = evaluate_split(predictions, data, ks, corpus.held_out_labels if split == "test" else 0)
         cutoff = None if loaded is None else loaded.cutoff
         if choice is not None and loaded is not None:
             valid = corpus.valid
@@ -225,12 +225,15 @@ def _show_threshold(chosen: AtThreshold, cutoff: Cutoff, split: str, model: Path
 def _show(measures: Measures, ks: tuple[int, ...]) -> None:
     from rich.table import Table
 
+    from longtail.report.comparison_table import UNSEEN
+
     screen = console()
     names = dict.fromkeys(key.partition("@")[0] for key in measures.values)
+    unseen = f"; {UNSEEN}" if "H" in names else ""
     columns = max((screen.width - 12) // (4 + max(6, len(str(ks[-1])))), 1)  # that fit without cutting a figure
     for first in range(0, len(ks), columns):
         shown = ks[first : first + columns]
-        table = Table(caption=f"percent, on {measures.rows:,} examples; propensity with {measures.propensity}")
+        table = Table(caption=f"percent, on {measures.rows:,} examples; propensity with {measures.propensity}{unseen}")
         table.add_column("measure")
         for k in shown:
             table.add_column(f"@{k}", justify="right", no_wrap=True)
