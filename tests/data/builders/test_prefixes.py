@@ -258,6 +258,23 @@ def test_few_damaged_lines_are_left_out_and_many_refused(tmp_path: Path) -> None
         build_prefixes([log], tmp_path / "again", PrefixSettings(), propensity=Propensity(), accepted=True)
 
 
+def test_clicks_headers_and_line_ends_change_nothing(tmp_path: Path) -> None:
+    """A line may have a click, or end behind the time; a file may have no header, and line ends of Windows."""
+    log = written(tmp_path / "log.txt.gz", made_up(6))
+    plain = build(tmp_path, [log])
+    text = gzip.decompress(log.read_bytes()).decode()
+    changes = {"clicked": text.replace("\t\t\n", "\t2\thttp://x.org\n"), "cut": text.replace("\t\t\n", "\n")}
+    changes |= {"headless": text.removeprefix(HEADER), "windows": text.replace("\n", "\r\n")}
+    for name, changed in changes.items():
+        (folder := tmp_path / name).mkdir()
+        assert changed != text
+        (folder / "log.txt").write_bytes(changed.encode())
+        other = build(folder, [folder / "log.txt"])
+        assert rows_of(other, "train") == rows_of(plain, "train") and rows_of(other, "test") == rows_of(
+            plain, "test"
+        ), name
+
+
 def test_what_is_missing_is_said_before_the_work(tmp_path: Path) -> None:
     log = written(tmp_path / "log.txt.gz", made_up(0))
 
