@@ -102,7 +102,7 @@ def fit(train: Dataset, *tail: object) -> Memory:
     recipe = Recipe.parse("centroid")
     learner = Memory()
     recipe.__dict__.update(learner=learner, tail=tail, parts=recipe.parts * (1 + len(tail)))
-    recipe.__dict__.pop("_wrapped")  # what it made of the learner it had
+    recipe.__dict__.pop("fitted_learner")  # what it made of the learner it had
     recipe.fit(train, train.take([]))
     return learner
 

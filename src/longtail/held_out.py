@@ -13,6 +13,7 @@ from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError
+from longtail.fold_jobs import answers_by_jobs, spreads_folds
 from longtail.model import Model
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
@@ -28,6 +29,8 @@ class HeldOutPredictions:
     rows: Dataset  # the valid split
     fit_fold: Callable[[Dataset], Model]
     name: str = ""  # of the model so far, see `longtail.reuse`
+    recipe: str = ""  # that jobs train; "": its own training is cut into jobs
+    methods: int = 0  # tail methods of the recipe that the model so far has
 
     @property
     def labels(self) -> LabelSet:
@@ -53,18 +56,25 @@ class HeldOutPredictions:
         hashes = hashed([self.train.ids[row] for row in given.tolist()], seed)
         shuffled = given[np.argsort(hashes, kind="stable")]  # every number-th row from the first is a fold: equal sizes
         wanted = shuffled[:max_rows]
+        folds = [fold for fold in range(number) if len(wanted[fold::number])]
+        every = np.arange(len(self.train))
+        cuts = {fold: (np.setdiff1d(every, shuffled[fold::number]), wanted[fold::number]) for fold in folds}
+        elsewhere: dict[int, Predictions] = {}
+        if self.recipe and spreads_folds(self.train, self.rows):
+            how = {"recipe": self.recipe, "methods": self.methods}
+            found = answers_by_jobs(how, self.train, self.rows, list(cuts.values()))
+            elsewhere = {fold: Predictions(self.labels, *one[0]) for fold, one in zip(folds, found, strict=True)}
         indices = np.full((len(wanted), CANDIDATES), -1, dtype=np.int32)
         scores = np.zeros((len(wanted), CANDIDATES), dtype=np.float32)
         with stage("predicting out of fold", total=number) as advance:
-            for fold in range(number):
-                others = np.setdiff1d(np.arange(len(self.train)), shuffled[fold::number])
-                unseen = self.train.take(wanted[fold::number])
-                if len(unseen):
+            for fold, (others, asked) in cuts.items():
+                answers = elsewhere.get(fold)
+                if answers is None:
                     name = f"{self.name} | fold {fold} of {number}, seed {seed}, at most {max_rows} rows"
-                    predict = partial(self._predict_fold, others, unseen)
-                    found = fold_predictions(name, self.train, self.rows, predict)
-                    indices[fold::number, : found.places] = found.indices
-                    scores[fold::number, : found.places] = found.scores
+                    predict = partial(self._predict_fold, others, self.train.take(asked))
+                    answers = fold_predictions(name, self.train, self.rows, predict)
+                indices[fold::number, : answers.places] = answers.indices
+                scores[fold::number, : answers.places] = answers.scores
                 advance(1)
         order = np.argsort(wanted)  # back in the order of the training rows
         return Predictions(self.labels, indices[order], scores[order]), self.train.take(wanted[order])

@@ -70,7 +70,7 @@ class Recipe:
         check_pairs(self.parts, self.learner, self.tail)
         if self.depth > MAX_DEPTH:
             raise RecipeError(f"members in members: {self.depth} levels of recipes, and at most {MAX_DEPTH} are read")
-        self._wrapped  # noqa: B018  raises an error for a teacher that cannot be read
+        self.fitted_learner  # noqa: B018  raises an error for a teacher that cannot be read
 
     @classmethod
     def parse(cls, text: str) -> Recipe:
@@ -150,7 +150,7 @@ class Recipe:
         Returns:
             The plan of the learner and all tail methods.
         """
-        planned = self._wrapped.plan(facts)
+        planned = self.fitted_learner.plan(facts)
         for method in self.tail:
             if isinstance(method, AddsCost):
                 planned = method.plan_on(planned, facts)
@@ -159,7 +159,7 @@ class Recipe:
     @property
     def scorer_class(self) -> type[Scorer]:
         """The class of the scorer that its model has."""
-        return self._wrapped.scorer
+        return self.fitted_learner.scorer
 
     @property
     def reranks(self) -> bool:
@@ -168,7 +168,12 @@ class Recipe:
 
     @property
     def spreads(self) -> bool:
-        """Whether parts of its training can run as jobs: those of its learner, members or teachers."""
+        """Whether parts of its training can run as jobs: those of its learner, members or teachers, or folds."""
+        return self._cuts_itself or any(getattr(one, "folds", 0) for one in (self.learner, *self.tail))
+
+    @property
+    def _cuts_itself(self) -> bool:
+        """Whether trees are trained in jobs, rather than whole folds."""
         inner = (self.learner, *self._teachers.values(), *self._members)
         return any(getattr(one, "spreads", False) for one in inner)
 
@@ -206,8 +211,8 @@ class Recipe:
         return tuple(_teacher(text, f"member {text!r} of {name}") for text in members)
 
     @cached_property
-    def _wrapped(self) -> Learner:
-        """The learner inside the tail methods that wrap it."""
+    def fitted_learner(self) -> Learner:
+        """The learner that `fit` trains: with its members, inside the tail methods that wrap it."""
         learner = self.learner
         if isinstance(learner, HasMembers):
             learner = learner.made_of(cast("tuple[MemberRecipe, ...]", self._members))
@@ -295,7 +300,7 @@ class Recipe:
         Raises:
             DataError: the data lacks what a part needs, or train and valid have different label sets.
         """
-        return self._fit(train, valid, len(self.tail))
+        return self.fit_first(train, valid, len(self.tail))
 
     def refit(self, chosen: Model, train: Dataset) -> Model:
         """Train the learner once more, on all rows, and keep the re-rankers that were fitted on held-out ones.
@@ -309,10 +314,10 @@ class Recipe:
         Returns:
             The model.
         """
-        return replace(self._fit(train, train.take([]), 0), rerankers=chosen.rerankers)
+        return replace(self.fit_first(train, train.take([]), 0), rerankers=chosen.rerankers)
 
-    def _fit(self, train: Dataset, valid: Dataset, methods: int) -> Model:
-        """The model whose re-rankers are those among the first `methods` tail methods."""
+    def fit_first(self, train: Dataset, valid: Dataset, methods: int) -> Model:
+        """See `fit`: with the re-rankers among the first `methods` tail methods, as folds for the next one are."""
         return_large_blocks()
         needs = self.learner.data_needs.union(*(method.data_needs for method in self.tail))
         if not self._members and "texts" not in needs:
@@ -326,8 +331,9 @@ class Recipe:
         for place, (part, method) in enumerate(zip(self.parts[1:], self.tail[:methods], strict=False)):
             if isinstance(method, Reranks):
                 # A fold's model is made like this one so far: the same augmenting, the same earlier re-rankers.
-                fit_fold = partial(self._fit, valid=valid, methods=place)
-                held_out = HeldOutPredictions(model, train, valid, fit_fold, name)
+                fit_fold = partial(self.fit_first, valid=valid, methods=place)
+                elsewhere = "" if self._cuts_itself else str(self)
+                held_out = HeldOutPredictions(model, train, valid, fit_fold, name, elsewhere, place)
                 name = f"{name} | {part}"
                 model = stage_model(name, train, valid, partial(_with_reranker, model, method, held_out))
                 model = replace(model, recipe=str(self), labels=train.labels)
@@ -354,7 +360,7 @@ class Recipe:
         """The model without re-rankers."""
         inside = tuple(filter(_trains, self.tail))
         scorer = shared_fit(
-            self._scorer_parts, train, valid, lambda: self._wrapped.fit(self._augmented(train), valid, inside)
+            self._scorer_parts, train, valid, lambda: self.fitted_learner.fit(self._augmented(train), valid, inside)
         )
         return Model(str(self), train.labels, scorer)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
+from cli_calls import Done as Done
 from cli_calls import call as call
 
 WORDS = ("large", "cat", "that", "roars", "small", "cart", "wheels", "river", "stone", "bird", "sings", "old")

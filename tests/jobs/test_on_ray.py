@@ -1,11 +1,11 @@
-"""Prediction on a real Ray cluster of three nodes: a node that is lost changes nothing."""
+"""Training and prediction on a real Ray cluster of three nodes: a node that is lost, whenever, changes nothing."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,51 +16,108 @@ import longtail
 from longtail.errors import JobError
 from longtail.jobs import JobFolder
 from longtail.jobs.on_ray import run_on_ray
+from longtail.linear.trees import tree_jobs
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'longtail[cluster]'")
 STORE = 80 * 1024 * 1024  # bytes; the least that Ray takes is a little less
 SOURCE = str(Path(longtail.__file__).parents[1])
+TREES = "bonsai(trees=2, branches=4, depth=2)"  # three rounds of jobs
+SHARDS, ROWS = 10, 100
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head without cores, and two nodes with one each."""
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head without cores, and two nodes with one each. Who loses one adds another."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("PYTHONPATH", SOURCE)
-    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
-    made = Cluster(initialize_head=True, head_node_args=head)
-    made.nodes = [made.add_node(num_cpus=1, object_store_memory=STORE) for _ in range(2)]
-    monkeypatch.setenv("RAY_ADDRESS", made.address)
-    yield made
-    ray.shutdown()
-    made.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", SOURCE)
+        patch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        made.nodes = [made.add_node(num_cpus=1, object_store_memory=STORE) for _ in range(2)]
+        patch.setenv("RAY_ADDRESS", made.address)
+        yield made
+        ray.shutdown()
+        made.shutdown()
 
 
-def test_a_lost_node_changes_nothing(cluster: Any, model: Path, tmp_path: Path) -> None:
-    """The same bytes as one process, and nothing twice."""
-    shards, alone, out = shards_of(tmp_path / "in", 12, 300), tmp_path / "alone", tmp_path / "out"
-    assert call("predict", model, shards, "--out", alone, "--on", "processes").code == 0
-    lost = threading.Thread(target=_lose_a_node, args=(cluster, out))
-    lost.start()
-    done = call("predict", model, shards, "--out", out, "--on", "ray")
+def losing_a_node(cluster: Any, moment: Callable[[], bool]) -> threading.Thread:
+    """Kill a node, and all that runs there, as soon as `moment` says so; then start another one."""
+
+    def lose() -> None:
+        deadline = time.monotonic() + 60
+        while not moment() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        cluster.remove_node(cluster.nodes.pop(0), allow_graceful=False)
+        cluster.nodes.append(cluster.add_node(num_cpus=1, object_store_memory=STORE))
+
+    started = threading.Thread(target=lose)
+    started.start()
+    return started
+
+
+@pytest.fixture(scope="module")
+def alone(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Shards, and what one process answers."""
+    folder = tmp_path_factory.mktemp("alone")
+    shards = shards_of(folder / "in", SHARDS, ROWS)
+    assert call("predict", model, shards, "--out", folder / "out", "--on", "processes").code == 0
+    return shards, folder / "out"
+
+
+@pytest.mark.parametrize("done", [-1, 0, 3, 6, 9])
+def test_a_node_that_is_lost_while_it_predicts_changes_nothing(
+    done: int, cluster: Any, model: Path, alone: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """At once, with the first job under way, and after three, six and nine shards: the same bytes, nothing twice."""
+    (shards, right), out = alone, tmp_path / "out"
+    moments = {-1: lambda: out.exists(), 0: lambda: bool(list(out.glob(".*")))}
+    lost = losing_a_node(cluster, moments.get(done, lambda: len(list(out.glob("part-*"))) >= done))
+    said = call("predict", model, shards, "--out", out, "--on", "ray")
     lost.join()
-    assert done.code == 0, done
-    assert len(cluster.nodes) == 1  # it was lost
+    assert said.code == 0, said
     for path in shards.iterdir():
-        assert (out / path.name).read_bytes() == (alone / path.name).read_bytes()
+        assert (out / path.name).read_bytes() == (right / path.name).read_bytes()
         assert [one["id"] for one in answers_of(out / path.name)] == [
-            f"{path.stem.removeprefix('part-')}-{row}" for row in range(300)
+            f"{path.stem.removeprefix('part-')}-{row}" for row in range(ROWS)
         ]
     assert {path.name for path in out.iterdir()} == {"_jobs", *(path.name for path in shards.iterdir())}
 
 
-def _lose_a_node(cluster: Any, out: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not list(out.glob("part-*")) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
+@pytest.fixture(scope="module")
+def here(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The model of one machine."""
+    out = tmp_path_factory.mktemp("here") / "model"
+    assert call("train", data, TREES, "--out", out).code == 0
+    return learned(out)
+
+
+def learned(model: Path) -> dict[str, bytes]:
+    found = {path.name: path.read_bytes() for path in model.iterdir() if path.suffix in (".safetensors", ".jsonl")}
+    assert any(name.endswith(".safetensors") for name in found)
+    return found
+
+
+@pytest.mark.parametrize("done", [-1, 1, 4, 8, 11])
+def test_a_node_that_is_lost_while_it_trains_changes_nothing(
+    done: int, cluster: Any, data: Path, here: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the first jobs are written, and after one, four, eight and eleven of them, in all rounds: the same bits."""
+    monkeypatch.setattr(tree_jobs, "LEAST_WORK", 2000)
+    monkeypatch.setenv("LONGTAIL_THREADS", "1")
+    out, jobs = tmp_path / "model", tmp_path / "model.jobs"
+
+    def moment() -> bool:
+        if done < 0:
+            return bool(list(jobs.glob("*/round-0/jobs.json")))
+        return len(list(jobs.glob("*/round-*/done/*.safetensors"))) >= done
+
+    lost = losing_a_node(cluster, moment)
+    said = call("train", data, TREES, "--out", out, "--on", "ray")
+    lost.join()
+    assert said.code == 0, said
+    assert learned(out) == here and not jobs.exists()
 
 
 def test_a_broken_shard_and_another_version(cluster: Any, model: Path, tmp_path: Path) -> None:
@@ -74,3 +131,13 @@ def test_a_broken_shard_and_another_version(cluster: Any, model: Path, tmp_path:
     with pytest.raises(JobError, match=r"has longtail .*, the driver 0\.0\.9"):
         run_on_ray(other, other.left(), lambda number, rows: None, "ray")
     assert os.environ["RAY_ADDRESS"] == cluster.address
+
+
+def test_folds_and_comparisons_run_on_ray_too(cluster: Any, data: Path, tmp_path: Path) -> None:
+    recipe = "bm25 + calibrate(folds=2)"
+    for name, on in (("here", ()), ("ray", ("--on", "ray"))):
+        assert call("train", data, recipe, "--out", tmp_path / name, *on).code == 0
+    assert learned(tmp_path / "ray") == learned(tmp_path / "here")
+    words = ("compare", data, "bm25", "centroid", "--json", "--report", tmp_path / "page.html")
+    ours, theirs = call(*words).json["results"], call(*words, "--on", "ray").json["results"]
+    assert [(one["recipe"], one["P@1"]) for one in ours] == [(one["recipe"], one["P@1"]) for one in theirs]

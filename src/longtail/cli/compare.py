@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.cli.checkpoints import ComparisonDir, comparison_messages
+from longtail.cli.on import jobs_beside, spread_on
 from longtail.cli.shared import (
     Json,
     Source,
@@ -83,6 +84,14 @@ def compare(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Train even if the plan says it will not fit.")] = False,
     checkpoint_dir: ComparisonDir = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Train each recipe with each seed in a job: on processes, files (for a scheduler), ray or "
+            "ray://host:port.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Train recipes on the same data: one table, one report.
@@ -112,9 +121,13 @@ def compare(
     if task.split not in ("test", "valid"):
         raise DataError(f"--split of compare must be test or valid, got {split!r}")
     ready_to_write(report)
+    if on is not None:
+        from longtail.jobs import check_on
+
+        check_on(on)
     results: list[Result] = []
     try:
-        with comparison_messages(checkpoint_dir), progress():
+        with spread_on(on, jobs_beside(report)), comparison_messages(checkpoint_dir), progress():
             corpus = _read(source, task.split)
             _check(task, corpus, force, old)
             _keep(task, [], corpus)

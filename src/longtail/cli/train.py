@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.cli.checkpoints import CheckpointDir, checkpoint_messages
+from longtail.cli.on import check_train_on, jobs_beside, spread_on
 from longtail.cli.shared import (
     Json,
     Source,
@@ -24,7 +25,6 @@ from longtail.cli.shared import (
     speaks,
 )
 from longtail.cli.torchrun import Patience, joined, written_by_an_earlier_attempt
-from longtail.cli.train_on import check_train_on, train_on
 from longtail.cli.train_within import train_within
 from longtail.cli.tune import seconds_of
 from longtail.cutoff import Cutoff, CutoffChoice
@@ -67,7 +67,7 @@ def train(
         str | None,
         typer.Option(
             metavar="PLACE",
-            help="Train trees in jobs: on processes, files (for a scheduler), ray or ray://host:port.",
+            help="Train trees and folds in jobs: on processes, files (for a scheduler), ray or ray://host:port.",
         ),
     ] = None,
     json: Json = False,
@@ -109,7 +109,7 @@ def train(
         check_train_on(on, recipes[0])
     with (
         joined(patience),
-        train_on(on, out),
+        spread_on(on, jobs_beside(out)),
         checkpoint_messages(recipes, checkpoint_dir),
         progress(),
         measure_peak() as peak,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from longtail.cli.on import ROUND, jobs_beside, spread_on
 from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, ready_to_write, say
 from longtail.errors import DataError, RecipeError
 
@@ -43,10 +44,19 @@ def tune(
     folds: Annotated[
         int | None, typer.Option(metavar="NUMBER", help="Judge by folds of train; default: judge on valid.")
     ] = None,
-    processes: Annotated[int, typer.Option(metavar="NUMBER", help="Recipes in training at a time.")] = 1,
+    processes: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", help=f"Recipes in training at a time; default: 1, with --on {ROUND}."),
+    ] = None,
     checkpoint_dir: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Keep the trials there; the same command goes on from them."),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE", help="Train in jobs: on processes, files (for a scheduler), ray or ray://host:port."
+        ),
     ] = None,
     report: Annotated[
         Path, typer.Option(metavar="FILE", help="HTML page to write; one that is there is replaced.")
@@ -73,6 +83,12 @@ def tune(
         Objective.parse(one)
     seconds = None if within is None else seconds_of(within)
     ready_to_write(report)
+    if on is not None:
+        from longtail.jobs import check_on
+
+        check_on(on)
+        if on == "files" and within is not None:
+            raise RecipeError("--within counts the time of one run, and --on files takes several; give --trials")
     if checkpoint_dir is not None:
         if checkpoint_dir.exists() and not checkpoint_dir.is_dir():
             raise DataError("is a file; give a folder for --checkpoint-dir", checkpoint_dir)
@@ -82,7 +98,7 @@ def tune(
     from longtail.recipe import Recipe
 
     try:
-        with progress():
+        with spread_on(on, jobs_beside(report)), progress():
             corpus = source.read()
             refuse_what_will_not_fit([Recipe.parse(text) for text in space.corners()], corpus.train)
             found = search(
@@ -93,7 +109,7 @@ def tune(
                 trials=trials,
                 within=seconds,
                 folds=folds,
-                processes=processes,
+                processes=processes if processes is not None else 1 if on is None else ROUND,
                 checkpoint_dir=checkpoint_dir,
                 seed=source.seed,
             )

@@ -4,6 +4,7 @@ Start reading at `runs.py`: `compare` trains and measures, `each` yields results
 
 - `entries.py`: what a line is, a recipe with a seed, a saved model or saved predictions
 - `stages.py`: fitted stages on disk, trained once for all recipes that share them
+- `line_jobs.py`: a recipe with a seed as a job: on processes, by a scheduler, on a Ray cluster
 - `finished.py`: results on disk, so that a comparison that was stopped goes on
 - `uncertainty.py`: intervals, differences to the first recipe, measures on clean documents
 - `summary.py`: `Comparison`, the self-describing JSON, and `read_comparison`

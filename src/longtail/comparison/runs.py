@@ -20,6 +20,7 @@ from longtail.data.corpus import Corpus
 from longtail.dial import dial_curve
 from longtail.drawing import words
 from longtail.errors import DataError
+from longtail.jobs import current_spread
 from longtail.memory import measure_peak, release
 from longtail.metrics import evaluate
 from longtail.metrics.calibration import Teaching
@@ -100,6 +101,12 @@ def each(
             reseeded(entry, seed).check(corpus.train)
     folder = None if checkpoint_dir is None else Path(checkpoint_dir)
     to_train = [entry for entry, seed in wanted if isinstance(entry, Recipe)]
+    spread = current_spread()
+    if spread is not None:
+        from longtail.comparison.line_jobs import train_lines
+
+        folder = folder or spread.folder
+        train_lines([(one, seed) for one, seed in wanted if isinstance(one, Recipe)], corpus, ks, folder, spread)
     if folder is not None:
         to_train = [one for one, seed in wanted if isinstance(one, Recipe) and not _is_there(folder, one, seed, corpus)]
     warm_up(to_train, corpus.train)  # compiled once a machine; the first recipe's time must not include it
@@ -133,7 +140,11 @@ def seeds_of(entry: Entry, seeds: Sequence[int]) -> tuple[int, ...]:
 
 
 def run(
-    recipe: Recipe, corpus: Corpus, ks: Sequence[int] = (1, 3, 5), checkpoint_dir: str | Path | None = None
+    recipe: Recipe,
+    corpus: Corpus,
+    ks: Sequence[int] = (1, 3, 5),
+    checkpoint_dir: str | Path | None = None,
+    seed: int = 0,
 ) -> Result:
     """Train one recipe and measure it on test.
 
@@ -142,13 +153,14 @@ def run(
         corpus: the data; it needs test rows.
         ks: the k of P@k and the other measures.
         checkpoint_dir: a folder for checkpoints, see `compare`.
+        seed: added to the seeds of the recipe.
 
     Returns:
         Measures, predictions, times, memory, and the size that the saved model would have.
     """
     folder = None if checkpoint_dir is None else Path(checkpoint_dir)
     with _stages(folder) as stages:
-        return _one(recipe, 0, corpus, tuple(ks), folder, stages)
+        return _one(recipe, seed, corpus, tuple(ks), folder, stages)
 
 
 def _one(

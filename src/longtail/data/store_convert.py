@@ -6,6 +6,8 @@ each. Other layouts, and data that is mended or has vectors, excluded pairs or a
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from longtail.data.corpus import Corpus
 from longtail.data.corpus_facts import CorpusFacts, read_facts
 from longtail.data.dataset import Dataset
 from longtail.data.files import find
+from longtail.data.fingerprint import fingerprint
 from longtail.data.labels import Propensity
 from longtail.data.opening import reading
 from longtail.data.published import constants_note
@@ -25,7 +28,7 @@ from longtail.data.store_layout import SPLITS, is_store
 from longtail.data.store_writer import BLOCK, StoreWriter, streamed
 from longtail.data.subjects import is_subject_table
 from longtail.data.table import find_tables
-from longtail.data.write import new_data_folder
+from longtail.data.write import described, new_data_folder
 from longtail.errors import DataError
 from longtail.progress import stage
 
@@ -83,6 +86,31 @@ def write_store(
             )  # fmt: skip
             _write(corpus, StoreWriter(folder, 0.0, None, seed, frozenset(SPLITS)))
     return Path(target)
+
+
+def stored(corpus: Corpus, folder: Path) -> Path:
+    """Leave a data set where jobs on other machines read it.
+
+    Args:
+        corpus: the data; no split has rows that tail methods added.
+        folder: all machines see it under the same path.
+
+    Returns:
+        A store in the folder. Its name is a checksum of the data, so one that is there is the same.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    digest = hashlib.blake2b(f"{corpus.name}\n{corpus.held_out_labels}".encode(), digest_size=8)
+    for split in SPLITS:
+        digest.update(fingerprint(getattr(corpus, split)).encode())
+    for label in described(corpus.labels):
+        digest.update(json.dumps(label).encode())
+    place = folder.resolve() / f"data-{digest.hexdigest()}"
+    if not is_store(place):
+        with new_data_folder(place, overwrite=False) as temporary:
+            _write(corpus, StoreWriter(temporary, 0.0, None, 0, frozenset(SPLITS)))
+    return place
 
 
 def _streams(place: Path) -> frozenset[str] | None:

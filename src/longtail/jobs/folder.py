@@ -23,6 +23,9 @@ JOBS = "jobs.json"
 KINDS = {  # the function that runs a job of each kind: (settings, input, output) -> rows done
     "predict": "longtail.batch_prediction:predict_shard",
     "classifiers": "longtail.linear.trees.tree_jobs:train_part",
+    "fold": "longtail.fold_training:train_fold",
+    "comparison": "longtail.comparison.line_jobs:train_line",
+    "trial": "longtail.tuning.trial_jobs:judge_trial",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from longtail.arrays import Longs
 from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError
+from longtail.fold_jobs import answers_by_jobs, spreads_folds
 from longtail.linear.fusion.boosted_trees import Growing, require_lightgbm
 from longtail.linear.fusion.candidates import Answers
 from longtail.linear.fusion.combiner import CHUNK, KEPT, MAX_WRONG, CombinerExamples, LabelFacts, learn
@@ -159,15 +160,29 @@ class FuseLearner:
         """Answers over train, each row's by members that were fitted on the other folds."""
         cuts = fold_rows(train, number, self.settings.seed)
         places = min(self.settings.candidates, len(train.labels))
+        elsewhere: Iterator[Answers] | None = None
+        if spreads_folds(train, valid) and not any(getattr(one, "spreads", False) for one in self.members):
+            how = {"fuse": {**asdict(self.settings), "members": list(self.settings.members)}}
+            elsewhere = iter(answers_by_jobs(how, train, valid, cuts))
         with stage("out-of-fold answers", total=number) as advance:
             for fitted_on, unseen in cuts:
                 seen, held_out = train.take(fitted_on), train.take(unseen)
-                yield CombinerExamples(
-                    self._fold_answers(seen, valid, held_out, places), held_out, LabelFacts.of(seen, company)
-                )
+                answers = next(elsewhere) if elsewhere else self.fold_answers(seen, valid, held_out, places)
+                yield CombinerExamples(answers, held_out, LabelFacts.of(seen, company))
                 advance(1)
 
-    def _fold_answers(self, seen: Dataset, valid: Dataset, held_out: Dataset, places: int) -> Answers:
+    def fold_answers(self, seen: Dataset, valid: Dataset, held_out: Dataset, places: int) -> Answers:
+        """Fit the members without a fold, and answer it.
+
+        Args:
+            seen: the other folds.
+            valid: what members are validated on.
+            held_out: the fold.
+            places: labels of a member.
+
+        Returns:
+            The answers of each member.
+        """
         answers: Answers = []
         with sharing_fits(seen, valid, self._fits()):
             for member in self.members:

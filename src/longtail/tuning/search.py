@@ -10,6 +10,7 @@ from statistics import median
 
 from longtail.data.corpus import Corpus
 from longtail.errors import DataError, RecipeError
+from longtail.jobs import current_spread
 from longtail.progress import Measured, measured, note, stage
 from longtail.recipe import Recipe
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult, Tuning
@@ -17,6 +18,7 @@ from longtail.tuning.judge import Judge
 from longtail.tuning.objective import Objective
 from longtail.tuning.search_space import SearchSpace
 from longtail.tuning.study import AskedTrial, Study, identity_of, journal, require_optuna
+from longtail.tuning.trial_jobs import TrialJobs
 from longtail.tuning.workers import Worker, next_message, outcome, pool
 
 OBJECTIVE = "P@1 + PSP@5"  # head and tail
@@ -52,7 +54,8 @@ def tune(
         within: seconds. No trial starts that would not end in time, judged by the trials before; networks that still
             train when time is up stop after their epoch.
         folds: of train to judge by; default: judge on valid.
-        processes: recipes in training at a time.
+        processes: recipes in training at a time; inside `longtail.jobs.spreading`, of a round of jobs, of which all
+            are drawn before the first is judged and none is stopped early.
         checkpoint_dir: keeps the trials: the same call goes on from there.
         seed: of the sampler and the splits.
 
@@ -79,7 +82,9 @@ def tune(
             if study.finished:
                 note(f"{folder} has {study.finished} finished trials; the search goes on after them")
         Recipe.parse(space.corners()[0]).check(corpus.train)  # what the data lacks is no matter of settings
-        _Search(study, judge, min(limit, space.size), processes).run()
+        spread = current_spread()
+        jobs = None if spread is None else TrialJobs(corpus, objectives, folds, seed, spread)
+        _Search(study, judge, min(limit, space.size), processes, jobs).run()
         return Tuning(
             space=space.text,
             objectives=tuple(one.text for one in objectives),
@@ -95,8 +100,8 @@ def tune(
 class _Search:
     """The loop over trials."""
 
-    def __init__(self, study: Study, judge: Judge, limit: float, processes: int) -> None:
-        self.study, self.judge, self.limit = study, judge, limit
+    def __init__(self, study: Study, judge: Judge, limit: float, processes: int, jobs: TrialJobs | None = None) -> None:
+        self.study, self.judge, self.limit, self.jobs = study, judge, limit, jobs
         self.processes = int(min(processes, max(limit - study.finished, 1)))
         self.out_of_time = False
         before = [one.values[0] for one in study.results() if one.state == DONE]  # of an earlier run in this folder
@@ -106,7 +111,9 @@ class _Search:
         """Trains until the limit or the deadline."""
         total = self.limit - self.study.finished
         with stage("tuning", total=int(total) if total < 10_000 else None, timed=False) as advance:
-            if self.processes > 1:
+            if self.jobs is not None:
+                self._in_jobs(self.jobs, advance)
+            elif self.processes > 1:
                 with pool(self.judge, self.processes) as workers:
                     self._in_processes(workers, advance)
             else:
@@ -118,6 +125,19 @@ class _Search:
                     advance(1)
         if not any(one.state == DONE for one in self.study.results()):
             self._nothing_found()
+
+    def _in_jobs(self, jobs: TrialJobs, advance: Callable[[int], None]) -> None:
+        """Round after round: what is drawn depends on the rounds before, and not on which trial ends first."""
+        while self._may_start(running=0):
+            asked: list[AskedTrial] = []
+            while len(asked) < self.processes and self._may_start(len(asked)):
+                asked.append(self.study.ask(len(asked), self.limit))
+            recipes = [one.recipe for one in asked if not self.study.known(one.recipe)]
+            judged = jobs.judge(list(dict.fromkeys(recipes))) if recipes else {}
+            for one in asked:
+                known = self.study.known(one.recipe)
+                self._settle(one, *(("done", known) if known else judged[one.recipe]))
+                advance(1)
 
     def _in_processes(self, workers: list[Worker], advance: Callable[[int], None]) -> None:
         busy: dict[Worker, AskedTrial] = {}

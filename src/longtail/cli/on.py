@@ -1,4 +1,4 @@
-"""`longtail train --on`: trains label trees in jobs."""
+"""`--on` of `train`, `tune` and `compare`: their parts run as jobs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from longtail.errors import JobsLeft, RecipeError
 if TYPE_CHECKING:
     from longtail.recipe import Recipe
 
+ROUND = 8  # trials of `tune` that are drawn together, where --processes does not say
+
 
 def check_train_on(on: str, recipe: Recipe) -> None:
     """Refuses a place that does not answer, and a recipe that has nothing to spread."""
@@ -27,19 +29,18 @@ def check_train_on(on: str, recipe: Recipe) -> None:
         able = [name for name in catalogue.LEARNERS if getattr(catalogue.learner_class(name), "spreads", False)]
         raise RecipeError(
             f"{recipe} has nothing that --on could spread; leave it out, or use {', '.join(able)}, alone or "
-            "as members; nets train on several GPUs and hosts with torchrun"
+            "as members, or folds, as of ranknet; nets train on several GPUs and hosts with torchrun"
         )
 
 
 @contextmanager
-def train_on(on: str | None, out: Path) -> Iterator[None]:
-    """Spreads trainings in this block over jobs in `OUT.jobs`, which goes when all is done."""
+def spread_on(on: str | None, folder: Path) -> Iterator[None]:
+    """Spreads the work in this block over jobs in a folder, which goes when all is done."""
     if on is None:
         yield
         return
     from longtail.jobs import spreading
 
-    folder = out.with_name(f"{out.name}.jobs")
     try:
         with spreading(folder, on):
             yield
@@ -51,3 +52,8 @@ def train_on(on: str | None, out: Path) -> Iterator[None]:
         typer.echo("\n".join(f"longtail job {here} {number}" for number in waiting.left))
         raise typer.Exit from None
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def jobs_beside(path: Path) -> Path:
+    """The folder of the jobs that make a file or folder."""
+    return path.with_name(f"{path.name}.jobs")
