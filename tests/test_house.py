@@ -143,7 +143,7 @@ ARROWS: dict[str, set[str]] = {
         "warmup",
     },
     "cutoff": {"errors"},
-    "data": {"arrays", "atomic", "errors", "memory", "progress", "version"},
+    "data": {"arrays", "atomic", "errors", "memory", "progress", "threads", "version"},
     "data/builders": {"arrays", "atomic", "data", "errors", "memory", "progress", "threads"},
     "dial": {"data", "errors", "metrics", "predictions"},
     "doubts": {"arrays", "linear/features", "seams"},

@@ -14,7 +14,9 @@ from longtail.data.corpus import Corpus
 from longtail.data.fingerprint import fingerprint
 from longtail.data.mapped_texts import JoinedTexts, MappedTexts, as_strings, joined, taken
 from longtail.data.store_convert import write_store
+from longtail.data.store_pieces import read_pieces
 from longtail.data.store_reader import verify_store
+from longtail.data.store_writer import StreamedSplit
 from longtail.data.write import write_folder
 from longtail.errors import DataError, LongtailError
 
@@ -62,6 +64,47 @@ def test_a_store_is_the_data_that_load_reads(tmp_path, splits, how, block, monke
     same(found, _named(longtail.load(source, **how), found.name))
     assert isinstance(found.train.texts, MappedTexts) and isinstance(found.train.ids, MappedTexts)
     assert not found.train.targets.data.flags.owndata
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("labelled", [False, True])
+def test_several_processes_write_the_same_store(tmp_path, processes, labelled, monkeypatch) -> None:
+    """To the byte; a piece is a few lines here, and one process stands for the arithmetic alone."""
+    names = "".join(json.dumps({"id": f"l{label}", "text": f"name {label}"}) + "\n" for label in range(17))
+    source = lines(tmp_path / "data", splits=("train", "test"), **({"labels": names} if labelled else {}))
+    write_store(source, tmp_path / "one", test_share=0.1)
+    monkeypatch.setattr("longtail.data.files.CHUNK", 1500)
+    if processes == 1:
+        monkeypatch.setattr(StreamedSplit, "take_lines", in_pieces)
+    write_store(source, tmp_path / "several", test_share=0.1, processes=processes)
+    assert contents(tmp_path / "several") == contents(tmp_path / "one")
+
+
+def in_pieces(part: StreamedSplit, text: str) -> bool:
+    read_pieces(part, text, part.writer, 1)
+    return True
+
+
+def contents(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in store.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"id": "x", "text": \n', "train.jsonl:301: broken JSON"),
+        ('{"id": "x", "text": "t", "labels": ["unknown"]}\n', "train.jsonl:301: unknown label id 'unknown'"),
+    ],
+)
+def test_a_piece_that_is_wrong_is_named_by_its_line(tmp_path, line, said, monkeypatch) -> None:
+    names = "".join(json.dumps({"id": f"l{label}", "text": ""}) + "\n" for label in range(17))
+    source = lines(tmp_path / "data", labels=names)
+    with (source / "train.jsonl").open("a") as file:
+        file.write(line)
+    monkeypatch.setattr("longtail.data.files.CHUNK", 1500)
+    monkeypatch.setattr(StreamedSplit, "take_lines", in_pieces)
+    with pytest.raises(DataError, match=said):
+        write_store(source, tmp_path / "store")
 
 
 def _named(corpus: Corpus, name: str) -> Corpus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from longtail_calls import answers_of, call, shards_of
 
+from faults import Faults, injected
 from longtail.errors import JobError
 from longtail.jobs import JobFolder
 from longtail.jobs.processes import run_in_processes
@@ -68,6 +70,21 @@ def test_a_broken_shard_is_named_and_the_others_are_done(model: Path, shards: Pa
     (shards / "part-2.jsonl").write_text('{"text": "fine"}\n', encoding="utf-8")
     assert call("predict", model, shards, "--out", out, "--on", "processes").code == 0
     assert len(answers_of(out / "part-2.jsonl")) == 1 and not list((out / "_jobs" / "failed").iterdir())
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(model: Path, shards: Path, tmp_path: Path) -> None:
+    """Another node does the job again: there is no half of an answer."""
+    out = tmp_path / "out"
+    call("predict", model, shards, "--out", out, "--on", "files")
+    folder = JobFolder.read(out / "_jobs")
+    folder.run(0)
+    with (
+        injected(Faults(0, errno.ENOSPC, lasting=True)),
+        pytest.raises(JobError, match=r"job 2 \(part-2\.jsonl\) failed: .*No space left"),
+    ):
+        folder.run(2)
+    assert {path.name for path in out.iterdir()} == {"_jobs", "part-0.jsonl"} and folder.left() == [1, 2, 3, 4]
+    assert folder.run(2) == 12
 
 
 def test_answers_of_other_settings_or_inputs_are_not_mixed(model: Path, shards: Path, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ Start reading at `dataset.py` and `labels.py`, then `read.py`, where `load` find
     files.py, rows.py                   lines of files, plain or compressed; documents collected while a file is read
     limits.py, opening.py, unpack.py    what a file may ask for; the one place that opens files; .gz and .xz
     numpy_files.py, sparse_files.py     arrays and sparse matrices from files that are not trusted
+    store_*.py, mapped_texts.py         columns in files that are mapped into memory, and their writer
+    worker_pool.py                      work on several processes, in order
     write.py                            writers of our layout and of the repository's
     hierarchy.py                        data sets from hierarchies, read by edges.py, wordnet_*.py and wikipedia*.py
     published.py                        constants, sizes and recipes of the papers' data sets
@@ -20,7 +22,7 @@ Start reading at `dataset.py` and `labels.py`, then `read.py`, where `load` find
     subsample.py                        evenly spaced rows, for work that needs only some of them
     wordnet/                            the data set that ships with longtail
 
-May import errors, arrays, memory, progress and atomic.
+May import errors, arrays, memory, progress, threads and atomic.
 """
 
 from longtail.data.corpus import Corpus, held_out, make_corpus

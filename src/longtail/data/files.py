@@ -6,7 +6,7 @@ import json
 import os
 import reprlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
@@ -239,7 +239,24 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         The number of each line, and the line without its line feed.
     """
     for first, piece in chunks(path):
-        yield from enumerate(decoded(piece, path, first).removesuffix("\n").split("\n"), first)
+        yield from lines_in(piece, path, first)
+
+
+def lines_in(piece: bytes, path: Path, first: int) -> Iterator[tuple[int, str]]:
+    """Cuts a piece of a file into lines.
+
+    Args:
+        piece: bytes of whole lines, from `chunks`.
+        path: the file, for the message.
+        first: the number of the piece's first line.
+
+    Returns:
+        The number of each line, and the line without its line feed.
+
+    Raises:
+        DataError: it is not UTF-8; names the line.
+    """
+    return enumerate(decoded(piece, path, first).removesuffix("\n").split("\n"), first)
 
 
 def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -254,8 +271,24 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         DataError: a line is not a JSON object.
     """
+    yield from objects_in(lines(path), path)
+
+
+def objects_in(numbered: Iterable[tuple[int, str]], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Reads lines with one JSON object each; blank lines are skipped.
+
+    Args:
+        numbered: numbers of lines, and the lines.
+        path: their file, for the message.
+
+    Yields:
+        The number of each line, and its object.
+
+    Raises:
+        DataError: a line is not a JSON object.
+    """
     loads = json.loads
-    for number, line in lines(path):
+    for number, line in numbered:
         if not line or line.isspace():
             continue
         try:

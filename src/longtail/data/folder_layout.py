@@ -12,7 +12,7 @@ of appearance and each label's text is its id.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,12 @@ def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
     Raises:
         DataError: a file is missing or a line is wrong.
     """
-    text_of = _text_of(check_text_field(text))
+    check_text_field(text)
     paths = {split: find(folder, f"{split}.jsonl") for split in SPLITS}
     if paths["train"] is None:
         raise DataError("has no train.jsonl, train.jsonl.gz or train.jsonl.xz; add one", folder)
     labels = read_labels(find(folder, "labels.jsonl"))
-    gathered = {split: _read_split(path, labels, text_of, split) for split, path in paths.items() if path is not None}
+    gathered = {split: _read_split(path, labels, text, split) for split, path in paths.items() if path is not None}
     check_ids(list(gathered.values()))
     excluded = _read_excluded(find(folder, "exclude.jsonl"), gathered, labels)
     label_set = labels.label_set(propensity)
@@ -73,7 +73,7 @@ def read_rows_file(path: Path, text: str, propensity: Propensity) -> Splits:
         DataError: a line is wrong.
     """
     labels = LabelIndex()
-    gathered = _read_split(path, labels, _text_of(check_text_field(text)), "train")
+    gathered = _read_split(path, labels, check_text_field(text), "train")
     check_ids([gathered])
     beside = [name for ending in COMPRESSED if (path.parent / (name := f"labels.jsonl{ending}")).is_file()]
     notes = [f"only {path.name} was read: give its folder to use {beside[0]} too"] if beside else []
@@ -106,10 +106,26 @@ def _text_of(text: str) -> Callable[[dict[str, Any]], str]:
     return {"title+text": both, "title/text": apart}.get(text, one)
 
 
-def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any]], str], split: str) -> Gathered:
+def _read_split(path: Path, labels: LabelIndex, text: str, split: str) -> Gathered:
     gathered = gather(path, labels, split)
-    add = gathered.add
-    for line, row in objects(path):
+    if not gathered.take_lines(text):
+        add_documents(gathered, objects(path), text)
+    return gathered
+
+
+def add_documents(gathered: Gathered, numbered: Iterable[tuple[int, dict[str, Any]]], text: str) -> None:
+    """Adds documents to a collection.
+
+    Args:
+        gathered: the collection.
+        numbered: the line of each document, and its object.
+        text: the fields that make its text.
+
+    Raises:
+        DataError: a document is wrong.
+    """
+    add, path, text_of = gathered.add, gathered.path, _text_of(text)
+    for line, row in numbered:
         try:
             try:
                 name, given, text = row["id"], row["labels"], text_of(row)
@@ -125,7 +141,6 @@ def _read_split(path: Path, labels: LabelIndex, text_of: Callable[[dict[str, Any
             add(line, name, text, given)
         except DataError as error:
             pass_over(error, "rows whose id, text or labels cannot be read", row)
-    return gathered
 
 
 def _missing(key: str) -> str:

@@ -216,6 +216,10 @@ class Gathered:
         self.texts.append(text)
         self.lines.append(line)
 
+    def take_lines(self, text: str) -> bool:
+        """Whether it read its JSON lines itself; `text`: the fields of a document's text. This one does not."""
+        return False
+
     def content(self, row: int) -> tuple[str, list[int]]:
         """The text and the columns of a document."""
         return self.texts[row], self.columns[self.starts[row] : self.starts[row + 1]].tolist()

@@ -1,7 +1,8 @@
 """Writes a data set of any layout as a store.
 
 JSON lines and tables are written while they are read, in memory that does not grow with the documents beyond 8 bytes
-each. Other layouts, and data that is mended or has vectors, excluded pairs or a vocabulary, are read whole first.
+each; large files of JSON lines are read by several processes, in pieces. Other layouts, and data that is mended or has
+vectors, excluded pairs or a vocabulary, are read whole first.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def write_store(
     remedies: Remedies | None = None,
     vocabulary: VocabularyFile | None = None,
     overwrite: bool = False,
+    processes: int = 1,
 ) -> Path:
     """Write a store, which `load` maps into memory.
 
@@ -64,6 +66,8 @@ def write_store(
         remedies: see `load`.
         vocabulary: see `load`.
         overwrite: replaces a data set that longtail wrote there.
+        processes: that read JSON lines; 0: one a core, where a file is worth it. A script that asks for more than one
+            must guard its main part by `if __name__ == "__main__"`.
 
     Returns:
         The folder.
@@ -76,7 +80,7 @@ def write_store(
         raise DataError("is a store already; copy the folder", place)
     with new_data_folder(Path(target), overwrite) as folder:
         if remedies in (None, Remedies()) and vocabulary is None and (given := _streams(place)) is not None:
-            writer = StoreWriter(folder, valid_share, test_share, seed, given)
+            writer = StoreWriter(folder, valid_share, test_share, seed, given, processes)
             with reading(place):
                 _stream(place, writer, columns, text, propensity)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,17 @@ from longtail.data.corpus_facts import keep_private
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.data.mapped_texts import MappedTexts
-from longtail.data.opening import open_file
+from longtail.data.opening import file_size, open_file
 from longtail.data.rows import Gathered, LabelIndex, without_repeats
 from longtail.data.store_layout import FORMAT, MATRICES, SPLITS, STORE, VERSION
+from longtail.data.worker_pool import processes_for
 from longtail.data.write import described, write_lines
 from longtail.errors import DataError
 from longtail.version import __version__
 
 BLOCK = 1 << 16  # documents written at once
+UNIQUE = "unique"  # salt of the hashes that find ids that occur twice
+Packed = tuple[AnyArray, Longs]  # from `pack_strings`
 LONG = 1 << 31  # entries from which columns and starts of a matrix are int64
 
 
@@ -67,17 +71,17 @@ class _Split:
     ends: dict[str, int] = field(default_factory=dict)  # of the last string or entry of each column
     widths: dict[str, int] = field(default_factory=dict)  # columns of each matrix
 
-    def add(self, ids: Any, texts: Any, matrices: dict[str, Matrix]) -> None:
+    def add(self, ids: Packed, texts: Packed | None, matrices: dict[str, Matrix]) -> None:
         """Add documents.
 
         Args:
-            ids: of the documents.
+            ids: of the documents, from `pack_strings`.
             texts: of the documents; None where there are none.
             matrices: csr (documents, columns) by name.
         """
         for kind, strings in (("ids", ids), ("texts", texts)):
             if strings is not None:
-                packed, starts = pack_strings(strings)
+                packed, starts = strings
                 self._file(kind).add(packed)
                 self._starts(kind, starts)
         for kind, matrix in matrices.items():
@@ -85,7 +89,7 @@ class _Split:
             self._file(f"{kind}.labels").add(matrix.indices.astype("<i4"))
             self._starts(kind, matrix.indptr)
             self.widths[kind] = max(self.widths.get(kind, 0), matrix.shape[1])
-        self.rows += len(ids)
+        self.rows += len(ids[1]) - 1
 
     def described(self, labels: int) -> dict[str, object]:
         """What the store says of this split; matrices over labels have all of them as columns."""
@@ -108,6 +112,31 @@ class _Split:
         return self.files[name]
 
 
+@dataclass(frozen=True)
+class HoldingOut:
+    """Which documents of train are held out, as `make_corpus` does it."""
+
+    splits: tuple[tuple[str, float, int | str], ...]  # name, share and salt
+
+    def rows(self, split: str, ids: Sequence[str], few: bool) -> dict[str, Longs]:
+        """The rows of each split.
+
+        Args:
+            split: the split that the data set has the documents in; only those of train are held out.
+            ids: of the documents.
+            few: they are all that there are: at least one goes and one stays.
+
+        Returns:
+            Rising row numbers by split.
+        """
+        rows = {split: np.arange(len(ids))}
+        for name, share, salt in self.splits if split == "train" else ():
+            left = [ids[row] for row in rows["train"].tolist()]
+            out = held_out(left, share, salt) if few else hashed(left, salt) < np.uint64(int(share * 2**64))
+            rows[name], rows["train"] = rows["train"][out], rows["train"][~out]
+        return rows
+
+
 @dataclass(eq=False)
 class StoreWriter:
     """Writes a store into a folder."""
@@ -117,6 +146,7 @@ class StoreWriter:
     test_share: float | None
     seed: int
     given: frozenset[str]  # splits that the data set has
+    processes: int = 1  # that read JSON lines; 0: as many as a file is worth
     count_valid: bool = False  # labels are counted on train and valid: valid was held out of train
 
     def __post_init__(self) -> None:
@@ -124,11 +154,9 @@ class StoreWriter:
         self.counts = np.zeros(0, dtype=np.int64)  # training documents of each label so far
         self.counted = 0  # training documents
         self._hashes: dict[str, list[AnyArray]] = {name: [] for name in SPLITS}
-        self.drawn = tuple(
-            name
-            for name, share in (("test", self.test_share), ("valid", self.valid_share))
-            if share and name not in self.given
-        )
+        drawn = (("test", self.test_share, self.seed + 1), ("valid", self.valid_share, f"valid:{self.seed}"))
+        self.holding = HoldingOut(tuple(one for one in drawn if one[1] and one[0] not in self.given))  # type: ignore[arg-type]
+        self.drawn = tuple(name for name, _, _ in self.holding.splits)
 
     def add(self, split: str, ids: list[str], texts: Any, targets: Matrix, last: bool = True, **more: Matrix) -> None:
         """Add documents of a split that was given; those of train may be held out.
@@ -142,37 +170,32 @@ class StoreWriter:
             **more: features and excluded pairs.
         """
         parts = {"targets": targets, **more}
-        where = {split: np.arange(len(ids))}
-        if split == "train":
-            where = self._held_out(ids, last)
-        if split == "train" or (split == "valid" and self.count_valid):
-            counted = np.concatenate([rows for name, rows in where.items() if name != "test"])
-            found = np.bincount(targets[counted].indices, minlength=len(self.counts))
-            self.counts = np.pad(self.counts, (0, len(found) - len(self.counts))) + found
-            self.counted += len(counted)
-        for name, rows in where.items():
+        for name, rows in self.holding.rows(split, ids, few=last and not self.splits["train"].rows).items():
             own = [ids[row] for row in rows.tolist()]
-            own_texts = None if texts is None else [texts[row] for row in rows.tolist()]
+            own_texts = None if texts is None else pack_strings([texts[row] for row in rows.tolist()])
             whole = len(rows) == len(ids)
-            self.splits[name].add(own, own_texts, parts if whole else {kind: one[rows] for kind, one in parts.items()})
-            self._hashes[name].append(hashed(own, "unique"))
+            own_parts = parts if whole else {kind: one[rows] for kind, one in parts.items()}
+            self.put(split, name, pack_strings(own), own_texts, hashed(own, UNIQUE), own_parts)
 
-    def _held_out(self, ids: list[str], whole: bool) -> dict[str, Longs]:
-        """The rows of each split; as `make_corpus` holds them out."""
-        rows = {"train": np.arange(len(ids))}
-        salts: dict[str, tuple[float | None, int | str]] = {
-            "test": (self.test_share, self.seed + 1), "valid": (self.valid_share, f"valid:{self.seed}")
-        }  # fmt: skip
-        for name in self.drawn:
-            share, salt = salts[name]
-            left = [ids[row] for row in rows["train"].tolist()]
-            assert share is not None
-            if whole and not self.splits["train"].rows:  # of few documents, at least one goes and one stays
-                out = held_out(left, share, salt)
-            else:
-                out = hashed(left, salt) < np.uint64(int(share * 2**64))
-            rows[name], rows["train"] = rows["train"][out], rows["train"][~out]
-        return rows
+    def put(
+        self, given: str, split: str, ids: Packed, texts: Packed | None, hashes: AnyArray, parts: dict[str, Matrix]
+    ) -> None:
+        """Add documents whose split is known.
+
+        Args:
+            given: the split that the data set has them in.
+            split: the split that they belong to.
+            ids: of the documents, from `pack_strings`.
+            texts: likewise, or None.
+            hashes: of their ids, by UNIQUE.
+            parts: targets, features and excluded pairs.
+        """
+        if split != "test" and (given == "train" or (given == "valid" and self.count_valid)):
+            found = np.bincount(parts["targets"].indices, minlength=len(self.counts))
+            self.counts = np.pad(self.counts, (0, len(found) - len(self.counts))) + found
+            self.counted += len(hashes)
+        self.splits[split].add(ids, texts, parts)
+        self._hashes[split].append(hashes)
 
     def finish(self, labels: LabelSet, facts: dict[str, Any], private: bool) -> None:
         """Write the labels and `store.json`.
@@ -198,7 +221,7 @@ class StoreWriter:
         files["labels.counts"] = counts.finish()
         if labels.features is not None:
             own = _Split(self.folder, "labels")
-            own.add((), None, {"features": labels.features})
+            own.add(pack_strings(()), None, {"features": labels.features})
             files |= {name: file.finish() for name, file in own.files.items()}
             files |= _fit(self.folder, "labels.features", files, own.ends["features"])
             facts = {**facts, "label_features": labels.features.shape[1]}
@@ -268,6 +291,17 @@ class StreamedSplit(Gathered):
         super().add(line, name, text, labels)
         if len(self.ids) == BLOCK:
             self.flush(last=False)
+
+    def take_lines(self, text: str) -> bool:
+        """See `Gathered.take_lines`: several processes, where the file is worth it."""
+        from longtail.data.store_pieces import read_pieces
+
+        assert self.writer is not None
+        processes = self.writer.processes or processes_for(file_size(self.path))
+        if processes == 1:
+            return False
+        read_pieces(self, text, self.writer, processes)
+        return True
 
     def flush(self, last: bool) -> None:
         """Write what is here.

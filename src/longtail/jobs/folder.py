@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -182,7 +183,7 @@ class JobFolder:
             return work(self.settings, self.sources[number], output)
         except (LongtailError, OSError, MemoryError) as error:
             reason = str(error) or type(error).__name__
-            with new_file(failure) as file:
+            with suppress(OSError), new_file(failure) as file:  # a full disk holds no reason either
                 json.dump({"job": number, "output": str(output), "error": reason}, file)
             raise JobError(f"job {number} ({output.name}) failed: {reason}") from None
 

@@ -8,7 +8,7 @@ Start reading at `passages.py`, the shortest; then `work.py`, which all builders
     seealso.py, article_graph.py                     "See also" references as labels
     wiki_dump.py, wikitext.py, manpages.py           what `seealso` reads: an XML dump, or manual pages
     holdout.py                                       labels without training rows, for any data set
-    work.py, pool.py                                 stages that stay on the disk; work on several processes
+    work.py                                          stages that stay on the disk
     buckets.py, keys.py, output.py, requirements.py  lines into bucket files; 64-bit keys; the folder; what is needed
 
 A builder reads its input once, distributes it over bucket files by a hash, and finishes bucket by bucket. So memory

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 from zlib import crc32
 
-from longtail.data.builders.pool import Workers
 from longtail.data.files import chunks
+from longtail.data.worker_pool import Workers
 from longtail.errors import DataError
 
 BUCKET = 48 << 20  # bytes of text in a bucket: with Python's objects around it, about half a gigabyte in memory

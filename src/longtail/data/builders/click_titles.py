@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlsplit
 
 from longtail.data.builders.buckets import FilePiece, Found, by_bucket, each_line, is_utf8, pieces_of, spread
 from longtail.data.builders.keys import keys_of, open_table
-from longtail.data.builders.pool import Workers
 from longtail.data.builders.work import remember
 from longtail.data.files import lines, shown
 from longtail.data.limits import MAX_COUNT
 from longtail.data.opening import file_size, open_file
+from longtail.data.worker_pool import Workers
 from longtail.errors import DataError
 from longtail.progress import stage
 

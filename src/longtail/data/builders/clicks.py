@@ -31,7 +31,6 @@ from longtail.data.builders.buckets import (
 from longtail.data.builders.click_titles import find_titles, url_words
 from longtail.data.builders.keys import KeyTable, keys_of, open_table
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
-from longtail.data.builders.pool import Workers, processes_for
 from longtail.data.builders.requirements import (
     MS_MARCO,
     UNKNOWN,
@@ -47,6 +46,7 @@ from longtail.data.corpus import hashed
 from longtail.data.files import chunks
 from longtail.data.labels import Propensity
 from longtail.data.limits import MAX_COUNT
+from longtail.data.worker_pool import Workers, processes_for
 from longtail.errors import DataError
 
 COLUMNS = {2: "query,item", 3: "query,item,clicks", 4: "id,query,item,url"}  # by how many there are; 4 is ORCAS

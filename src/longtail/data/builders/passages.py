@@ -19,7 +19,6 @@ from longtail.data.builders.buckets import FilePiece, Found, pieces_of, spread, 
 from longtail.data.builders.judgements import Judgements, read_judgements
 from longtail.data.builders.keys import KeyTable, keys_of, open_table
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
-from longtail.data.builders.pool import Workers, processes_for
 from longtail.data.builders.requirements import (
     MS_MARCO,
     UNKNOWN,
@@ -34,6 +33,7 @@ from longtail.data.corpus import hashed
 from longtail.data.files import find, lines, listing, objects, shown
 from longtail.data.labels import Propensity
 from longtail.data.rows import as_id
+from longtail.data.worker_pool import Workers, processes_for
 from longtail.errors import DataError
 
 ROWS = 50_000  # rows of a gzip member

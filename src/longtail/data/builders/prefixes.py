@@ -26,7 +26,6 @@ import numpy as np
 from longtail.data.builders.buckets import buckets_for, pieces_of, spread, unpacked_size
 from longtail.data.builders.keys import KeyTable, open_table
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
-from longtail.data.builders.pool import processes_for
 from longtail.data.builders.prefix_kernels import draw_ends, list_entries
 from longtail.data.builders.prefix_log import TEST_DAYS, TRAIN_DAYS, LogReader, Queries, add_up_queries
 from longtail.data.builders.requirements import AOL, log_licence, need_files, need_licence, need_space
@@ -41,6 +40,7 @@ from longtail.data.builders.suffix_counts import (
 )
 from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.labels import Propensity
+from longtail.data.worker_pool import processes_for
 from longtail.errors import DataError
 
 TRAIN, TEST = 0, 1

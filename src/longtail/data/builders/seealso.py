@@ -21,12 +21,12 @@ from longtail.data.builders.buckets import buckets_for, read_bucket, spread, unp
 from longtail.data.builders.keys import keys_of, open_table
 from longtail.data.builders.manpages import ManReader, find_manpages
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
-from longtail.data.builders.pool import processes_for
 from longtail.data.builders.requirements import MANUAL_PAGES, WIKIPEDIA, Licence, log_licence, need_files, need_space
 from longtail.data.builders.stored_ids import StoredIds
 from longtail.data.builders.wiki_dump import DumpJoiner, DumpReader, dump_pieces
 from longtail.data.builders.work import Work, remember, remembered
 from longtail.data.labels import Propensity
+from longtail.data.worker_pool import processes_for
 from longtail.errors import DataError
 
 SPLITS = ("train", "test")

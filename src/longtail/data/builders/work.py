@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from longtail.data.builders.pool import Workers
 from longtail.data.builders.requirements import unfinished
+from longtail.data.worker_pool import Workers
 from longtail.errors import DataError, WriteError
 from longtail.progress import note, stage
 

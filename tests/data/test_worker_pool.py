@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from longtail.data.builders.pool import WORTH, Workers, processes_for
+from longtail.data.worker_pool import WORTH, Workers, processes_for
 from longtail.errors import DataError, ProcessLost
 
 
@@ -63,7 +63,7 @@ def test_small_inputs_start_no_process() -> None:
 
 SCRIPT = """
 import os, sys, time
-from longtail.data.builders.pool import Workers
+from longtail.data.worker_pool import Workers
 if __name__ == "__main__":
     with Workers(2) as workers:
         print(*set(workers.in_order(pid, range(8))), flush=True)

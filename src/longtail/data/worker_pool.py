@@ -78,7 +78,7 @@ class Workers:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
             raise ProcessLost(
-                "a process of the build ended, most likely for lack of memory; free some, or set LONGTAIL_THREADS=1, "
+                "a process of this work ended, most likely for lack of memory; free some, or set LONGTAIL_THREADS=1, "
                 "and start the same command again: it goes on where it was"
             ) from None
         finally:

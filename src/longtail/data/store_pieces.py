@@ -1,0 +1,110 @@
+"""JSON lines of a store, read by several processes: each makes columns of a piece of the file, and one writes them.
+
+A process numbers the labels of its piece; the writer knows all labels and numbers them anew, in the order of the file.
+A piece that is not as it should be, or names a label that the labels file lacks, is read once more by the writer, which
+names the line. So the store is the one that a single process writes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from longtail.arrays import AnyArray, Ints, pack_strings
+from longtail.data.corpus import hashed
+from longtail.data.files import chunks, lines_in, objects_in
+from longtail.data.folder_layout import add_documents
+from longtail.data.rows import Gathered, LabelIndex, without_repeats
+from longtail.data.store_writer import UNIQUE, HoldingOut, Packed, StoreWriter, StreamedSplit
+from longtail.data.worker_pool import Workers
+from longtail.errors import LongtailError
+
+
+class _Task(NamedTuple):
+    """A piece of a file, for a process."""
+
+    piece: bytes
+    first: int  # number of its first line
+    path: Path
+    split: str
+    text: str
+    holding: HoldingOut
+
+
+class _Part(NamedTuple):
+    """The documents of a piece that belong to one split."""
+
+    ids: Packed
+    texts: Packed
+    hashes: AnyArray
+    weights: AnyArray
+    columns: Ints  # numbers of labels in the piece
+    starts: AnyArray
+
+
+def read_pieces(part: StreamedSplit, text: str, writer: StoreWriter, processes: int) -> None:
+    """Read a file of JSON lines.
+
+    Args:
+        part: the split, with all labels so far.
+        text: the fields that make the text of a document.
+        writer: takes the documents.
+        processes: how many read.
+
+    Raises:
+        DataError: a line is wrong.
+        ProcessLost: a process died.
+    """
+    waiting: deque[_Task] = deque()
+
+    def tasks() -> Iterator[_Task]:
+        for first, piece in chunks(part.path):
+            waiting.append(_Task(piece, first, part.path, part.split, text, writer.holding))
+            yield waiting[-1]
+
+    row_of, texts = part.labels.row_of, part.labels.texts
+    with Workers(processes) as workers:
+        for found in workers.in_order(_columns_of, tasks()):
+            task = waiting.popleft()
+            names, parts = found or ([], {})
+            if found is None or (part.labels.source is not None and any(name not in row_of for name in names)):
+                add_documents(part, objects_in(lines_in(task.piece, part.path, task.first), part.path), text)
+                part.flush(last=False)
+                continue
+            for name in names:
+                if name not in row_of:
+                    row_of[name] = len(texts)
+                    texts.append(name)
+            renumbered = np.array([row_of[name] for name in names], dtype=np.int32)
+            for split, one in parts.items():
+                targets = sparse.csr_array(
+                    (one.weights, renumbered[one.columns], one.starts), shape=(len(one.starts) - 1, len(texts))
+                )
+                writer.put(part.split, split, one.ids, one.texts, one.hashes, {"targets": without_repeats(targets)})
+
+
+def _columns_of(task: _Task) -> tuple[list[str], dict[str, _Part]] | None:
+    """The labels of a piece and its documents by split; None where something is wrong with it."""
+    labels = LabelIndex()
+    found = Gathered(task.path, labels)
+    try:
+        add_documents(found, objects_in(lines_in(task.piece, task.path, task.first), task.path), task.text)
+    except LongtailError:
+        return None
+    targets = sparse.csr_array(
+        (np.array(found.weights), np.array(found.columns), np.array(found.starts)),
+        shape=(len(found.ids), len(labels.texts)),
+    )
+    parts = {}
+    for split, rows in task.holding.rows(task.split, found.ids, few=False).items():
+        ids, texts = ([strings[row] for row in rows.tolist()] for strings in (found.ids, found.texts))
+        own = targets[rows]
+        parts[split] = _Part(
+            pack_strings(ids), pack_strings(texts), hashed(ids, UNIQUE), own.data, own.indices, own.indptr
+        )
+    return list(labels.row_of), parts
