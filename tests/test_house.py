@@ -144,7 +144,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "cutoff": {"errors"},
     "data": {"arrays", "atomic", "errors", "memory", "progress", "threads", "version"},
-    "data/builders": {"arrays", "atomic", "data", "errors", "memory", "progress", "threads"},
+    "data/builders": {"arrays", "atomic", "data", "errors", "memory", "progress"},
     "dial": {"data", "errors", "metrics", "predictions"},
     "doubts": {"arrays", "linear/features", "seams"},
     "export": {
