@@ -25,7 +25,7 @@ from longtail.data.worker_pool import Workers
 from longtail.errors import LongtailError
 
 
-class _Task(NamedTuple):
+class _Piece(NamedTuple):
     """A piece of a file, for a process."""
 
     piece: bytes
@@ -36,7 +36,7 @@ class _Task(NamedTuple):
     holding: HoldingOut
 
 
-class _Part(NamedTuple):
+class _PieceRows(NamedTuple):
     """The documents of a piece that belong to one split."""
 
     ids: Packed
@@ -60,11 +60,11 @@ def read_pieces(part: StreamedSplit, text: str, writer: StoreWriter, processes: 
         DataError: a line is wrong.
         ProcessLost: a process died.
     """
-    waiting: deque[_Task] = deque()
+    waiting: deque[_Piece] = deque()
 
-    def tasks() -> Iterator[_Task]:
+    def tasks() -> Iterator[_Piece]:
         for first, piece in chunks(part.path):
-            waiting.append(_Task(piece, first, part.path, part.split, text, writer.holding))
+            waiting.append(_Piece(piece, first, part.path, part.split, text, writer.holding))
             yield waiting[-1]
 
     row_of, texts = part.labels.row_of, part.labels.texts
@@ -88,7 +88,7 @@ def read_pieces(part: StreamedSplit, text: str, writer: StoreWriter, processes: 
                 writer.put(part.split, split, one.ids, one.texts, one.hashes, {"targets": without_repeats(targets)})
 
 
-def _columns_of(task: _Task) -> tuple[list[str], dict[str, _Part]] | None:
+def _columns_of(task: _Piece) -> tuple[list[str], dict[str, _PieceRows]] | None:
     """The labels of a piece and its documents by split; None where something is wrong with it."""
     labels = LabelIndex()
     found = Gathered(task.path, labels)
@@ -104,7 +104,7 @@ def _columns_of(task: _Task) -> tuple[list[str], dict[str, _Part]] | None:
     for split, rows in task.holding.rows(task.split, found.ids, few=False).items():
         ids, texts = ([strings[row] for row in rows.tolist()] for strings in (found.ids, found.texts))
         own = targets[rows]
-        parts[split] = _Part(
+        parts[split] = _PieceRows(
             pack_strings(ids), pack_strings(texts), hashed(ids, UNIQUE), own.data, own.indices, own.indptr
         )
     return list(labels.row_of), parts
