@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import longtail
 from longtail import catalogue
 from longtail.data import Corpus
 from longtail.plan import DataFacts
@@ -128,6 +130,14 @@ def test_the_methods_of_the_contributing_page_work(contributed: str, tiny: Corpu
     again = load(model.save(tmp_path / "model"))
     assert np.array_equal(again.predict(tiny.test.rows, k=3).indices, found.indices)
     assert recipe.plan(DataFacts.of(tiny.train)).train_bytes > 0
+
+
+def test_the_reference_has_every_public_name() -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    homes = (name.rpartition(".") for name in re.findall(r"^::: (\S+)$", page, re.MULTILINE))
+    shown = [getattr(importlib.import_module(home), name, None) for home, _, name in homes]
+    public = {name: getattr(longtail, name) for name in longtail.__all__ if name != "__version__"}
+    assert [name for name, found in public.items() if found not in shown] == []
 
 
 def test_toml_recipes_in_the_documents_parse() -> None:
