@@ -20,7 +20,7 @@ NEEDS = ("texts", "label texts", "GPU", "long text")
 MEASURE = re.compile(r"(P|nDCG|PSP|PSnDCG|R|C|F1|MRR|macroF1|macroP|macroR)@([1-9][0-9]*)")
 IN_BIN = re.compile(r"(P|R|C)@5 in bin ([1-5])")  # part of P@5, recall, coverage; of equi-volume bins, 1 is the head
 PAIRS = "PPL"  # training pairs a label, soft targets among them
-COSTS = {"hours": ("train_seconds", 3600), "GB": ("model_bytes", 10**9)}  # of a training: what it is, divided by what
+COSTS = {"hours": ("train_seconds", 3600), "GB": ("model_bytes", 10**9)}  # of a result: field, divisor
 PAPER_KEYS = {"title", "names", "not_implemented"}
 TABLE_KEYS = {"title", "columns", "needs", "notes", "rows", "sweeps", "published", "published_effects"}
 Figures = tuple[float | None, ...]  # one a column; None where the paper has none
@@ -161,7 +161,7 @@ def read_table(file: Path) -> PaperTable:
         The table.
 
     Raises:
-        DataError: the file has an unknown key, a recipe that cannot be parsed, or a figure that is none; names it.
+        DataError: the file has an unknown key, a recipe that cannot be parsed, or a figure that is no number.
     """
     read = _toml(file, TABLE_KEYS, {"title", "columns"})
     columns = tuple(read["columns"])

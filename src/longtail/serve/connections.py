@@ -1,7 +1,7 @@
 """Open connections by client address: how many there may be, and how long each may take.
 
-Slow and idle connections cost their client its own places, not those of others. Where all places are taken, a client
-that has fewer than another gets one of the other's that does nothing.
+Slow and idle connections take places of their own client only. Where all places are taken, a new connection of a client
+with few connections closes an idle one of the client with most.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from longtail.serve.settings import Settings
 from longtail.serve.share import client_of, is_trusted, networks
 
 Phase = Literal["idle", "head", "body", "working", "sending", "closing"]
-# Which connection is closed for another client, first to last; one whose request is computed never is.
+# Which connections are closed first to make room; one whose request is being computed is never closed.
 SPARE: tuple[Phase, ...] = ("closing", "idle", "head", "body", "sending")
 SWEEP = 0.25  # seconds between two checks of how long connections have taken
 SPARE_FILES = 128  # files of the models, the journal, the log and the connections that are being refused

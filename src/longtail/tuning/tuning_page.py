@@ -66,7 +66,7 @@ def render(found: Tuning, *, command: str, data: str) -> str:
 
 
 def _style() -> str:
-    """The report's own, dark where the system is: that page sets the theme by a script, this one has none."""
+    """The report's style. The report's script sets the theme; this page has none, so dark rules follow the system."""
     css = resources.files("longtail.report").joinpath("assets", "report.css").read_text(encoding="utf-8")
     own = (
         ".rejected { fill: none; stroke: var(--edge); stroke-width: 1.5; } .command pre { padding: 12px 16px; }"

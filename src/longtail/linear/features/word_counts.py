@@ -72,7 +72,7 @@ class WordCounts:
 
     @property
     def words_uncut(self) -> str:
-        """The other forms."""
+        """The forms in `words` that do not cut words into parts."""
         base, extras = read_forms(self.words)
         return "+".join([*filter(None, [base]), *sorted(extras - {"compounds", "pieces"})])
 
@@ -224,7 +224,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, eq=False)
 class _CountEntries:
-    """Which words and, behind them, pairs of a block each text has, and how often."""
+    """The words of a block that each text has, then its pairs, and how often."""
 
     terms: Ints
     counts: Floats
@@ -290,7 +290,7 @@ def _formed(
     settings: WordCounts,
     cutter: Cutter | None,
 ) -> tuple[WordTable, Ints, Longs]:
-    """The forms of words instead of the words: their table, the number of each, and where those of each text begin."""
+    """Replace words by their forms: the table of forms, the number of each, and where those of each text begin."""
     codes = sorted(set(languages))
     place = {code: number for number, code in enumerate(codes)}
     code_of = np.repeat(np.array([place[code] for code in languages], dtype=np.int64), np.diff(bounds))

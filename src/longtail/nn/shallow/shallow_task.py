@@ -134,7 +134,7 @@ class ShallowTask:
         return self.learn(inputs, share, self._factor, row_of_word, pool, mixture)
 
     def _mixture(self, batch: Longs) -> Doubles | None:
-        """How much each row keeps of itself; the row after it gives the rest. None: rows are not mixed."""
+        """(rows,) the share that each row keeps; the next row fills the rest. None: rows are not mixed."""
         if self.mixup_alpha == 0 or len(batch) < 2:
             return None
         # Drawn from the batch itself, so that a training that was stopped goes on with the same mixtures.
