@@ -33,7 +33,9 @@ demo: $(ALONE)
 
 # The kernels once more, with every index checked. Checked code has a cache of its own: it must not replace the other.
 KERNELS := tests/linear tests/metrics tests/search/test_exact.py tests/search/test_soft.py tests/test_selection.py \
-	tests/tail/test_tail_ranknet.py tests/tail/test_tail_centroid.py tests/tail/test_tail_sparserank.py
+	tests/tail/test_tail_ranknet.py tests/tail/test_tail_centroid.py tests/tail/test_tail_sparserank.py \
+	tests/tail/test_tail_broader.py tests/nn/test_hashed.py tests/nn/test_clusters.py \
+	tests/data/test_wikipedia_sql.py tests/data/builders/test_prefixes.py tests/data/builders/test_seealso.py
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q

@@ -2,11 +2,12 @@
 
     python benchmarks/crash_save.py [--saves 2400] [--services 600] [--folder DISK]
 
-A save replaces a model by another, again and again, until SIGKILL arrives at a random moment. Then the folder must hold
-one of the two, whole; and the next save must leave nothing beside it. A service adds labels until it is killed. Then
-its journal must open and hold every label that was acknowledged. Processes are forked from one that has all imported,
-so that a kill takes milliseconds and not seconds; a folder in memory (/dev/shm) spares the wait for the disk. Exit
-status 1: something was broken, lost or left over.
+A save replaces a model by another, again and again, until SIGKILL arrives at a random moment after a temporary folder
+was seen. Then the folder must hold one of the two, whole; and the next save must leave nothing beside it. A service
+adds labels until it is killed a moment after a request was sent; an answer that was sent by then counts. Then its
+journal must open and hold every label that was acknowledged. Processes are forked from one that has all imported, so
+that a kill takes milliseconds and not seconds; a folder in memory (/dev/shm) spares the wait for the disk. Exit status
+1: something was broken, lost or left over.
 """
 
 from __future__ import annotations
@@ -96,7 +97,10 @@ def kill_saves(folder: Path, kills: int, rng: random.Random) -> int:
     broken = left_over = within = 0
     for _ in range(kills):
         child = forked(save_again_and_again)
-        time.sleep(rng.uniform(0, 2.5 * seconds))
+        until = time.monotonic() + 10
+        while len(list(place.iterdir())) < 2 and time.monotonic() < until:
+            pass
+        time.sleep(rng.uniform(0, 0.3 * seconds))
         end(child)
         within += len(list(place.iterdir())) > 1
         broken += not path.exists() or contents(path) not in wanted
@@ -113,7 +117,7 @@ def kill_saves(folder: Path, kills: int, rng: random.Random) -> int:
 def kill_services(folder: Path, kills: int, rng: random.Random) -> int:
     """Kill services that add labels; how many faults there were."""
     model, journal = folder / "served", journal_of(folder / "served")
-    broken = lost = total = torn = 0
+    broken = lost = total = torn = unanswered = 0
     acknowledged: set[str] = set()
     warm_up(model)
     for kill in range(kills):
@@ -125,8 +129,9 @@ def kill_services(folder: Path, kills: int, rng: random.Random) -> int:
         child = forked(lambda settings, listener: run_service(settings, listener, model), settings, listener)
         port = listener.getsockname()[1]
         listener.close()
-        new = add_until_killed(port, f"{kill}", child, rng.uniform(0, 0.1))
+        new, answered = add_until_killed(port, f"{kill}", child, rng.uniform(0, 0.1), rng.uniform(0, 0.01))
         total += len(new)
+        unanswered += not answered
         acknowledged |= new
         try:
             with Journal(journal) as opened:
@@ -141,8 +146,9 @@ def kill_services(folder: Path, kills: int, rng: random.Random) -> int:
             print(f"{kill + 1} kills, {total:,} acknowledged labels, {lost} lost, {broken} broken", flush=True)
     others = [one.name for one in folder.iterdir() if ".writing-" in one.name]
     print(
-        f"POST /labels: {kills:,} kills, {torn:,} of them in the middle of a line; {total:,} acknowledged labels, "
-        f"{lost} of them lost; {broken} broken journals, {len(others)} left-overs"
+        f"POST /labels: {kills:,} kills, {unanswered:,} of them before a request under way was answered, {torn:,} in "
+        f"the middle of a line; {total:,} acknowledged labels, {lost} of them lost; {broken} broken journals, "
+        f"{len(others)} left-overs"
     )
     return broken + lost + len(others)
 
@@ -162,35 +168,40 @@ def run_service(settings: Settings, listener: socket.socket, model: Path) -> Non
     serve(settings, listener, load_models([str(model)]), log=Log(io.StringIO()))
 
 
-def add_until_killed(port: int, name: str, child: multiprocessing.process.BaseProcess, seconds: float) -> set[str]:
-    """Add labels one after the other and kill the service some time after the first; the acknowledged ones."""
+def add_until_killed(
+    port: int, name: str, child: multiprocessing.process.BaseProcess, seconds: float, after: float
+) -> tuple[set[str], bool]:
+    """Add labels one after the other; some time after the first answer, kill the service `after` the next request.
+
+    Returns:
+        The acknowledged labels, and whether the last request was answered.
+    """
     acknowledged: set[str] = set()
     kill_at, give_up, number = float("inf"), time.monotonic() + 60, 0
-    connection = None
+    connection, answered = None, False
     while child.is_alive() and time.monotonic() < give_up:
-        if time.monotonic() >= kill_at:
-            break
         number += 1
-        label = f"label {name} {number}"
         try:
             if connection is None:
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
                 connection.connect()
-                connection.sock.settimeout(10)
-            body = json.dumps({"labels": [{"text": label}]})
+            last, answered = time.monotonic() >= kill_at, False
+            body = json.dumps({"labels": [{"text": f"label {name} {number}"}]})
             connection.request("POST", "/labels", body, {"Content-Type": "application/json"})
-            if kill_at != float("inf") and time.monotonic() >= kill_at - 0.001:
-                end(child)  # the request is under way
+            if last:
+                time.sleep(after)
+                end(child)
             answer = connection.getresponse()
             raw = answer.read()
             if answer.status == 200:
+                answered = True
                 acknowledged.update(json.loads(raw)["added"])
                 kill_at = min(kill_at, time.monotonic() + seconds)
         except (OSError, http.client.HTTPException):
             connection = None
             time.sleep(0.005)
     end(child)
-    return acknowledged
+    return acknowledged, answered
 
 
 def forked(work: Callable[..., None], *given: object) -> multiprocessing.process.BaseProcess:

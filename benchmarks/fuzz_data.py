@@ -146,6 +146,7 @@ def main() -> None:
         child(given.seed, json.loads(given.child))
         return
     if given.only:
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         with tempfile.TemporaryDirectory() as folder:
             print(one(given.seed, given.only, Path(folder), debug=True))
         return

@@ -291,7 +291,9 @@ def _numbers(text: str) -> Longs:
 def _walk(begin, end, numbers, columns, thresholds, leaves, turned, state, total):  # type: ignore[no-untyped-def]
     """A block of candidates walks all trees, one level of one tree at a time, without a branch: the child of node n is
     2n + 1 or 2n + 2. The block's numbers lie column by column, so that neighbours read neighbouring numbers. Of the
-    first two levels each candidate compares the same three columns, so nothing is gathered. That saves a quarter."""
+    first two levels each candidate compares the same three columns, so nothing is gathered. That saves a quarter.
+
+    Safe: `BoostedTrees` holds columns below its width, and `_complete` has a node or a leaf wherever a walk leads."""
     inner, levels = np.uint32(columns.shape[1]), ZERO
     while (1 << levels) - 1 < columns.shape[1]:
         levels += 1

@@ -152,6 +152,7 @@ def side_by_side(columns: NumberColumns, parts: Iterable[tuple[str, Floats]]) ->
 
 @njit(**KERNEL)
 def _members(begin, end, starts, scores, places, best, lowest, behind, own, agreement, shares):  # type: ignore[no-untyped-def]
+    # Safe: all arrays are of `CandidateLists`, which made them.
     members = scores.shape[1]
     for row in range(begin, end):
         for candidate in range(starts[row], starts[row + 1]):
@@ -178,6 +179,8 @@ def _members(begin, end, starts, scores, places, best, lowest, behind, own, agre
 
 @njit(**KERNEL)
 def _company(begin, end, starts, labels, surest_by, rows, partners, times, counts, surest, found):  # type: ignore[no-untyped-def]
+    # Safe: candidates are labels that members named; a stored `together` has a row and a column for each (`csr`), and
+    # `counts` a number. `surest` has a place more than `SUREST`.
     for row in range(begin, end):
         low, high = starts[row], starts[row + 1]
         number = ZERO

@@ -86,6 +86,7 @@ def _tables(size: int) -> tuple[AnyArray, AnyArray]:
 
 @njit(**KERNEL)
 def _number(begin, end, named, slots, counts, tables):  # type: ignore[no-untyped-def]
+    # Safe: the tables have more slots than a row has places, so a free one is found; labels only choose where to look.
     keys, numbers = tables
     mask = len(keys) - 1
     for row in range(begin, end):
@@ -107,6 +108,7 @@ def _number(begin, end, named, slots, counts, tables):  # type: ignore[no-untype
 
 @njit(**KERNEL)
 def _fill(begin, end, ends, named, scores, slots, starts, labels, said, places, best, lowest):  # type: ignore[no-untyped-def]
+    # Safe: slots are those that `_number` gave, below the row's candidates.
     for row in range(begin, end):
         first = starts[row]
         for member in range(len(ends) - 1):

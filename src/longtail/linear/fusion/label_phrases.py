@@ -109,6 +109,8 @@ class _ReadTexts(NamedTuple):
 
 @njit(**KERNEL)
 def _compare(begin, end, starts, labels, phrases, read, found):  # type: ignore[no-untyped-def]
+    # Safe: nothing here is stored but the labels' texts, and words are numbered from those; candidates are labels that
+    # members named.
     label_words, bounds, idf = phrases
     words, text_bounds, width, keys, places, heads = read
     for row in range(begin, end):

@@ -98,6 +98,7 @@ def _pass(order, rows, matrix, squares, settings, learning_rate):  # type: ignor
 
 @njit(nogil=True, cache=True)
 def _added(begin, end, indices, inputs, matrix, result):  # type: ignore[no-untyped-def]
+    # Safe: `Predictions` holds the labels among them, and `_declared_matrix` a row and a column of each.
     width = indices.shape[1]
     for row in range(begin, end):
         number = 0
