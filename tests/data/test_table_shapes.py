@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,15 @@ def test_a_comma_in_quotes_is_no_separator(tmp_path: Path) -> None:
     rows = [[f"text {row}", '"b, c";a' if row % 2 else "a;d"] for row in range(10)]
     corpus = load(written(tmp_path / "a.csv", ["text", "labels"], rows))
     assert "--label-separator ';'" in "\n".join(corpus.notes)
+
+
+@pytest.mark.parametrize("separator", [",", " ", "  ", "\t"])
+def test_spaces_around_quotes_are_read_once(separator: str) -> None:
+    begin, spaces = time.process_time(), " " * 200_000
+    assert split_quoted(f'"x"{spaces}y{separator}z', separator)[-1] == "z"
+    assert split_quoted(f'{spaces}"x', separator) == ['"x']
+    assert split_quoted(f'"x"{spaces}', separator) == ["x"]
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize(

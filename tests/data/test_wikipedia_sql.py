@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import time
 from pathlib import Path
 
 import numpy as np
@@ -198,3 +199,20 @@ def test_damaged_files(tmp_path: Path) -> None:
     path.write_bytes(CREATE)
     with pytest.raises(DataError, match=r"thing.sql.gz"):
         read(path)
+
+
+@pytest.mark.parametrize("head", [b"\n" * 300_000, b"CREATE TABLE `a` (" * 50_000, CREATE[:-100] + b"\n " * 300_000])
+def test_a_damaged_head_is_read_once(head: bytes, tmp_path: Path) -> None:
+    path, begin = written(tmp_path, create=b"CREATE TABLE `thing` (" + head), time.process_time()
+    with pytest.raises(DataError, match="has no CREATE TABLE"):
+        open_table(path, "thing")
+    path = written(tmp_path, create=b"CREATE TABLE `thing` (\n`id` int" + head + b"\n);\n")
+    assert open_table(path, "thing").columns[0] == "id"
+    assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize("words", [b"INSERT INTO `thing`" + b" " * 300_000, b"INSERT INTO `thing` (" * 50_000])
+def test_inserts_without_values_are_read_once(words: bytes, tmp_path: Path) -> None:
+    path, begin = written(tmp_path, words + b"\n", insert((1, b"a", b"b", b"page"))), time.process_time()
+    assert sum(map(len, open_table(path, "thing").batches(["id"]))) == 1
+    assert time.process_time() - begin < 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from longtail.learners.lexical import Lexical
 from longtail.linear.features.word_counts import WordCounts
 from longtail.linear.lexical.learned_names import learn_names
 from longtail.linear.lexical.match_facts import FACTS, NameFacts, pair_facts
-from longtail.linear.lexical.names import MAIN, OTHER, Names
+from longtail.linear.lexical.names import MAIN, OTHER, Names, without_qualifiers
 from longtail.recipe import Recipe
 
 PLAIN = WordCounts(words="plain")
@@ -222,3 +223,19 @@ def test_learned_names_find_what_no_name_says() -> None:
 def test_wrong_settings(settings: dict[str, object]) -> None:
     with pytest.raises(RecipeError):
         Lexical(**settings)  # type: ignore[arg-type]
+
+
+def test_names_without_what_stands_in_brackets() -> None:
+    for name, short in (
+        ("Adaption (Literatur)", "Adaption"), ("a [b] c <d>", "a c"), ("(a)(b) c", " c"), ("a  ( b", "a  ( b"),
+        ("a (b (c) d", "a d"), ("a) b", "a) b"), ("(", "("), ("", ""), ("a\t (b]", "a"), (") (", ") ("),
+    ):  # fmt: skip
+        assert without_qualifiers(name) == short
+
+
+@pytest.mark.parametrize("letters", ["(", "<", "[ ", " ", "\n", "( "])
+def test_brackets_that_never_close_are_read_once(letters: str) -> None:
+    begin, name = time.process_time(), letters * 200_000
+    assert without_qualifiers(name) == name
+    assert without_qualifiers(name + "x)").removesuffix("x)") in ("", name)
+    assert time.process_time() - begin < 2

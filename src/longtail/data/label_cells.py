@@ -126,7 +126,9 @@ def split_quoted(cell: str, separator: str) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _quoted(separator: str) -> re.Pattern[str]:
-    return re.compile(rf'\s*"((?:[^"]|"")*+)"(?:\s*?)(?={re.escape(separator)}|\s*\Z)')
+    # Space before a quote is no separator, and the end is looked for once: a cell of spaces is read once.
+    space = rf"[^\S{re.escape(separator)}]" if separator.isspace() else r"\s"
+    return re.compile(rf'{space}*+"((?:[^"]|"")*+)"(?:(?=\s*+\Z)|\s*?(?={re.escape(separator)}))')
 
 
 def labels_of_cells(

@@ -35,9 +35,10 @@ PROBLEMS = {
     BAD_WIDTH: "a tuple with more or fewer values than CREATE TABLE has columns",
 }
 
-_CREATE = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?`(\w+)` \((.*?)\n\)", re.DOTALL)
-_COLUMN = re.compile(rb"^\s*`(\w+)`", re.MULTILINE)  # lines of keys start with another word
-_INSERT = rb"INSERT INTO `%s`\s*(\([^)]*\))?\s*VALUES\s*(?=\()"
+# Spaces and names have limits, and nothing is looked for from every place: a damaged dump is read once, too.
+_CREATE = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?`(\w{1,100}+)` \(")
+_COLUMN = re.compile(rb"^[ \t]*+`(\w+)`", re.MULTILINE)  # lines of keys start with another word
+_INSERT = rb"INSERT INTO `%s`\s{0,99}+(\([^()]{0,4000}+\))?\s{0,99}+VALUES\s{0,99}+(?=\()"
 _ESCAPE = re.compile(rb"\\(.)|''", re.DOTALL)
 _CONTROL = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"Z": b"\x1a"}
 
@@ -198,8 +199,8 @@ def open_table(path: str | Path, name: str) -> SqlTable:
     for _, piece in chunks(path):
         head += piece
         for found in _CREATE.finditer(head):
-            if found[1].decode() == name:
-                columns = tuple(column.decode() for column in _COLUMN.findall(found[2]))
+            if found[1].decode() == name and (end := head.find(b"\n)", found.end())) >= 0:
+                columns = tuple(column.decode() for column in _COLUMN.findall(head[found.end() : end]))
                 return SqlTable(path=path, name=name, columns=columns)
         if b"INSERT INTO" in head or len(head) > MAX_HEAD:
             break

@@ -57,6 +57,13 @@ def test_markup_that_never_closes_is_read_once(opening: str) -> None:
     assert time.process_time() - begin < SECONDS
 
 
+def test_comments_behind_a_heading_are_read_in_one_way() -> None:
+    begin, line = time.process_time(), "== See also == " + "<!-- a --> " * 5000
+    assert without_section(f"a\n{line}\n* b", heading("See also")) == ("a\n", "\n* b")
+    assert without_section(f"a\n{line}x\n* b", heading("See also"))[1] == ""  # took 2^n
+    assert time.process_time() - begin < SECONDS
+
+
 @pytest.mark.parametrize("tag", ["<title>", "<ns>", "<text", "<text ", "<text>", '<redirect title="'])
 def test_tags_that_never_close_are_read_once(tag: str) -> None:
     begin = time.process_time()
@@ -74,6 +81,14 @@ def test_words_of_a_manual_that_never_end_are_read_once(letters: str, tmp_path: 
     list(read_manpage(path, 10))
     _plain(letters * 100_000)
     list(_sections(".SH " + letters * 100_000))
+    assert time.process_time() - begin < SECONDS
+
+
+def test_a_manual_that_stands_for_another_behind_many_spaces(tmp_path: Path) -> None:
+    begin = time.process_time()
+    for ending in ("a b", "man1/a.1"):
+        (tmp_path / "p.1").write_text(".so" + " " * 200_000 + ending)
+        assert len(list(read_manpage(tmp_path / "p.1", 10))) == 1
     assert time.process_time() - begin < SECONDS
 
 

@@ -23,7 +23,7 @@ FILE = re.compile(r"(?P<name>.+)\.(?P<section>\d\w*|n|l)(?:\.(?:gz|xz|bz2))?$")
 SECTION = re.compile(r"^[.']\s*S[Hh]\s+(.*)$")
 # Lengths have a limit: without one, a long word without end would be read again from each of its letters.
 REFERENCE = re.compile(r"(?<![\w\[])([\w\[][\w.+:@\[\]\-]{0,100}+)\s?\((\d[a-zA-Z]{0,20}|n|l)\)")
-SOURCE = re.compile(r"^\.so\s+(?:.*/)?([^/\s]+)\s*$")
+SOURCE = re.compile(r"^\.so\s++(?:.*/)?([^/\s]++)\s*+$")
 FONT = re.compile(r"\\f(?:\(..|\[[^\]]{0,100}\]|.)|\\s[-+]?\d|\\m\[[^\]]{0,100}\]|\\[&|^/,:%]|\\\*\(..|\\\*.")
 SPECIAL = {r"\-": "-", r"\(en": "-", r"\(em": "-", r"\(hy": "-", r"\(aq": "'", r"\(bu": "", r"\e": "\\", r"\ ": " "}
 GLYPH = re.compile(r"\\\(..|\\\[[^\]]{0,100}\]|\\.")

@@ -9,6 +9,7 @@ import re
 # has a beginning and an end is cut out by `_without`.
 READ = 40_000  # letters of an article's markup that are made plain: more than a learner reads
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+REMARK = r"<!--(?:(?!-->).)*+-->"  # in one way only: two for each of n comments would be 2^n
 HEADING = re.compile(r"^==(?!=).*$", re.MULTILINE)
 LINK = re.compile(r"\[\[([^\[\]|#]*)(?:#[^\[\]|]*)?(?:\|[^\[\]]*)?\]\]")
 ANNOTATED = re.compile(r"\{\{\s*(?:annotated link|anl|al)\s*\|\s*(?:1\s*=\s*)?([^|{}#]+)", re.IGNORECASE)
@@ -74,7 +75,7 @@ def heading(name: str) -> re.Pattern[str]:
         A pattern that takes any case and spacing, and comments behind the heading.
     """
     words = r"\s+".join(map(re.escape, name.split()))
-    return re.compile(rf"^==[ \t]*{words}[ \t]*==[ \t]*(?:<!--.*?-->[ \t]*)*\r?$", re.IGNORECASE | re.MULTILINE)
+    return re.compile(rf"^==[ \t]*{words}[ \t]*==[ \t]*+(?:{REMARK}[ \t]*+)*+\r?$", re.IGNORECASE | re.MULTILINE)
 
 
 def links_of(section: str) -> list[str]:

@@ -25,8 +25,8 @@ def change_answers(
         new_indices: (rows, places) the labels; some become -1.
         new_scores: (rows, places) the scores.
     """
-    # Safe: `Predictions` holds the labels among them; `starts` and `above` are of a csr matrix with a row for each label,
-    # which `csr` declares for a saved model.
+    # Safe: `Predictions` holds the labels among them; `starts` and `above` are of a csr matrix with a row for each
+    # label, which `csr` declares for a saved model.
     rows, places = indices.shape
     for row in range(rows):
         for lower in range(places):

@@ -26,7 +26,7 @@ from longtail.threads import over_rows
 
 MAIN, OTHER, LEARNED = 0, 1, 2  # kinds of names: the label's text, a further name, words that go with it in training
 MAX_TERMS = 12  # of a name; a longer one is cut
-QUALIFIER = re.compile(r"\s*[(<\[][^)>\]]*[)>\]]")  # Adaption (Literatur)
+QUALIFIER = re.compile(r"(?<!\s)\s*+[(<\[][^)>\]]*+[)>\]]")  # Adaption (Literatur)
 BLOCK = 4096  # texts that are read at a time
 
 
@@ -102,7 +102,7 @@ class Names:
         kinds: list[int] = []
         for place, text in enumerate(texts):
             named = [(text, MAIN), *((name, OTHER) for name in (further[place] if further else ()))]
-            named += [(short, kind) for name, kind in named if (short := QUALIFIER.sub("", name)) != name]
+            named += [(short, kind) for name, kind in named if (short := without_qualifiers(name)) != name]
             for name, kind in dict(reversed(named)).items():
                 spelled.append(name)
                 labels.append(first + place)
@@ -254,6 +254,20 @@ class Names:
         over_rows(lambda a, b: _find(a, b, stream, bounds, trie, starts, False, found), rows, 64)
         row = np.repeat(np.arange(rows, dtype=np.int32), counts)
         return Matches(row, found.names, found.places, found.longest, np.diff(bounds).astype(np.int32))
+
+
+def without_qualifiers(name: str) -> str:
+    """Leave out what stands in brackets.
+
+    Args:
+        name: of a label.
+
+    Returns:
+        The rest. Only up to the last closing bracket is looked for any: else each bracket that opens and never closes
+        would read the whole name again.
+    """
+    end = max(map(name.rfind, ")>]")) + 1
+    return QUALIFIER.sub("", name[:end]) + name[end:] if end else name
 
 
 def _table_of(terms: Sequence[str]) -> WordTable:

@@ -44,7 +44,7 @@ def top_labels(scores: Floats, tables: Ints, k: int) -> tuple[Ints, Floats]:
 
 @njit(nogil=True, cache=True)
 def _means(scores, places, means, low, high):  # type: ignore[no-untyped-def]
-    # Safe: `HashedScorer.declared` holds every bucket of the tables below `buckets`, the width of a repetition's scores.
+    # Safe: `HashedScorer.declared` holds every bucket below `buckets`, the scores of a repetition.
     labels, repetitions = places.shape
     for row in range(low, high):
         for label in range(labels):
