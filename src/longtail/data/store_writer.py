@@ -154,8 +154,11 @@ class StoreWriter:
         self.counts = np.zeros(0, dtype=np.int64)  # training documents of each label so far
         self.counted = 0  # training documents
         self._hashes: dict[str, list[AnyArray]] = {name: [] for name in SPLITS}
-        drawn = (("test", self.test_share, self.seed + 1), ("valid", self.valid_share, f"valid:{self.seed}"))
-        self.holding = HoldingOut(tuple(one for one in drawn if one[1] and one[0] not in self.given))  # type: ignore[arg-type]
+        drawn: tuple[tuple[str, float, int | str], ...] = (
+            ("test", self.test_share or 0.0, self.seed + 1),
+            ("valid", self.valid_share, f"valid:{self.seed}"),
+        )
+        self.holding = HoldingOut(tuple(one for one in drawn if one[1] and one[0] not in self.given))
         self.drawn = tuple(name for name, _, _ in self.holding.splits)
 
     def add(self, split: str, ids: list[str], texts: Any, targets: Matrix, last: bool = True, **more: Matrix) -> None:
