@@ -210,10 +210,12 @@ class DumpJoiner:
     reader: DumpReader
     path: Path
     rest: bytes = b""
+    pages: bool = False  # whether there was one
 
     def __call__(self, found: Found) -> None:
         """Adds what lies between the last piece and this one to the outputs of this one."""
         before, behind = found.more
+        self.pages = self.pages or before is not None
         found.more = None
         between = self.rest + (behind if before is None else before)
         start, end = between.find(b"<page>"), between.rfind(b"</page>")
@@ -233,6 +235,8 @@ class DumpJoiner:
         Raises:
             DataError: it ends too early, or is no dump.
         """
+        if not self.pages and b"<page>" not in self.rest and b"<mediawiki" not in self.rest:
+            raise DataError("no page of a wiki is in it; give the pages-articles dump, .xml or .xml.bz2", self.path)
         if b"<page>" in self.rest or b"</mediawiki>" not in self.rest:
             raise DataError("the dump ends too early, without </mediawiki>; copy it again", self.path)
 
