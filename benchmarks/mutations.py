@@ -222,7 +222,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "held_out.py", "a fold's model has seen its rows",
-        "np.setdiff1d(np.arange(len(self.train)), shuffled[fold::number])", "np.arange(len(self.train))",
+        "(np.setdiff1d(every, shuffled[fold::number]), wanted", "(every, wanted",
         "test_recipe_folds.py::test_every_row_is_predicted_once_by_a_model_that_has_not_seen_it",
     ),
     Mutation(
