@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000, help="documents that are converted")
     parser.add_argument("--labels", type=int, default=100_000, help="labels")
     parser.add_argument("--train", type=int, default=500_000, help="documents that are trained on; 0: none")
+    parser.add_argument("--from", nargs="+", default=["lines", "store"], dest="sources", help="lines, store or both")
     parser.add_argument("--recipe", default="parabel", help="what is trained")
     parser.add_argument("--folder", type=Path, help="where the files go; default: a temporary folder")
     parser.add_argument("--job", nargs="*", help=argparse.SUPPRESS)
@@ -65,13 +66,18 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     if not options.train:
         return
     started("convert", folder / "some", folder / "some-store")
-    for what, data in (("lines", folder / "some"), ("store", folder / "some-store")):
-        show(f"load {what}", options.train, started("load", data))
-        show(
-            f"{options.recipe} on {what}",
-            options.train,
-            started("train", data, folder / f"model-{what}", options.recipe),
-        )
+    write(folder / "few", 2000, 100)
+    started("train", folder / "few", folder / "model-few", options.recipe)
+    places = {"lines": folder / "some", "store": folder / "some-store"}
+    spent = {}
+    for what in options.sources:
+        show(f"load {what}", options.train, started("load", places[what]))
+        found = started("train", places[what], folder / f"model-{what}", options.recipe)
+        spent[what] = found["cpu"]
+        show(f"{options.recipe} on {what}", options.train, found)
+    if len(spent) < 2:
+        return
+    print(f"\ndocuments a processor second on the store: {spent['lines'] / spent['store']:.2f} times those on lines")
     one, other = (files(folder / f"model-{what}") for what in ("lines", "store"))
     print(f"the same model to the byte: {'yes' if one == other else 'NO'} ({len(one)} files)")
 

@@ -105,8 +105,7 @@ def unidec(sizes: list[int], options: argparse.Namespace) -> None:
         host, other = (
             sum(each.nbytes for name, each in tables.items() if (name in mapped) == inside) for inside in (True, False)
         )
-        moved = int((table.moved > 0).sum())
-        assert moved > 0, "no classifier was updated"
+        assert bool((table.updates > 0).any()), "no classifier was updated"
         print(
             row(
                 [f"{labels:,}", f"{start:.1f}", f"{1000 * step:.2f}", f"{step / first:.2f}", gib(host), gib(other),
