@@ -1,9 +1,9 @@
-"""Claim: the bars of the result pages show the figures of the tables beside them.
+"""Claim: bars and curves of the result pages show the figures of the tables beside them.
 
     python benchmarks/page_figures.py [--out docs/results]
 
-Reads a column of a table on a page in docs/results and draws it as bars, so that
-picture and table cannot differ. Seconds.
+Reads columns of tables on pages in docs/results and draws them as bars or curves, so that picture and table cannot
+differ. Seconds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from longtail.drawing.markup import Safe, join, tag
+from shared import curves
 from shared.command import parser_for
+from shared.curves import Columns, Curves
+from shared.page_tables import plain, read_table
 
-ROOT = Path(__file__).parent.parent
+PAGES = Path(__file__).parent.parent / "docs" / "results"
 WIDTH, LINE = 720, 26  # pixels: of the picture, of a bar
 LETTER, NARROW, LONGEST = 7.2, 250, 44  # pixels of a letter and of names; letters of a name
 DARK, LIGHT = "#0072b2", "#8fb8d0"  # of the bars that the page is about, of the others
-MARKS = str.maketrans("", "", "`*")  # of Markdown
 
 
 @dataclass(frozen=True)
@@ -59,32 +61,47 @@ FIGURES = {
 }
 
 
-def table(text: str, header: str) -> list[dict[str, str]]:
-    """The rows of the first table whose header starts with this cell, by column."""
-    lines = iter(text.splitlines())
-    names = next(cells(line) for line in lines if line.startswith(f"| {header} |"))
-    next(lines)  # the rule under the header
-    rows = []
-    for line in lines:
-        if not line.startswith("|"):
-            break
-        rows.append(dict(zip(names, cells(line), strict=True)))
-    return rows
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+UNIDEC = "appendix/unidec.md"
+CURVES = {
+    "unidec-lengths.svg": Curves(
+        "PSP@1",
+        "P@1",
+        (
+            Columns(UNIDEC, "trained by | lengths", "trained by", "lengths"),
+            Columns(
+                "unidec.md",
+                "gutenberg",
+                "gutenberg",
+                "gutenberg",
+                where={"gutenberg": ("`ngame`", "`renee(init_from=...)`", "`dexml`", "`depsl`")},
+                together="others",
+            ),
+        ),
+    ),
+    **{
+        name: Curves(
+            "labels of a pool", "positives of a row", (Columns(UNIDEC, "β | η", "β", "η", after),), ("β ", "η "), "1"
+        )
+        for name, after in (("unidec-pools.svg", "\ngutenberg, "), ("unidec-pools-yso.svg", "\nyso, 3.64 labels"))
+    },
+    **{
+        name: Curves("s", "P@1", (Columns(UNIDEC, f"{data} | epochs", data, "epochs"),), below="seconds of training")
+        for name, data in (("unidec-time.svg", "gutenberg"), ("unidec-time-yso.svg", "yso"))
+    },
+}
 
 
 def shortened(name: str) -> str:
     """A name without Markdown, and without the end of a long one."""
-    plain = name.translate(MARKS)
-    return plain if len(plain) <= LONGEST else plain[: LONGEST - 1] + "…"
+    whole = plain(name)
+    return whole if len(whole) <= LONGEST else whole[: LONGEST - 1] + "…"
 
 
 def drawn(bars: Bars, text: str) -> str:
     """The picture as SVG."""
-    rows = [row for row in table(text, bars.header) if all(row[name] == value for name, value in bars.where.items())]
+    rows = [
+        row for row in read_table(text, bars.header) if all(row[name] == value for name, value in bars.where.items())
+    ]
     names = [shortened(" ".join(row[name] for name in bars.names)) for row in rows]
     values = [float(row[bars.values].rstrip("▲▼")) for row in rows]
     most, left = max(values), max(NARROW, int(LETTER * max(map(len, names))) + 8)
@@ -108,11 +125,12 @@ def drawn(bars: Bars, text: str) -> str:
 
 def main() -> None:
     parser = parser_for(__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results", help="folder of the pictures")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the pictures")
     options = parser.parse_args()
-    for name, bars in FIGURES.items():
-        text = (ROOT / "docs" / "results" / bars.page).read_text()
-        (options.out / name).write_text(drawn(bars, text))
+    pictures = {name: drawn(bars, (PAGES / bars.page).read_text()) for name, bars in FIGURES.items()}
+    pictures |= {name: curves.drawn(one, PAGES) for name, one in CURVES.items()}
+    for name, picture in pictures.items():
+        (options.out / name).write_text(picture)
         print(f"wrote {options.out / name}")
 
 

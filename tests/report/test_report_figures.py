@@ -99,6 +99,16 @@ def test_names_of_the_demo_stand_behind_the_ends_of_their_error_bars() -> None:
         assert not min(ends) < float(text.attrib["x"]) < max(ends)
 
 
+def test_names_stand_on_no_line() -> None:
+    """Neither at the right, where the first place is, nor above, where the next free one would be."""
+    across = Box(100, 98, 300, 102)
+    up = Box(98, 20, 102, 100)
+    (label,) = beside([(100, 100)], ["bm25"], Box(0, 0, 400, 300), lines=[across, up])
+    assert label is not None and label.anchor == "end" and label.y == 104
+    (label,) = beside([(100, 100)], ["bm25"], Box(0, 0, 400, 300), lines=[Box(0, 0, 400, 300)])
+    assert label is None
+
+
 def test_a_lone_dot_has_its_name_at_the_right() -> None:
     (label,) = beside([(100, 100)], ["bm25"], Box(0, 0, 400, 300))
     assert label is not None and label.anchor == "start" and label.x > 100

@@ -119,7 +119,11 @@ class AxisLabel:
 
 
 def beside(
-    dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box, bars: Sequence[Box] = ()
+    dots: Sequence[tuple[float, float]],
+    names: Sequence[str],
+    frame: Box,
+    bars: Sequence[Box] = (),
+    lines: Sequence[Box] = (),
 ) -> list[AxisLabel | None]:
     """Finds a free place next to each dot for its name.
 
@@ -128,12 +132,14 @@ def beside(
         names: what to write beside each dot.
         frame: the names have to stay inside it.
         bars: the smallest box around each dot's error bars, which no name crosses; none: no dot has any.
+        lines: boxes along whatever else is drawn, which no name crosses either.
 
     Returns:
         A place for each name; None where every place is taken, so only the legend names that dot.
     """
     taken = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in dots]
     ends = list(bars or taken)
+    taken += lines
     for (x, y), bar in zip(dots, bars, strict=False):
         taken += [Box(bar.left, y - 4, bar.right, y + 4), Box(x - 4, bar.top, x + 4, bar.bottom)]
     labels: list[AxisLabel | None] = []
