@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from longtail.comparison.entries import reseeded
+from longtail.data import Corpus
 from longtail.errors import DataError
 from longtail.recipe import Recipe
-from longtail.reproduction import find_paper
+from longtail.reproduction import find_paper, reproduce
 from longtail.reproduction.own_encoder import recipe_with, with_encoder
 
 
@@ -44,6 +45,13 @@ def test_a_whole_table_and_an_unknown_encoder() -> None:
     assert [row.name for row in table.rows] == [row.name for row in find_paper("dexa").table("2").rows]
     with pytest.raises(DataError, match="no encoder 'nowhere'"):
         with_encoder(table, "nowhere")
+
+
+def test_an_encoder_that_no_row_reads_is_refused(tiny: Corpus) -> None:
+    with pytest.raises(DataError, match=r"no row of taug 3 .* names a pretrained encoder, so minilm would not be used"):
+        reproduce("taug", tiny, ["3"], encoder="minilm")
+    with pytest.raises(DataError, match="no row of dexa 2"):
+        reproduce("dexa", tiny, ["2"], rows=["bag, 5 epochs*"], encoder="minilm")
 
 
 def test_the_tail_model_of_an_ensemble_has_another_seed_too() -> None:

@@ -268,6 +268,7 @@ def test_a_table_of_the_paper_runs(tiny: Corpus, tmp_path: Path) -> None:
                if (effect := outcome.effect(row, "PSP@1")) is not None]  # fmt: skip
     assert f"of {len(judged)} rows with published effects {judged.count(IN_KIND)} in kind" in found.sentence()
     assert f"PSP@1 {min(effects):+.2f}" in found.sentence() and "+0.75 to +10.21 published." in found.sentence()
+    assert replace(found, seeds=(0,)).sentence().endswith("published; one seed, so an effect of any size counts.")
     bare = replace(
         found, outcomes=(replace(outcome, table=replace(outcome.table, published={}, published_effects={})),)
     )

@@ -281,7 +281,7 @@ def test_labels_without_any_text_are_an_error() -> None:
         ("gandalf(min_cooccurrence=0)", "min_cooccurrence=0"),
         ("gandalf(max_labels=0)", "'max_labels' of gandalf is at least 1, got 0"),
         ("gandalf(restart=1.5)", "restart=1.5"),
-        ("gandalf(soft_scale=0)", "soft_scale=0"),
+        ("gandalf(soft_scale=0)", "no soft targets: write `rows`"),
         ("gandalf(soft_scale=1.5)", "soft_scale=1.5"),
         ("gandalf(prior_count=-1)", "prior_count=-1"),
         ("gandalf(repeats=0)", "repeats=0"),

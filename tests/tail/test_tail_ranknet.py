@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from lines import Lines
 from longtail.arrays import Doubles
 from longtail.data import Corpus, Dataset, LabelSet, Rows
 from longtail.errors import RecipeError
@@ -25,6 +26,7 @@ from longtail.linear.solvers.ranknet_kernels import (
 from longtail.linear.solvers.ranknet_matrix import matrix_added, matrix_descend
 from longtail.metrics import evaluate, inverse_propensity
 from longtail.predictions import Predictions
+from longtail.progress import listening
 from longtail.recipe import Recipe
 from longtail.seams import Misfit, State
 from longtail.tail.ranknet import DEFAULT_STEP, STEPS, STRENGTHS, RankNet, RankNetBlocks
@@ -400,6 +402,15 @@ def test_a_part_can_be_held_fixed_while_the_other_is_chosen() -> None:
     valid = given.predictions, given.train
     assert fitted.balanced(*valid, steps=(0.0,)).step == 0
     assert fitted.balanced(*valid, strengths=(0.0,)).strength == 0
+
+
+def test_what_valid_chose_is_logged(tiny: Corpus) -> None:
+    notes = Lines()
+    with listening(notes):
+        fitted = Recipe.parse("knn + ranknet").fit(tiny.train, tiny.valid).rerankers[0]
+    assert isinstance(fitted, RankNetBlocks)
+    (line,) = [one for one in notes.lines if one.startswith("ranknet: chosen")]
+    assert f"chosen {fitted.step:g} of the network" in line and line.endswith(f"the power {fitted.strength:g}")
 
 
 def test_the_plain_form_is_left_as_trained(tiny: Corpus) -> None:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
+from lines import Lines
 from longtail.data.corpus import Corpus
 from longtail.data.labels import LabelSet
 from longtail.errors import RecipeError
 from longtail.linear.solvers import candidate_svc
 from longtail.linear.solvers.candidate_svc import fit_candidates
 from longtail.predictions import Predictions
+from longtail.progress import listening
 from longtail.recipe import Recipe
 from longtail.store import load
 from longtail.tail.sparserank import SparseRanker, blended, candidate_targets
@@ -111,6 +113,16 @@ def test_a_weight_of_zero_leaves_the_learner_as_it_is_and_saving_changes_nothing
     before, after = (each.predict(tiny.test.rows, 4) for each in (chosen, again))
     np.testing.assert_array_equal(before.indices, after.indices)
     np.testing.assert_array_equal(before.scores, after.scores)
+
+
+def test_a_ranker_that_valid_leaves_out_says_so(tiny: Corpus) -> None:
+    notes = Lines()
+    with listening(notes):
+        (ranker,) = Recipe.parse("centroid + sparserank").fit(tiny.train, tiny.valid).rerankers
+    assert isinstance(ranker, SparseRanker) and ranker.ranker_weight == 0  # of equals the smallest: nothing to gain
+    assert [one for one in notes.lines if "sparserank" in one] == [
+        "sparserank: chosen ranker_weight=0, so the learner's ranking stays as it is"
+    ]
 
 
 @pytest.mark.parametrize("settings", ["candidates=0", "positive_cost=0", "ranker_weight=1.5", "max_iter=0"])

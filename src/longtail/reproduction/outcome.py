@@ -185,13 +185,14 @@ class Reproduction:
         counts = {each: verdicts.count(each) for each in (IN_KIND, IN_PART, NOT)}
         whole = IN_KIND if counts[IN_KIND] == len(judged) else NOT if counts[NOT] == len(judged) else IN_PART
         column = judged[0][0].table.columns[0]
+        once = "; one seed, so an effect of any size counts" if len(self.seeds) == 1 else ""
         same = [(one, row) for one, row in judged if one.table.columns[0] == column]
         here = [found.mean for one, row in same if (found := one.effect(row, column)) is not None]
         theirs = [figures[0] for one, row in same for figures in one.table.effects_of(row).values()]
         return (
             f"{self.paper} is {whole} on {self.data}: of {len(judged)} rows with published effects {counts[IN_KIND]} "
             f"in kind, {counts[IN_PART]} in part, {counts[NOT]} not; {column} {_range(here)} here, "
-            f"{_range([one for one in theirs if one is not None])} published."
+            f"{_range([one for one in theirs if one is not None])} published{once}."
         )
 
     def as_json(self, command: str = "", versions: dict[str, str] | None = None) -> dict[str, Any]:

@@ -60,7 +60,13 @@ def reproduce(
     tables, rows = ([one] if isinstance(one, str) else one for one in (tables, rows))
     wanted = chosen_rows([found.table(name) for name in tables] or list(found.tables), rows)
     if encoder is not None:
-        wanted = [with_encoder(table, encoder) for table in wanted]
+        named = wanted
+        wanted = [with_encoder(table, encoder) for table in named]
+        if wanted == named:
+            raise DataError(
+                f"no row of {found.name} {', '.join(table.name for table in wanted)} that was asked for names a "
+                f"pretrained encoder, so {encoder} would not be used; leave encoder out, or take other rows"
+            )
     chosen = read_seeds(seeds if isinstance(seeds, int) else list(seeds))
     if within is not None and not within > 0:
         raise DataError(f"within is a time above 0, got {within:g}")

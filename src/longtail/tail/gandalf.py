@@ -113,6 +113,8 @@ class Gandalf:
                 'gandalf(soft_scale="auto") chooses between `rows` and soft targets, so self_only and rows_only have '
                 "no place beside it; leave them out, or give soft_scale a number"
             )
+        if self._scale == 0:
+            raise RecipeError("gandalf(soft_scale=0) has no soft targets: write `rows`, or soft_scale above 0")
         if not 0 < self._scale <= 1 or self.prior_count < 0 or self.repeats < 1:
             raise RecipeError(
                 "gandalf takes a soft_scale above 0 to 1, a prior_count of at least 0 and repeats of at least 1, got "

@@ -18,7 +18,7 @@ from longtail.metrics.propensity import inverse_propensity
 from longtail.papers import RANKNET_TAUG, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.predictions import CANDIDATES, Predictions
-from longtail.progress import stage
+from longtail.progress import note, stage
 from longtail.seams import Array, Contents, Declaration, Flag, HeldOut, Misfit, Number, Reranker, State, Whole
 
 MIN_SCORE = np.finfo(np.float32).smallest_subnormal  # scores stay above 0
@@ -267,7 +267,11 @@ class RankNet:
         if not self.shared:
             return fitted
         valid, rows = held_out.valid()
-        return fitted.balanced(valid, rows) if rows.targets.nnz else replace(fitted, step=DEFAULT_STEP)
+        if rows.targets.nnz == 0:
+            return replace(fitted, step=DEFAULT_STEP)
+        chosen = fitted.balanced(valid, rows)
+        note(f"ranknet: chosen {chosen.step:g} of the network and inverse propensity to the power {chosen.strength:g}")
+        return chosen
 
     def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
         """See `AddsCost.plan_on`: the model and the candidates of earlier folds stay while a fold is trained."""

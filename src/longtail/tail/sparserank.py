@@ -18,7 +18,7 @@ from longtail.metrics.evaluate import evaluate
 from longtail.papers import XR_TRANSFORMER, Paper, Preset
 from longtail.plan import DataFacts, Plan
 from longtail.predictions import CANDIDATES, Predictions
-from longtail.progress import stage
+from longtail.progress import note, stage
 from longtail.seams import Array, Declaration, HeldOut, Number, Reranker, State, Whole, csr
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the ranker, tried on valid
@@ -148,7 +148,10 @@ class SparseRank:
         predictions, rows = held_out.valid()
         if rows.targets.nnz == 0:
             return ranker
-        return replace(ranker, ranker_weight=_best_weight(ranker, predictions.top(self.candidates), rows))
+        chosen = _best_weight(ranker, predictions.top(self.candidates), rows)
+        unchanged = ", so the learner's ranking stays as it is" if chosen == 0 else ""
+        note(f"sparserank: chosen ranker_weight={chosen:g}{unchanged}")
+        return replace(ranker, ranker_weight=chosen)
 
     def plan_on(self, before: Plan, facts: DataFacts) -> Plan:
         """See `AddsCost.plan_on`: candidates of all rows, and the words of each label."""
