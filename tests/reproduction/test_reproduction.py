@@ -80,6 +80,17 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert published_cells(table, with_) == {"One": ["12.00 (+2.00)", ""]}
 
 
+def test_forms_of_a_row_stand_against_its_published_figures(tmp_path: Path) -> None:
+    form = '[[rows]]\nname = "form"\nrecipe = "knn"\ncontrol = "plain"\npublished_as = "with"\n[[rows]]\nname = "none"'
+    table = table_of(TABLE.replace('[[rows]]\nname = "none"', form), tmp_path)
+    _, with_, other, _ = table.rows
+    assert table.effects_of(other) == table.effects_of(with_) == {"One": (2.0, None)}
+    assert published_cells(table, other) == {}  # they are printed once, under the row's own name
+    (kept,) = chosen_rows([table], ["form"])
+    assert [row.name for row in kept.rows] == ["plain", "form"]
+    assert kept.effects_of(kept.rows[1]) == {"One": (2.0, None)}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
@@ -87,6 +98,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('title = "a learner with and without"', "", "lacks 'title'"),
         ('"P@3"', '"Q@3"', "column 'Q@3' is no measure"),
         ('control = "plain"', 'control = "other"', "control of 'with' is 'other', which is no row"),
+        ('control = "plain"', 'published_as = "other"', "published form of 'with' is 'other', which is no row"),
         ('name = "none"', 'name = "with"', "two rows have the same name, 'with'"),
         ('name = "none"', 'name = "none"\nexamples_per_label = 0', "of row 'none' is a number above 0 or 'all', got 0"),
         ("[published.One]", "[[sweeps]]\neach = [1]\n[published.One]", "sweep 1 lacks 'rows'"),

@@ -245,8 +245,10 @@ def published_cells(table: PaperTable, row: TableRow) -> dict[str, list[str]]:
         row: of the table.
 
     Returns:
-        By data set, one text a column: the figure, and in parentheses the effect.
+        By data set, one text a column: the figure, and in parentheses the effect. None where another row has them.
     """
+    if row.published_as:
+        return {}
     effects = table.effects_of(row)
     figures = {name: rows[row.name] for name, rows in (table.published or {}).items() if row.name in rows}
     none: Sequence[float | None] = (None,) * len(table.columns)

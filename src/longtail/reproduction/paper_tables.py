@@ -61,10 +61,11 @@ class PaperTable:
         Returns:
             By data set, one figure a column; None where a figure is not published.
         """
-        found = {name: rows[row.name] for name, rows in (self.published_effects or {}).items() if row.name in rows}
+        own = row.published_as or row.name
+        found = {name: rows[own] for name, rows in (self.published_effects or {}).items() if own in rows}
         for name, rows in (self.published or {}).items():
-            if name not in found and row.control in rows and row.name in rows:
-                pairs = zip(rows[row.name], rows[row.control], strict=True)
+            if name not in found and row.control in rows and own in rows:
+                pairs = zip(rows[own], rows[row.control], strict=True)
                 found[name] = tuple(None if a is None or b is None else round(a - b, 4) for a, b in pairs)
         return found
 

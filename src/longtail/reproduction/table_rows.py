@@ -12,7 +12,7 @@ from longtail.errors import DataError, LongtailError, RecipeError, did_you_mean
 from longtail.grammar import parse
 from longtail.recipe import Recipe
 
-ROW_KEYS = {"name", "recipe", "control", "not_implemented", "examples_per_label"}
+ROW_KEYS = {"name", "recipe", "control", "published_as", "not_implemented", "examples_per_label"}
 SWEEP_KEYS = {"each", "rows"}
 PLACE = "{each}"  # where a value of a sweep goes
 ALL = "all"
@@ -27,6 +27,7 @@ class TableRow:
     control: str = ""  # the name of the row that its effect is measured against
     reason: str = ""  # why there is no recipe
     examples_per_label: float | None = None  # training examples a label, in the mean; None: all of them
+    published_as: str = ""  # the row whose published figures are also of this form; "": its own name
 
     @property
     def key(self) -> str:
@@ -81,11 +82,11 @@ def read_rows(read: Mapping[str, Any], file: Path) -> tuple[TableRow, ...]:
             hint = f"; write {PLACE} into the names of a sweep" if "sweeps" in read else ""
             raise DataError(f"two rows have the same name, {name!r}{hint}", file)
     for row in found:
-        if row.control and row.control not in names:
-            raise DataError(
-                f"the control of {row.name!r} is {row.control!r}, which is no row{did_you_mean(row.control, names)}",
-                file,
-            )
+        for what, other in (("control", row.control), ("published form", row.published_as)):
+            if other and other not in names:
+                raise DataError(
+                    f"the {what} of {row.name!r} is {other!r}, which is no row{did_you_mean(other, names)}", file
+                )
     return tuple(found)
 
 
@@ -103,6 +104,7 @@ def _row(read: Any, file: Path) -> TableRow:
         read.get("control", ""),
         read.get("not_implemented", ""),
         _examples(read.get("examples_per_label", ALL), name, file),
+        read.get("published_as", ""),
     )
     if bool(row.recipe) == bool(row.reason):
         raise DataError(f"row {name!r} has either a recipe or a reason in not_implemented", file)
