@@ -123,7 +123,7 @@ def _kept_answers(answers: Ranking, ids: tuple[str, ...]) -> Any:
     labels, scores = answers
     filled = labels >= 0
     starts = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
-    return PredictionsScorer(tuple(ids), starts, labels[filled], scores[filled], "kept answers")
+    return PredictionsScorer(tuple(ids), starts, labels[filled], scores[filled], "kept answers", False)
 
 
 def _label_weights(inputs: Any, right: Any, labels: Any, number: int) -> Any:

@@ -123,6 +123,19 @@ class RowAnswer:
     scores: list[float]
 
 
+def is_run(path: Path) -> bool:
+    """Tell a TREC run from JSON lines. A run has no line for a row that it has no label for.
+
+    Args:
+        path: the file; also .gz or .xz.
+
+    Returns:
+        Whether it is a run; an empty file is none.
+    """
+    first = next((line for _, line in lines(path) if line.strip()), "{")
+    return not first.lstrip().startswith("{")
+
+
 def read_answers(path: Path, labels: LabelSet, skip_unknown: bool = False) -> Iterator[RowAnswer]:
     """Read the answers of another tool, whichever rows they are of.
 
@@ -137,11 +150,8 @@ def read_answers(path: Path, labels: LabelSet, skip_unknown: bool = False) -> It
     Raises:
         DataError: a label is unknown, a row is there twice, or a line cannot be read.
     """
-    first = next((line for _, line in lines(path) if line.strip()), "")
     seen: set[str] = set()
-    for answer in (
-        _objects(path, labels, skip_unknown) if first.lstrip().startswith("{") else _run(path, labels, skip_unknown)
-    ):
+    for answer in _run(path, labels, skip_unknown) if is_run(path) else _objects(path, labels, skip_unknown):
         if answer.id in seen:
             raise DataError(f"id {shown(answer.id)} stands twice; remove one of the two", path, answer.line)
         seen.add(answer.id)

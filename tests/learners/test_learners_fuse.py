@@ -195,6 +195,11 @@ def test_without_valid_it_learns_on_folds(tiny: Corpus) -> None:
     assert [event.rows for event in events if isinstance(event, CombinerFit)] == [len(tiny.train)]
 
 
+def test_a_single_training_example_cannot_be_cut_into_folds(tiny: Corpus) -> None:
+    with pytest.raises(DataError, match="need at least 2 training examples, and train has 1; add some, or valid"):
+        Recipe.parse('fuse("knn", "bm25")').fit(tiny.train.take([0]), tiny.valid.take([]))
+
+
 def test_a_single_member_is_re_ranked(tiny: Corpus) -> None:
     assert first(fit(f'fuse("knn", {SMALL})', tiny), tiny) > 0.9
 

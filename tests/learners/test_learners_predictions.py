@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lines import Lines
 from longtail.comparison import compare
 from longtail.data import Corpus, Rows
 from longtail.errors import DataError
 from longtail.model import Model
+from longtail.progress import listening
 from longtail.recipe import Recipe
 from longtail.store import load
 
@@ -133,6 +135,27 @@ def test_a_wrong_run_names_its_line(line: str, problem: str, tiny: Corpus, tmp_p
     (tmp_path / "test.run").write_text(line)
     with pytest.raises(DataError, match=rf"test\.run:\d: .*{problem}"):
         Recipe.parse(f"predictions(test='{tmp_path}/test.run')").fit(tiny.train, tiny.valid)
+
+
+def test_examples_that_a_run_does_not_name_have_no_label(
+    files: Callable[..., dict[str, Path]], tiny: Corpus, tmp_path: Path
+) -> None:
+    """A run has a line a label, so none for an example without answers; JSON lines have an empty list."""
+    written = files("valid", "test", trec=True)
+    for split, path in written.items():
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join(line for line in lines if not line.startswith((f"{split}-2 ", f"{split}-4 "))))
+    model = Recipe.parse(recipe_of(written)).fit(tiny.train, tiny.valid)
+    again = load(model.save(tmp_path / "model"))
+    heard = Lines()
+    with listening(heard):
+        found = again.predict(tiny.test.rows, k=3)
+    assert np.flatnonzero(found.indices[:, 0] < 0).tolist() == [2, 4]
+    assert any("2 of 60 examples asked for have no line" in line and "'test-2'" in line for line in heard.lines)
+    both = Recipe.parse(f'fuse("{recipe_of(written)}", "knn", trees=5)').fit(tiny.train, tiny.valid)
+    assert (both.predict(tiny.test.rows, k=1).indices >= 0).all()
+    with pytest.raises(DataError, match="none of the 2 examples asked for has predictions"):
+        model.predict(Rows(texts=("apple", "boat"), ids=("x", "y")))
 
 
 def test_what_cannot_be_answered_is_told(files: Callable[..., dict[str, Path]], tiny: Corpus) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from lines import Lines
 from longtail.arrays import Bools, Floats, Ints
 from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import LongtailError, MissingExtra
@@ -23,6 +24,7 @@ from longtail.linear.fusion.candidates import Answers, CandidateLists
 from longtail.linear.fusion.combiner import MAX_WRONG, Combiner, CombinerExamples, LabelFacts, learn
 from longtail.linear.fusion.label_phrases import LabelPhrases
 from longtail.linear.fusion.reliability import FOLDS, LabelRecord, out_of_fold
+from longtail.progress import listening
 
 PLACES = 6
 
@@ -287,6 +289,19 @@ def test_a_combiner_with_too_little_to_learn_from_averages_its_members(tiny: Cor
     assert combiner.trees is None
     candidates = CandidateLists.joined(few.answers)
     assert np.array_equal(combiner.probabilities(candidates, None), member_numbers(candidates, PLACES)[2])
+
+
+def test_why_nothing_is_learned_is_said(tiny: Corpus) -> None:
+    some, heard = some_examples(tiny), Lines()
+    truth = tiny.valid.targets.toarray()
+    order = np.argsort(-truth, axis=1)[:, :2].astype(np.int32)  # every row has two labels
+    right = CombinerExamples([(order, np.take_along_axis(truth, order, axis=1))] * 2, tiny.valid, some.facts)
+    with listening(heard):
+        assert learned(right).trees is None
+        first = [(labels[:1], scores[:1]) for labels, scores in some.answers]
+        assert learned(replace(some, answers=first, data=tiny.valid.take([0]))).trees is None
+    assert "no candidate is wrong, so nothing to learn from" in heard.lines[0]
+    assert "only 2 candidates are right, too few to learn from" in heard.lines[1]
 
 
 def test_the_frequency_of_a_label_does_not_depend_on_the_row() -> None:

@@ -251,6 +251,11 @@ def fold_rows(train: Dataset, number: int, seed: int) -> list[tuple[Longs, Longs
     """
     assert train.origins is not None
     given = np.flatnonzero(train.origins == 0)
+    if len(given) < 2:
+        raise DataError(
+            f"out-of-fold answers need at least 2 training examples, and train has {len(given)}; add some, or valid "
+            "examples, which fuse learns on with folds=0"
+        )
     if not 2 <= number <= len(given):
         raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
     shuffled = given[np.argsort(hashed([train.ids[row] for row in given.tolist()], seed), kind="stable")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -16,9 +17,9 @@ from longtail.nn.extra import expand_home
 from longtail.papers import Paper
 from longtail.plan import DataFacts, Plan
 from longtail.predictions import CANDIDATES
-from longtail.predictions_file import RowAnswer, read_answers
+from longtail.predictions_file import RowAnswer, is_run, read_answers
 from longtail.progress import note, stage
-from longtail.seams import Array, Declaration, Scorer, State, TailMethod, Words, strings
+from longtail.seams import Array, Declaration, Flag, Scorer, State, TailMethod, Words, strings
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,38 +31,47 @@ class PredictionsScorer:
     labels: Ints
     scores: Floats  # best first in each example, no two equal
     files: str  # where they came from, for messages
-    kind: ClassVar[str] = "predictions.v1"
+    gaps: bool  # whether an example without a line has no label: a TREC run cannot say it otherwise
+    kind: ClassVar[str] = "predictions.v2"
     declared: ClassVar[Declaration] = Declaration(
         {
             "starts": Array("int64", "examples + 1", points_to="answers"),
             "labels": Array("int32", "answers", least=0, below="labels"),
             "scores": Array("float32", "answers", least=1e-45),
         },
-        {"files": Words()},
+        {"files": Words(), "gaps": Flag()},
     ) + strings("ids", "id_offsets", "examples")
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
         """See `Scorer.top`."""
         if rows.ids is None:
             raise DataError("this model knows examples by their ids alone, and these have none; give each its id")
-        try:
-            found = np.array([self._row_of[name] for name in rows.ids], dtype=np.int64)
-        except KeyError as error:
-            if len(rows) > 1 and self._row_of.keys().isdisjoint(rows.ids):
-                raise DataError(
-                    f"none of the {len(rows):,} examples asked for has predictions in {self.files}, the first is "
-                    f"{rows.ids[0]!r}; name the file of their split too: predictions(train='…', valid='…', test='…')"
-                ) from None
-            near = did_you_mean(error.args[0], islice(self.ids, 50_000))
-            raise DataError(
-                f"example {error.args[0]!r} has no predictions in {self.files}{near or ';'} add a line for it"
-            ) from None
-        begins, counts = self.starts[found], np.diff(self.starts)[found]
+        found = np.array([self._row_of.get(name, -1) for name in rows.ids], dtype=np.int64)
+        missing = np.flatnonzero(found < 0)
+        if len(missing):
+            self._check_missing(rows.ids, missing)
+            note(
+                f"predictions: {len(missing):,} of {len(rows):,} examples asked for have no line in {self.files}, so "
+                f"no label; the first is {rows.ids[missing[0]]!r}"
+            )
+        begins, counts = self.starts[found], np.append(np.diff(self.starts), 0)[found]
         filled = np.arange(k) < counts[:, None]
         places = np.where(filled, begins[:, None] + np.arange(k), 0)
         if not len(self.labels):
             return np.full(filled.shape, -1, dtype=np.int32), np.zeros(filled.shape, dtype=np.float32)
         return np.where(filled, self.labels[places], np.int32(-1)), np.where(filled, self.scores[places], np.float32(0))
+
+    def _check_missing(self, ids: Sequence[str], missing: Longs) -> None:
+        """Raises an error where examples without a line are a mistake."""
+        first = ids[missing[0]]
+        if len(missing) == len(ids) > 1:
+            raise DataError(
+                f"none of the {len(ids):,} examples asked for has predictions in {self.files}, the first is "
+                f"{first!r}; name the file of their split too: predictions(train='…', valid='…', test='…')"
+            )
+        if not self.gaps:
+            near = did_you_mean(first, islice(self.ids, 50_000))
+            raise DataError(f"example {first!r} has no predictions in {self.files}{near or ';'} add a line for it")
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
@@ -71,7 +81,7 @@ class PredictionsScorer:
         """See `Scorer.state`."""
         tensors: dict[str, AnyArray] = {"starts": self.starts, "labels": self.labels, "scores": self.scores}
         tensors["ids"], tensors["id_offsets"] = pack_strings(self.ids)
-        return State({"files": self.files}, tensors)
+        return State({"files": self.files, "gaps": self.gaps}, tensors)
 
     @classmethod
     def restore(cls, state: State) -> PredictionsScorer:
@@ -79,7 +89,7 @@ class PredictionsScorer:
         tensors = state.tensors
         starts, labels, scores = tensors["starts"], tensors["labels"], tensors["scores"]
         ids = tuple(unpack_strings(tensors["ids"], tensors["id_offsets"]))
-        return cls(ids, starts, labels, scores, state.settings["files"])
+        return cls(ids, starts, labels, scores, state.settings["files"], state.settings["gaps"])
 
 
 @dataclass(frozen=True)
@@ -87,9 +97,10 @@ class FilePredictions:
     """Take the answers of another tool for the same examples: PECOS's, Annif's, anybody's.
 
     Compare them, re-rank or calibrate them, or combine them by `fuse`. A file has a JSON object a line, as `longtail
-    predict` writes it, or is a TREC run. Examples are matched by id. Lines of other examples are not used; an example
-    that is asked for and has no line is an error. What learns from held-out answers needs `valid`; `fuse` with folds
-    needs `train`, whose answers must be out of fold. Scores that are not above 0 are moved up, all by the same amount.
+    predict` writes it, or is a TREC run. Examples are matched by id. Lines of other examples are not used. An example
+    without a line is an error in JSON lines; in a TREC run, which cannot say it otherwise, it has no label. What learns
+    from held-out answers needs `valid`; `fuse` with folds needs `train`, whose answers must be out of fold. Scores that
+    are not above 0 are moved up, all by the same amount.
 
     Needs: data whose examples have ids; a file for each split that is asked for.
     Costs: reading the files; the model holds the answers.
@@ -143,7 +154,8 @@ class FilePredictions:
                     own += answer.id in known
                 if split == "train" and not own:
                     raise DataError("none of its lines is an example of train; is it the file of another split?", path)
-        return _scorer(found, ", ".join(path for _, path in self._files))
+        gaps = any(is_run(expand_home(path)) for _, path in self._files)
+        return _scorer(found, ", ".join(path for _, path in self._files), gaps)
 
     def plan(self, facts: DataFacts) -> Plan:
         """See `Learner.plan`."""
@@ -157,7 +169,7 @@ class FilePredictions:
         )
 
 
-def _scorer(found: dict[str, RowAnswer], files: str) -> PredictionsScorer:
+def _scorer(found: dict[str, RowAnswer], files: str, gaps: bool) -> PredictionsScorer:
     answers = list(found.values())
     starts = np.concatenate([[0], np.cumsum([len(answer.labels) for answer in answers])]).astype(np.int64)
     labels = np.array([label for answer in answers for label in answer.labels], dtype=np.int32)
@@ -166,7 +178,7 @@ def _scorer(found: dict[str, RowAnswer], files: str) -> PredictionsScorer:
         spread = float(scores.max() - scores.min()) or 1.0
         note(f"predictions: scores down to {scores.min():g} are moved above 0, all by the same amount")
         scores = scores - scores.min() + 1e-3 * spread
-    return PredictionsScorer(tuple(found), starts, labels, _falling(scores.astype(np.float32), starts), files)
+    return PredictionsScorer(tuple(found), starts, labels, _falling(scores.astype(np.float32), starts), files, gaps)
 
 
 def _falling(scores: Floats, starts: Longs) -> Floats:

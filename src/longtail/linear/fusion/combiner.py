@@ -208,7 +208,10 @@ def learn(
     start = Combiner(columns, places, None, 0.0, facts, record, phrases)
     wrong = len(right) - int(right.sum())
     if right.sum() < MIN_RIGHT or wrong == 0:
-        note(f"fuse: only {int(right.sum())} candidates are right, too few to learn from; members' scores are averaged")
+        few = f"only {int(right.sum())} candidates are right, too few"
+        note(
+            f"fuse: {few if wrong else 'no candidate is wrong, so nothing'} to learn from; members' scores are averaged"
+        )
         return start
     rng = np.random.default_rng(growing.seed)
     share = min(1.0, MAX_WRONG / wrong)
