@@ -154,8 +154,10 @@ def test_examples_that_a_run_does_not_name_have_no_label(
     assert any("2 of 60 examples asked for have no line" in line and "'test-2'" in line for line in heard.lines)
     both = Recipe.parse(f'fuse("{recipe_of(written)}", "knn", trees=5)').fit(tiny.train, tiny.valid)
     assert (both.predict(tiny.test.rows, k=1).indices >= 0).all()
-    with pytest.raises(DataError, match="none of the 2 examples asked for has predictions"):
-        model.predict(Rows(texts=("apple", "boat"), ids=("x", "y")))
+    assert (model.predict(tiny.test.rows.take(np.array([2, 4]))).indices < 0).all()
+    strangers = Rows(texts=("apple",) * 51, ids=tuple(f"stranger-{row}" for row in range(51)))
+    with pytest.raises(DataError, match="none of the 51 examples asked for has predictions"):
+        model.predict(strangers)
 
 
 def test_what_cannot_be_answered_is_told(files: Callable[..., dict[str, Path]], tiny: Corpus) -> None:
