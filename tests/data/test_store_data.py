@@ -14,9 +14,8 @@ from longtail.data.corpus import Corpus
 from longtail.data.fingerprint import fingerprint
 from longtail.data.mapped_texts import JoinedTexts, MappedTexts, as_strings, joined, taken
 from longtail.data.store_convert import write_store
-from longtail.data.store_pieces import read_pieces
 from longtail.data.store_reader import verify_store
-from longtail.data.store_writer import StreamedSplit
+from longtail.data.store_streaming import StreamedSplit, read_pieces
 from longtail.data.write import write_folder
 from longtail.errors import DataError, LongtailError
 
@@ -57,7 +56,7 @@ def same(one: Corpus, other: Corpus) -> None:
 )
 @pytest.mark.parametrize("block", [64, 1 << 16])
 def test_a_store_is_the_data_that_load_reads(tmp_path, splits, how, block, monkeypatch) -> None:
-    monkeypatch.setattr("longtail.data.store_writer.BLOCK", block)
+    monkeypatch.setattr("longtail.data.store_streaming.BLOCK", block)
     source = lines(tmp_path / "data", splits=splits)
     write_store(source, tmp_path / "store", **how)
     found = longtail.load(tmp_path / "store")
@@ -150,7 +149,7 @@ def test_a_model_trained_on_a_store_has_the_same_bytes(tmp_path, tiny, recipe) -
 
 
 def test_an_id_that_occurs_twice_is_named_with_both_places(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("longtail.data.store_writer.BLOCK", 64)  # else all ids are in memory, with their lines
+    monkeypatch.setattr("longtail.data.store_streaming.BLOCK", 64)  # else all ids are in memory, with their lines
     folder = lines(tmp_path / "data", splits=("train", "test"))
     with (folder / "test.jsonl").open("a") as file:
         file.write(json.dumps({"id": "train7", "text": "x", "labels": []}) + "\n")

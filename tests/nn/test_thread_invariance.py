@@ -24,6 +24,7 @@ from longtail.nn.training.thread_invariant import (  # noqa: E402
     batch_norm,
     layer_norm,
     matrix_vector,
+    row_products,
     scaled,
     sigmoid,
     sigmoid_,
@@ -124,6 +125,10 @@ CASES: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[tuple
     "batch_norm": (normalised(ours=True), normalised(ours=False), (ODD, ODD[1:], ODD[1:])),
     "scaled": (scaled, lambda factor, x: factor * x, ((), ODD)),
     "matrix_vector": (matrix_vector, torch.mv, (ODD, ODD[1:])),
+    **{
+        f"row_products of {rows}": (row_products, lambda a, b: torch.mm(a, b.T), ((rows, 480), (410, 480)))
+        for rows in (1, 2, 3, 4, 9)
+    },
 }
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from longtail.data.labels import LabelSet
+if TYPE_CHECKING:
+    from longtail.data.labels import LabelSet
 
 LABELS, NAMES, SCORES, UNSURE = "predicted_labels", "predicted_names", "predicted_scores", "unsure"
 SEPARATOR = "|"

@@ -3,6 +3,7 @@
 Start reading at `runs.py`: `compare` trains and measures, `each` yields results as they are there.
 
 - `entries.py`: what a line is, a recipe with a seed, a saved model or saved predictions
+- `single_run.py`: one line with one seed, trained and measured
 - `stages.py`: fitted stages on disk, trained once for all recipes that share them
 - `line_jobs.py`: a recipe with a seed as a job: on processes, by a scheduler, on a Ray cluster
 - `finished.py`: results on disk, so that a comparison that was stopped goes on
@@ -18,10 +19,10 @@ from longtail.comparison.runs import (
     checkpointing_for,
     compare,
     each,
-    run,
     seconds_spent_before,
     seeds_of,
 )
+from longtail.comparison.single_run import run
 from longtail.comparison.summary import Comparison, read_comparison, summarise
 from longtail.comparison.uncertainty import judged
 

@@ -186,7 +186,8 @@ def saved_entry(text: str) -> Saved | None:
     if not PREDICTIONS_FILE.fullmatch(text):
         if A_PATH.fullmatch(text):
             what = "is no folder of a saved model" if path.exists() else "does not exist"
-            raise DataError(f"{what}; give the folder of a saved model, a file of predictions or a recipe", path)
+            wanted = "the folder of a saved model, a file of predictions, or a recipe; recipe files end in .toml"
+            raise DataError(f"{what}; give {wanted}", path)
         return None
     if not path.is_file():
         raise DataError("does not exist; give a file of predictions, a recipe or the folder of a saved model", path)

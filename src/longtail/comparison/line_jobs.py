@@ -14,7 +14,7 @@ from typing import Any
 
 from longtail.comparison.entries import reseeded
 from longtail.comparison.finished import result_file, write_result
-from longtail.comparison.runs import run
+from longtail.comparison.single_run import run
 from longtail.data.corpus import Corpus
 from longtail.data.store_convert import stored
 from longtail.data.store_reader import read_store

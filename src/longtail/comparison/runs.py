@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from longtail.comparison.entries import Entry, Saved, SavedModel, parse_entry, read_seeds, reseeded
-from longtail.comparison.finished import read_result, result_file, write_result
-from longtail.comparison.stages import DiskStages, folder_name, seconds_in
+from longtail.comparison.entries import Entry, parse_entry, read_seeds, reseeded
+from longtail.comparison.finished import result_file
+from longtail.comparison.line_jobs import train_lines
+from longtail.comparison.single_run import run_line, stages_in
+from longtail.comparison.stages import folder_name, seconds_in
 from longtail.comparison.uncertainty import judged
 from longtail.data.corpus import Corpus
-from longtail.dial import dial_curve
 from longtail.drawing import words
 from longtail.errors import DataError
 from longtail.jobs import current_spread
-from longtail.memory import measure_peak, release
-from longtail.metrics import evaluate
-from longtail.metrics.calibration import Teaching
-from longtail.metrics.generalised import evaluate_split
 from longtail.nn.training.checkpoint import checkpointing
-from longtail.predictions import CANDIDATES, Predictions
-from longtail.progress import collecting, note, stage
+from longtail.progress import note
 from longtail.recipe import Recipe
 from longtail.report.result import Result, joined
-from longtail.reuse import reusing
-from longtail.store import size_on_disk
 from longtail.warmup import warm_up
 
 ONCE = "trained once: none of its parts draws random numbers"
@@ -103,21 +94,19 @@ def each(
     to_train = [entry for entry, seed in wanted if isinstance(entry, Recipe)]
     spread = current_spread()
     if spread is not None:
-        from longtail.comparison.line_jobs import train_lines
-
         folder = folder or spread.folder
         train_lines([(one, seed) for one, seed in wanted if isinstance(one, Recipe)], corpus, ks, folder, spread)
     if folder is not None:
         to_train = [one for one, seed in wanted if isinstance(one, Recipe) and not _is_there(folder, one, seed, corpus)]
     warm_up(to_train, corpus.train)  # compiled once a machine; the first recipe's time must not include it
-    with _stages(folder) as stages:
+    with stages_in(folder) as stages:
         pending = Counter(name for entry, seed in wanted for name in _stage_names(entry, seed))
         stages.needed = lambda name: pending[name] > 0
         for entry in entries:
             runs = []
             for seed in seeds_of(entry, chosen):
                 pending.subtract(_stage_names(entry, seed))
-                runs.append(_one(entry, seed, corpus, tuple(ks), folder, stages))
+                runs.append(run_line(entry, seed, corpus, tuple(ks), folder, stages))
             result = joined(runs)
             if len(chosen) > 1 and len(runs) == 1:
                 result = replace(result, notes=(*result.notes, ONCE))
@@ -137,113 +126,6 @@ def seeds_of(entry: Entry, seeds: Sequence[int]) -> tuple[int, ...]:
     """
     random = isinstance(entry, Recipe) and reseeded(entry, 1) != entry
     return tuple(seeds) if random else tuple(seeds[:1])
-
-
-def run(
-    recipe: Recipe,
-    corpus: Corpus,
-    ks: Sequence[int] = (1, 3, 5),
-    checkpoint_dir: str | Path | None = None,
-    seed: int = 0,
-) -> Result:
-    """Train one recipe and measure it on test.
-
-    Args:
-        recipe: the recipe.
-        corpus: the data; it needs test rows.
-        ks: the k of P@k and the other measures.
-        checkpoint_dir: a folder for checkpoints, see `compare`.
-        seed: added to the seeds of the recipe.
-
-    Returns:
-        Measures, predictions, times, memory, and the size that the saved model would have.
-    """
-    folder = None if checkpoint_dir is None else Path(checkpoint_dir)
-    with _stages(folder) as stages:
-        return _one(recipe, seed, corpus, tuple(ks), folder, stages)
-
-
-def _one(
-    entry: Entry, seed: int, corpus: Corpus, ks: tuple[int, ...], folder: Path | None, stages: DiskStages
-) -> Result:
-    """One line with one seed: read from the folder, or trained and left there."""
-    file = None if folder is None else result_file(folder, entry, seed, corpus)
-    found = None if file is None else read_result(file, corpus, ks)
-    if found is not None:
-        return found
-    gc.collect()
-    release()
-    result = _trained(entry, seed, corpus, ks, stages) if isinstance(entry, Recipe) else _measured(entry, corpus, ks)
-    if file is not None:
-        write_result(file, result)
-    return result
-
-
-def _trained(entry: Recipe, seed: int, corpus: Corpus, ks: tuple[int, ...], stages: DiskStages) -> Result:
-    test, recipe, places = corpus.test, reseeded(entry, seed), max(*ks, 5)
-    stages.begin(str(entry))
-    with measure_peak() as peak, stage(str(recipe)):
-        start = time.perf_counter()
-        with reusing(stages), collecting() as events:
-            model = recipe.fit(corpus.train, corpus.valid)
-        trained = time.perf_counter()
-        # The dial moves the best CANDIDATES labels, and its curve takes no second prediction.
-        wanted = max(places, CANDIDATES) if model.probabilities else places
-        candidates = model.predict(test.rows, wanted, test.excluded)
-        predicted = time.perf_counter()
-    predictions = candidates.top(places)
-    before: Predictions | None = None
-    if model.rerankers and model.probabilities:
-        before = replace(model, rerankers=model.rerankers[:-1]).predict(test.rows, places, test.excluded)
-    return Result(
-        recipe=str(entry),
-        measures=evaluate_split(predictions, test, ks, corpus.held_out_labels),
-        predictions=predictions,
-        train_seconds=max(trained - start - stages.overhead_seconds, 0.0) + stages.reused_seconds,
-        predict_seconds=predicted - trained,
-        peak_bytes=max(peak.bytes, stages.peak),
-        model_bytes=model.saved_bytes(),
-        row_norms=model.row_norms(),
-        uncalibrated=None if before is None else evaluate(before, test, ks=ks),
-        uncalibrated_predictions=before,
-        dial=dial_curve(candidates, test) if model.probabilities else (),
-        # The first one: for re-rankers the teacher may be trained again, on folds, which reports it again.
-        teaching=next((event for event in events if isinstance(event, Teaching)), None),
-        seeds=(seed,),
-        shared=tuple(stages.shared),
-    )
-
-
-def _measured(entry: Saved, corpus: Corpus, ks: tuple[int, ...]) -> Result:
-    model = entry.model if isinstance(entry, SavedModel) else None
-    with measure_peak() as peak, stage(str(entry)):
-        start = time.perf_counter()
-        places = max(*ks, 5)
-        candidates = entry.predict(corpus.test, max(places, CANDIDATES) if model and model.probabilities else places)
-        seconds = time.perf_counter() - start
-    predictions = candidates.top(places)
-    return Result(
-        recipe=str(entry),
-        measures=evaluate_split(predictions, corpus.test, ks, corpus.held_out_labels),
-        predictions=predictions,
-        train_seconds=math.nan,
-        predict_seconds=seconds if model else math.nan,
-        peak_bytes=peak.bytes,
-        model_bytes=size_on_disk(entry.folder) if isinstance(entry, SavedModel) else entry.file.stat().st_size,
-        row_norms=model.row_norms() if model and model.labels.ids == corpus.labels.ids else None,
-        dial=dial_curve(candidates, corpus.test) if model and model.probabilities else (),
-        notes=entry.notes(corpus),
-    )
-
-
-@contextmanager
-def _stages(folder: Path | None) -> Iterator[DiskStages]:
-    """The stages of a comparison: in the checkpoint directory, or in a folder that is removed at the end."""
-    if folder is not None:
-        yield DiskStages(folder, keep_all=True)
-        return
-    with tempfile.TemporaryDirectory(prefix="longtail-", ignore_cleanup_errors=True) as temporary:
-        yield DiskStages(Path(temporary), keep_all=False)
 
 
 def _is_there(folder: Path, entry: Entry, seed: int, corpus: Corpus) -> bool:

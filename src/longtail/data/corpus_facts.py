@@ -8,6 +8,7 @@ from typing import Any
 
 from longtail.data.files import find, shown, whole_object
 from longtail.data.labels import Propensity
+from longtail.data.opening import open_file
 from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError, did_you_mean
 
@@ -106,7 +107,10 @@ def is_private(folder: Path) -> bool:
         True where a .gitignore in it names all files.
     """
     path = folder / IGNORED
-    return path.is_file() and path.read_bytes().split() == [b"*"]
+    if not path.is_file():
+        return False
+    with open_file(path) as file:
+        return file.read(1 << 10).split() == [b"*"]
 
 
 def keep_private(folder: Path) -> None:

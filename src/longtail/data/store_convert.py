@@ -26,7 +26,8 @@ from longtail.data.published import constants_note
 from longtail.data.read import Columns, Remedies, VocabularyFile, load, place_of, read_splits
 from longtail.data.rows import gathering_by
 from longtail.data.store_layout import SPLITS, is_store
-from longtail.data.store_writer import BLOCK, StoreWriter, streamed
+from longtail.data.store_streaming import streamed
+from longtail.data.store_writer import BLOCK, StoreWriter
 from longtail.data.subjects import is_subject_table
 from longtail.data.table import find_tables
 from longtail.data.write import described, new_data_folder

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from longtail.arrays import AnyArray, Longs, Matrix, pack_strings
 from longtail.data.corpus import hashed, held_out
 from longtail.data.corpus_facts import keep_private
-from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.data.mapped_texts import MappedTexts
-from longtail.data.opening import file_size, open_file
-from longtail.data.rows import Gathered, LabelIndex, without_repeats
+from longtail.data.opening import open_file
 from longtail.data.store_layout import FORMAT, MATRICES, SPLITS, STORE, VERSION
-from longtail.data.worker_pool import processes_for
 from longtail.data.write import described, write_lines
 from longtail.errors import DataError
 from longtail.version import __version__
@@ -280,65 +275,3 @@ def _fit(folder: Path, name: str, files: dict[str, Any], entries: int) -> dict[s
     found = again.finish()
     again.path.replace(path)
     return {path.name: found}
-
-
-@dataclass(eq=False)
-class StreamedSplit(Gathered):
-    """A collection of documents that goes to the disk block by block. To its reader it looks empty afterwards."""
-
-    writer: StoreWriter | None = None
-    split: str = "train"
-
-    def add(self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any]) -> None:
-        """See `Gathered.add`."""
-        super().add(line, name, text, labels)
-        if len(self.ids) == BLOCK:
-            self.flush(last=False)
-
-    def take_lines(self, text: str) -> bool:
-        """See `Gathered.take_lines`: several processes, where the file is worth it."""
-        from longtail.data.store_pieces import read_pieces
-
-        assert self.writer is not None
-        processes = self.writer.processes or processes_for(file_size(self.path))
-        if processes == 1:
-            return False
-        read_pieces(self, text, self.writer, processes)
-        return True
-
-    def flush(self, last: bool) -> None:
-        """Write what is here.
-
-        Args:
-            last: whether nothing follows.
-        """
-        assert self.writer is not None
-        if self.ids:
-            targets = sparse.csr_array(
-                (np.array(self.weights), np.array(self.columns), np.array(self.starts)),
-                shape=(len(self.ids), len(self.labels.texts)),
-            )
-            self.writer.add(self.split, self.ids, self.texts, without_repeats(targets), last)
-        self.ids, self.texts, self.lines = [], [], array("q")
-        self.columns, self.weights, self.starts = array("i"), array("f"), array("q", [0])
-
-    def dataset(self, labels: LabelSet, excluded: Matrix | None = None) -> Dataset:
-        """See `Gathered.dataset`: the documents are on the disk."""
-        self.flush(last=True)
-        return super().dataset(labels, excluded)
-
-
-def streamed(writer: StoreWriter) -> Any:
-    """What readers make for each split, for `gathering_by`.
-
-    Args:
-        writer: takes the documents.
-
-    Returns:
-        A function of file, labels and split.
-    """
-
-    def make(path: Path, labels: LabelIndex, split: str) -> StreamedSplit:
-        return StreamedSplit(path, labels, writer=writer, split=split)
-
-    return make

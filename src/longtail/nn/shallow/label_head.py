@@ -20,7 +20,7 @@ from longtail.nn.encoders.word_vector_encoders import bag
 from longtail.nn.extra import has_kernels
 from longtail.nn.onevsall.batch_targets import BatchTargets, ChunkTargets
 from longtail.nn.shallow.sparse_adam import AdamRows, Places, Rule
-from longtail.nn.training.thread_invariant import sigmoid, sigmoid_
+from longtail.nn.training.thread_invariant import row_products, sigmoid, sigmoid_
 
 CHUNK_BYTES = {"cpu": 8 << 20, "cuda": 256 << 20}  # of the score gradients of one chunk
 MAX_CHUNK = 1 << 16  # labels
@@ -212,7 +212,7 @@ def score_gradients(
         The derivative (labels in chunk, rows), in the precision of the vectors; and the summed loss of the positives,
         each times its target.
     """
-    scores = torch.mm(weights, vectors.T)
+    scores = row_products(weights, vectors)
     where = (part.labels - start, part.rows)
     listed = scores[where].float() + bias[where[0]]
     if scores.is_cuda and has_kernels():

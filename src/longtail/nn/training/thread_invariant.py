@@ -9,7 +9,8 @@ Those in this file do not, and are written here in terms of operations that do:
   the gradient of a single factor, are summed per thread first. A sum over one dimension is not.
 
 Matrix products come from Intel's MKL, whose bits depend on the threads unless MKL_CBWR says STRICT; `longtail.nn` sets
-it. That holds for products of two matrices and not for a matrix and a vector, for which there is `matrix_vector`.
+it. That holds for products of two matrices and not for a matrix and a vector, for which there is `matrix_vector`. On
+processors that are not Intel's it does not hold either where one of two matrices has two to four rows: `row_products`.
 Products in bf16 come from oneDNN, which has no such setting: those of a net in bf16 on a CPU do depend on the threads.
 On a GPU torch's own functions are used.
 """
@@ -21,6 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+FEW_ROWS = 8  # with as many, products do not depend on the threads on any processor that was tried
 
 
 def sigmoid_(values: Tensor) -> Tensor:
@@ -79,6 +82,21 @@ def matrix_vector(matrix: Tensor, vector: Tensor) -> Tensor:
     if matrix.device.type != "cpu":
         return torch.mv(matrix, vector)
     return (matrix @ vector.unsqueeze(1)).squeeze(1)
+
+
+def row_products(few: Tensor, many: Tensor) -> Tensor:
+    """Multiply each row of a matrix with each row of another, where the first may have very few. Without gradient.
+
+    Args:
+        few: (rows, width).
+        many: (others, width).
+
+    Returns:
+        (rows, others), in the precision of both.
+    """
+    if few.device.type != "cpu" or len(few) >= FEW_ROWS:
+        return torch.mm(few, many.T)
+    return torch.mm(functional.pad(few, (0, 0, 0, FEW_ROWS - len(few))), many.T)[: len(few)]
 
 
 def layer_norm(values: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:

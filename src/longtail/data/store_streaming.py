@@ -1,28 +1,94 @@
-"""JSON lines of a store, read by several processes: each makes columns of a piece of the file, and one writes them.
+"""Documents on their way into a store, block by block, and JSON lines read by several processes.
 
-A process numbers the labels of its piece; the writer knows all labels and numbers them anew, in the order of the file.
-A piece that is not as it should be, or names a label that the labels file lacks, is read once more by the writer, which
-names the line. So the store is the one that a single process writes.
+Each process makes columns of a piece of the file, and one writes them. A process numbers the labels of its piece; the
+writer knows all labels and numbers them anew, in the order of the file. A piece that is not as it should be, or names a
+label that the labels file lacks, is read once more by the writer, which names the line. So the store is the one that a
+single process writes.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from longtail.arrays import AnyArray, Ints, pack_strings
+from longtail.arrays import AnyArray, Ints, Matrix, pack_strings
 from longtail.data.corpus import hashed
+from longtail.data.dataset import Dataset
 from longtail.data.files import chunks, lines_in, objects_in
 from longtail.data.folder_layout import add_documents
+from longtail.data.labels import LabelSet
+from longtail.data.opening import file_size
 from longtail.data.rows import Gathered, LabelIndex, without_repeats
-from longtail.data.store_writer import UNIQUE, HoldingOut, Packed, StoreWriter, StreamedSplit
-from longtail.data.worker_pool import Workers
+from longtail.data.store_writer import BLOCK, UNIQUE, HoldingOut, Packed, StoreWriter
+from longtail.data.worker_pool import Workers, processes_for
 from longtail.errors import LongtailError
+
+
+@dataclass(eq=False)
+class StreamedSplit(Gathered):
+    """A collection of documents that goes to the disk block by block. To its reader it looks empty afterwards."""
+
+    writer: StoreWriter | None = None
+    split: str = "train"
+
+    def add(self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any]) -> None:
+        """See `Gathered.add`."""
+        super().add(line, name, text, labels)
+        if len(self.ids) == BLOCK:
+            self.flush(last=False)
+
+    def take_lines(self, text: str) -> bool:
+        """See `Gathered.take_lines`: several processes, where the file is worth it."""
+        assert self.writer is not None
+        processes = self.writer.processes or processes_for(file_size(self.path))
+        if processes == 1:
+            return False
+        read_pieces(self, text, self.writer, processes)
+        return True
+
+    def flush(self, last: bool) -> None:
+        """Write what is here.
+
+        Args:
+            last: whether nothing follows.
+        """
+        assert self.writer is not None
+        if self.ids:
+            targets = sparse.csr_array(
+                (np.array(self.weights), np.array(self.columns), np.array(self.starts)),
+                shape=(len(self.ids), len(self.labels.texts)),
+            )
+            self.writer.add(self.split, self.ids, self.texts, without_repeats(targets), last)
+        self.ids, self.texts, self.lines = [], [], array("q")
+        self.columns, self.weights, self.starts = array("i"), array("f"), array("q", [0])
+
+    def dataset(self, labels: LabelSet, excluded: Matrix | None = None) -> Dataset:
+        """See `Gathered.dataset`: the documents are on the disk."""
+        self.flush(last=True)
+        return super().dataset(labels, excluded)
+
+
+def streamed(writer: StoreWriter) -> Any:
+    """What readers make for each split, for `gathering_by`.
+
+    Args:
+        writer: takes the documents.
+
+    Returns:
+        A function of file, labels and split.
+    """
+
+    def make(path: Path, labels: LabelIndex, split: str) -> StreamedSplit:
+        return StreamedSplit(path, labels, writer=writer, split=split)
+
+    return make
 
 
 class _Piece(NamedTuple):
