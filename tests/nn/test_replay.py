@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 import torch
 
 from longtail.nn.encoders.build import build_encoder
-from longtail.nn.encoders.cuda_graphs import twin
+from longtail.nn.encoders.cuda_graphs import has_room, twin
 
 SMALL = {"kind": "transformer", "vocabulary": 40, "width": 16, "layers": 1, "heads": 2, "inner": 24, "dimension": 8}
 
@@ -37,3 +40,14 @@ def test_loading_weights_reaches_a_twin() -> None:
     encoder.load_state_dict(fresh.state_dict())  # as for the best weights, or on resuming
     for one, two in zip(other.parameters(), fresh.parameters(), strict=True):
         assert torch.equal(one, two)
+
+
+def test_recording_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the GPU is asked for its memory: without one, that is an error."""
+    monkeypatch.setenv("LONGTAIL_CUDA_GRAPHS", "0")
+    assert not has_room([], torch.device("cuda"))
+    monkeypatch.delenv("LONGTAIL_CUDA_GRAPHS")
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda device: SimpleNamespace(total_memory=100))
+    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda device: 10)
+    assert has_room([], torch.device("cuda"))
+    assert not has_room(range(8), torch.device("cuda"))

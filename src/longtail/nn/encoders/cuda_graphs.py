@@ -11,6 +11,7 @@ stream, because libraries keep memory for each stream.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
@@ -144,16 +145,27 @@ def can_replay(encoder: Encoder, precision: str, sides: Sequence[DeviceTokens]) 
         sides: The texts that it will read.
 
     Returns:
-        Whether it is a transformer that the Triton kernels fit.
+        Whether it is a transformer that the Triton kernels fit, and recording is allowed.
     """
     body, kind, device = encoder.body, encoder.settings["kind"], sides[0].device
     longest = max(int(side.lengths.max(initial=1)) for side in sides)
     return (
-        isinstance(body, Transformer)
+        may_record()
+        and isinstance(body, Transformer)
         and body.shape.pooling == "mean"  # the other poolings are undefined for an empty text
         and uses_bf16(precision, device, kind)
         and can_fuse(body.shape, device, torch.bfloat16, longest)
     )
+
+
+def may_record() -> bool:
+    """Check the environment: with LONGTAIL_CUDA_GRAPHS=0 every kernel is launched by itself, to find a fault or to
+    measure what recording saves.
+
+    Returns:
+        Whether kernels may be recorded.
+    """
+    return os.environ.get("LONGTAIL_CUDA_GRAPHS", "") != "0"
 
 
 def has_room(records: Sized, device: torch.device) -> bool:
@@ -164,8 +176,10 @@ def has_room(records: Sized, device: torch.device) -> bool:
         device: The GPU.
 
     Returns:
-        Whether there are few enough, and enough memory is free.
+        Whether recording is allowed, there are few enough, and enough memory is free.
     """
+    if not may_record():
+        return False
     total = torch.cuda.get_device_properties(device).total_memory
     return len(records) < MAX_RECORDS and torch.cuda.max_memory_allocated(device) < MAX_MEMORY * total
 

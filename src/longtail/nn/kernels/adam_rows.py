@@ -13,7 +13,7 @@ SIZE = 1024  # numbers of a program
 
 @triton.jit
 def _adam_update(
-    weight, first, second, gradient, places, same, clock, factor, width, rate, decay, epsilon,
+    weight, first, second, gradient, places, same, clock, factor, width, learning_rate, weight_decay, epsilon,
     KEPT_FIRST: tl.constexpr, KEPT_SECOND: tl.constexpr, LOG_FIRST: tl.constexpr, LOG_SECOND: tl.constexpr,
     CHOSEN: tl.constexpr, ONCE: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
@@ -30,15 +30,15 @@ def _adam_update(
     steps = tl.load(clock).to(tl.float64) + 1.0
     of_first = (1.0 - tl.exp(steps * LOG_FIRST)).to(tl.float32)
     of_second = (1.0 - tl.exp(steps * LOG_SECOND)).to(tl.float32)
-    pace = rate * tl.load(factor)
+    step = learning_rate * tl.load(factor)
     grad = tl.load(gradient + row * width + column, inside, 0.0).to(tl.float32)
     mean = tl.load(first + at, inside, 0.0)
     square = tl.load(second + at, inside, 0.0)
     updated = tl.load(weight + at, inside, 0.0)
     mean += (1 - KEPT_FIRST) * (grad - mean)
     square = KEPT_SECOND * square + (1 - KEPT_SECOND) * grad * grad
-    updated -= pace * decay * updated
-    updated -= pace / of_first * mean / (tl.sqrt(square) / tl.sqrt(of_second) + epsilon)
+    updated -= step * weight_decay * updated
+    updated -= step / of_first * mean / (tl.sqrt(square) / tl.sqrt(of_second) + epsilon)
     tl.store(first + at, mean, inside)
     tl.store(second + at, square, inside)
     tl.store(weight + at, updated, inside)
@@ -46,7 +46,8 @@ def _adam_update(
 
 def adam_step(
     tables: list[Tensor], gradient: Tensor, places: Tensor | None, same: Tensor | None,
-    clock: Tensor, factor: Tensor, rate: float, decay: float, betas: tuple[float, float], epsilon: float,
+    clock: Tensor, factor: Tensor,
+    learning_rate: float, weight_decay: float, betas: tuple[float, float], epsilon: float,
 ) -> None:  # fmt: skip
     """Update weights and their two running means, in place.
 
@@ -57,8 +58,8 @@ def adam_step(
         same: (places,) where each row occurs first among `places`, which may repeat rows; None: all differ.
         clock: Steps done before this one: a scalar on the device.
         factor: On the learning rate: a scalar on the device.
-        rate: The learning rate.
-        decay: Weight decay.
+        learning_rate: Of the table.
+        weight_decay: The share of the learning rate by which weights shrink.
         betas: Of the two moments.
         epsilon: Of Adam.
     """
@@ -68,7 +69,7 @@ def adam_step(
     rows = 1 if places is None else len(places)
     _adam_update[(rows * triton.cdiv(width, SIZE),)](
         weight, first, second, gradient, clock if places is None else places, clock if same is None else same,
-        clock, factor, width, rate, decay, epsilon,
+        clock, factor, width, learning_rate, weight_decay, epsilon,
         KEPT_FIRST=betas[0], KEPT_SECOND=betas[1], LOG_FIRST=math.log(betas[0]), LOG_SECOND=math.log(betas[1]),
         CHOSEN=places is not None, ONCE=same is not None, SIZE=min(SIZE, triton.next_power_of_2(width)), num_warps=4,
     )  # fmt: skip

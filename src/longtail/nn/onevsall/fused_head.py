@@ -290,7 +290,7 @@ def _update(
     MOMENTUM: tl.constexpr, COMPENSATED: tl.constexpr, FP8: tl.constexpr,
     BLOCK_L: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_B: tl.constexpr,
 ):  # fmt: skip
-    rate, keep = _float(numbers, 0), _float(numbers, 1)
+    learning_rate, decay = _float(numbers, 0), _float(numbers, 1)
     seed = (tl.load(numbers + 3) + offset) & 0x7FFFFFFF
     blocks = tl.cdiv(width, BLOCK_D)
     tiles = tl.cdiv(labels, BLOCK_L) * blocks
@@ -315,7 +315,7 @@ def _update(
                 velocity + where, _round_bf16(gradient, random_bits * 5).to(velocity.dtype.element_ty), mask=inside
             )
         before = weights.load([first_label, first_place]).to(tl.float32)
-        change = before * (keep - 1) - rate * gradient
+        change = before * (decay - 1) - learning_rate * gradient
         after = _round_fp8(before + change, random_bits) if FP8 else _round_bf16(before + change, random_bits)
         if COMPENSATED:
             slot = tl.load(slots + chunk_labels, mask=chunk_labels < labels, other=-1)

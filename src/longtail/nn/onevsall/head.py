@@ -255,22 +255,22 @@ class OneVsAllHead(nn.Module):
         bias = None if self.bias is None else self.bias[start:end]
         gradients = plain.score_gradients(weights, bias, padded, targets.between(start, end), start, own.loss)
         plain.add_product(total, gradients.T, weights)
-        keep = 1 - learning_rate * own.weight_decay
+        decay = 1 - learning_rate * own.weight_decay
         if self.bias is not None:
             self.bias[start:end] -= learning_rate * gradients.sum(dim=1, dtype=self.bias.dtype)
         if self.weight.dtype == padded.dtype and self.weight.dtype.itemsize > 2 and self.velocity is None:
-            self.weight[start:end].addmm_(gradients, padded, beta=keep, alpha=-learning_rate)
+            self.weight[start:end].addmm_(gradients, padded, beta=decay, alpha=-learning_rate)
             return
-        self._update(start, end, plain.product(gradients, padded), learning_rate, keep)
+        self._update(start, end, plain.product(gradients, padded), learning_rate, decay)
 
-    def _update(self, start: int, end: int, gradient: Tensor, learning_rate: float, keep: float) -> None:
+    def _update(self, start: int, end: int, gradient: Tensor, learning_rate: float, decay: float) -> None:
         """Step the chunk's weights against this gradient, then round them."""
         generator = self._generator(start)
         if self.velocity is not None:
             gradient = gradient.add_(self.velocity[start:end].to(gradient.dtype), alpha=self.settings.momentum)
             self.velocity[start:end] = stochastic_round(gradient, self.velocity.dtype, generator)
         before = self.weight[start:end].to(gradient.dtype)
-        change = before * (keep - 1) - gradient * (learning_rate * self.scale)
+        change = before * (decay - 1) - gradient * (learning_rate * self.scale)
         after = stochastic_round(before + change, self.weight.dtype, generator)
         if self.slots is not None and self.lost is not None:
             slots = self.slots[start:end]

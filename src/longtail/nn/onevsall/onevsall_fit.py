@@ -44,7 +44,6 @@ from longtail.seams import PenalisesRows, TailMethod
 GAIN = 2.0  # what one positive row adds to its label's score, at the default learning rate
 NORM_ROWS = 512  # rows whose vectors' norms set that rate
 LARGE = 1 << 30  # bytes of classifiers from which the best weights are not copied
-REPLAYS = True  # CUDA graphs where possible; benchmarks set it to False to compare
 COPIED = 1 << 16  # classifiers copied to the host at once
 
 
@@ -214,7 +213,7 @@ class OneVsAllFit(EncoderFit):
         texts = DeviceTokens(self.documents, self.device, self.max_tokens)
         task = OneVsAllTask(
             encoder=self.encoder,
-            read=TextReading(self.encoder, texts, own.precision, own.compile, replay=REPLAYS),
+            read=TextReading(self.encoder, texts, own.precision, own.compile, replay=True),
             head=self.head,
             targets=self.training_targets(first, last),
             batch_size=own.batch_size,
@@ -227,7 +226,6 @@ class OneVsAllFit(EncoderFit):
             evaluate=self.evaluation,
             ranks=self.ranks,
             seed=own.seed,
-            replay=REPLAYS,
         )
         config = self.training_config(
             own.passes(int(np.count_nonzero(self.train.origins == 0))),

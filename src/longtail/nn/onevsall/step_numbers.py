@@ -7,20 +7,21 @@ import numpy as np
 from longtail.arrays import Ints
 
 
-def step_numbers(rate: float, scale: float, keep: float, seed: int, step: int) -> Ints:
+def step_numbers(learning_rate: float, scale: float, decay: float, seed: int, step: int) -> Ints:
     """Put the numbers that change from step to step into one array.
 
     Args:
-        rate: learning rate of the step.
+        learning_rate: of the step.
         scale: of the stored weights.
-        keep: factor on the weights before the step: weight decay.
+        decay: factor on the weights before the step, 1 - learning rate x weight decay.
         seed: of the head.
         step: its number.
 
     Returns:
-        (4,) int32: the bits of three floats (rate times scale, keep, rate), and the seed of the stochastic rounding.
+        (4,) int32: the bits of three floats (learning rate times scale, decay, learning rate), and the seed of the
+        stochastic rounding.
     """
-    floats = np.array([rate * scale, keep, rate], dtype=np.float32)
+    floats = np.array([learning_rate * scale, decay, learning_rate], dtype=np.float32)
     return np.append(floats.view(np.int32), np.int32(rounding_seed(seed, step, 0)))
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from longtail.arrays import Longs
+from longtail.nn.encoders.cuda_graphs import may_record
 from longtail.nn.encoders.word_runs import Runs
 from longtail.nn.onevsall.batch_targets import TrainingTargets
 from longtail.nn.shallow.fixed_size_batches import FixedSizeBatches, StepInputs, first_absent_label
@@ -102,7 +103,7 @@ class RecordedStep:
         """
         if task.device.type != "cuda" or task.pool is not None or task.frozen or task.rows < task.batch_size:
             return False
-        if task.mixup_alpha:
+        if task.mixup_alpha or not may_record():
             return False
         heads = [(task.labels, task.targets)]
         heads += [] if task.meta is None else [(task.meta.labels, task.meta.targets)]
