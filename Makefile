@@ -8,8 +8,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ALONE  := $(VENV)/.installed-alone
-# Two workers on two cores; numba and the BLAS stay at one thread each inside a worker.
+# Two workers on two cores; numba and the BLAS stay at one thread each inside a worker. Each begins with a half of the
+# tests and takes over from the other at the end, so that what a file prepares for its tests is mostly made once.
 WORKERS ?= auto
+PYTEST  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 
 .PHONY: demo test docs lint types install clean
 
@@ -38,9 +40,8 @@ KERNELS := tests/linear tests/metrics tests/search/test_exact.py tests/search/te
 	tests/data/test_wikipedia_sql.py tests/data/builders/test_prefixes.py tests/data/builders/test_seealso.py
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba-boundscheck \
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(KERNELS)
+	$(PYTEST)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba-boundscheck $(PYTEST) $(KERNELS)
 
 # Not --quiet: what is not said is not counted as a warning, and --strict lets it pass.
 docs: $(STAMP)

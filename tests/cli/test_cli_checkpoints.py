@@ -26,54 +26,58 @@ def start(*words: str | Path) -> subprocess.Popen[bytes]:
     return processes.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
 
-def stop_after_some_epochs(process: subprocess.Popen[bytes], number: signal.Signals) -> tuple[bytes, int]:
-    """Send the signal once a few epochs are kept; standard error, and how many epochs there were."""
+def stop_after_epochs(process: subprocess.Popen[bytes], number: signal.Signals, epochs: int = 3) -> tuple[str, int]:
+    """Send the signal once that many epochs are kept; standard error, and how many epochs there were."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline and process.poll() is None:
         kept = list(Path("run").glob("*/00-*/history.jsonl"))
-        if kept and len(kept[0].read_text().splitlines()) >= 3:
+        if kept and len(kept[0].read_text().splitlines()) >= epochs:
             process.send_signal(number)
             break
         time.sleep(0.005)
     err = process.communicate(timeout=180)[1]
-    return err, len(History.read(kept[0].parent).lines)
+    return err.decode(), len(History.read(kept[0].parent).lines)
 
 
 def checksums(model: Path) -> Any:
     return json.loads((model / "manifest.json").read_text())["files"]
 
 
-def test_a_training_that_is_killed_goes_on_to_the_same_model(data: Path) -> None:
+def test_a_training_that_is_stopped_and_killed_goes_on_to_the_same_model(data: Path) -> None:
     words = ("train", data, RECIPE, "--checkpoint-dir", "run", "--out", "model")
     process = start(*words)
-    _, before = stop_after_some_epochs(process, signal.SIGKILL)
+    err, stopped = stop_after_epochs(process, signal.SIGTERM)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert 3 <= stopped < 20
+    assert re.fullmatch(
+        r"checkpoint in run/dpr\S+/00-\w+: \d+ of 20 epochs done; the same command resumes from there\n", err
+    )
+
+    process = start(*words)
+    err, killed = stop_after_epochs(process, signal.SIGKILL, stopped + 2)
     assert process.returncode == -signal.SIGKILL
-    assert 3 <= before < 20
+    assert stopped < killed < 20
+    assert epochs_resumed(err) >= stopped
     assert not Path("model").exists()
 
     again = start(*words)
-    err = again.communicate(timeout=180)[1]
+    err = again.communicate(timeout=180)[1].decode()
     assert again.returncode == 0, err
-    stood = re.search(r"dpr\(.*\) resumes from run/dpr\S+/00-\w+: (\d+) of 20 epochs done", err.decode())
-    assert stood is not None and int(stood[1]) >= before
-    assert re.search(r"history: run/dpr\S+/00-\w+/history.svg", err.decode())
+    assert epochs_resumed(err) >= killed
+    assert re.search(r"history: run/dpr\S+/00-\w+/history.svg", err)
     (place,) = Path("run").glob("*/00-*")
     assert [line["epoch"] for line in History.read(place).lines] == list(range(1, 21))
     assert (place / "history.svg").read_text().startswith("<svg")
 
-    whole = start("train", data, RECIPE, "--out", "whole")
-    assert whole.communicate(timeout=180)
-    assert whole.returncode == 0
+    assert call("train", data, RECIPE, "--out", "whole").code == 0
     assert checksums(Path("model")) == checksums(Path("whole"))
 
 
-def test_a_training_that_is_stopped_names_its_checkpoint(data: Path) -> None:
-    process = start("train", data, RECIPE, "--checkpoint-dir", "run", "--out", "model")
-    err, _ = stop_after_some_epochs(process, signal.SIGTERM)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert re.fullmatch(
-        r"checkpoint in run/dpr\S+/00-\w+: \d+ of 20 epochs done; the same command resumes from there\n", err.decode()
-    )
+def epochs_resumed(err: str) -> int:
+    """How many epochs were done where a training resumes."""
+    stood = re.search(r"dpr\(.*\) resumes from run/dpr\S+/00-\w+: (\d+) of 20 epochs done", err)
+    assert stood is not None, err
+    return int(stood[1])
 
 
 def test_a_comparison_keeps_a_folder_a_recipe(data: Path) -> None:
@@ -99,20 +103,17 @@ def test_a_comparison_keeps_a_folder_a_recipe(data: Path) -> None:
 def test_a_comparison_that_is_killed_goes_on_within_a_training(data: Path) -> None:
     words = ("compare", data, "centroid", RECIPE, "--json")
     process = start(*words, "--checkpoint-dir", "run")
-    _, before = stop_after_some_epochs(process, signal.SIGKILL)
+    _, before = stop_after_epochs(process, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL and 3 <= before < 20
-    again = start(*words, "--checkpoint-dir", "run")
-    out, err = again.communicate(timeout=180)
-    assert again.returncode == 0, err
-    assert "run has 1 finished trainings" in err.decode()
-    stood = re.search(r"^resumes from run/dpr\S+/00-\w+: (\d+) of 20 epochs", err.decode(), re.MULTILINE)
+    again = call(*words, "--checkpoint-dir", "run")
+    assert again.code == 0, again
+    assert "run has 1 finished trainings" in again.err
+    stood = re.search(r"^resumes from run/dpr\S+/00-\w+: (\d+) of 20 epochs", again.err, re.MULTILINE)
     assert stood is not None and int(stood[1]) >= before - 1
     (place,) = Path("run").glob("dpr*/00-*")
     assert [line["epoch"] for line in History.read(place).lines] == list(range(1, 21))
     assert not (place / "checkpoint.safetensors").exists()  # the model is there instead
-    whole = start(*words)
-    wanted = json.loads(whole.communicate(timeout=180)[0])["results"][1]
-    found = json.loads(out)["results"][1]
+    wanted, found = call(*words).json["results"][1], again.json["results"][1]
     assert {key: found[key] for key in found if "@" in key} == {key: wanted[key] for key in wanted if "@" in key}
     assert found["intervals"] == wanted["intervals"]
 

@@ -20,13 +20,13 @@ if sys.platform != "linux":
     pytest.skip("reads /proc", allow_module_level=True)
 
 WORDS = ("apple", "bridge", "castle", "dragon", "engine")
-RECIPE = "renee(encoder='bag', dimension=16, batch_size=8, epochs=40)"
+RECIPE = "renee(encoder='bag', dimension=16, batch_size=8, epochs=60)"
 
 
 class Job:
     """`torchrun ... -m longtail train ...` in a folder of its own."""
 
-    def __init__(self, folder: Path, processes: int, *words: str) -> None:
+    def __init__(self, folder: Path, processes: int, *words: str, patience: int = 3) -> None:
         rows = [{"text": f"{word} {other}", "labels": [word]} for word in WORDS for other in ("of", "the", "and")] * 3
         folder.mkdir()
         (folder / "data").mkdir()
@@ -35,7 +35,7 @@ class Job:
         self.folder, self.processes = folder, processes
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         command += [*words, "-m", "longtail", "train", str(folder / "data"), RECIPE, "--out", str(folder / "model")]
-        command += ["--checkpoint-dir", str(folder / "run"), "--patience", "3"]
+        command += ["--checkpoint-dir", str(folder / "run"), "--patience", str(patience)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "LONGTAIL_THREADS": "1"}
         with (folder / "errors").open("w") as errors:
             self.starter = subprocess.Popen(command, stderr=errors, stdout=subprocess.DEVNULL, env=environment)
@@ -50,13 +50,13 @@ class Job:
             assert time.monotonic() < until, (self.folder / "errors").read_text()
             time.sleep(0.05)
 
-    def wait_for_epochs(self, epochs: int) -> None:
-        def done() -> bool:
-            assert self.starter.poll() is None, (self.folder / "errors").read_text()
-            histories = list(self.folder.glob("run/*/*/history.jsonl"))
-            return bool(histories) and len(histories[0].read_text().splitlines()) >= epochs
+    def epochs(self) -> int:
+        assert self.starter.poll() is None, (self.folder / "errors").read_text()
+        histories = list(self.folder.glob("run/*/*/history.jsonl"))
+        return len(histories[0].read_text().splitlines()) if histories else 0
 
-        self.wait_for(done)
+    def wait_for_epochs(self, epochs: int) -> None:
+        self.wait_for(lambda: self.epochs() >= epochs)
 
     def workers(self) -> dict[int, int]:
         """Process numbers by rank."""
@@ -78,8 +78,8 @@ class Job:
 def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     jobs: list[Job] = []
 
-    def begin(processes: int, *words: str) -> Job:
-        jobs.append(Job(tmp_path / f"job-{len(jobs)}", processes, *words))
+    def begin(processes: int, *words: str, **settings: int) -> Job:
+        jobs.append(Job(tmp_path / f"job-{len(jobs)}", processes, *words, **settings))
         return jobs[-1]
 
     yield begin
@@ -97,24 +97,26 @@ def gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize(("processes", "rank", "what"), [(2, 1, signal.SIGKILL), (3, 0, signal.SIGSTOP)])
-def test_a_lost_process_is_named_and_a_restart_goes_on_to_the_same_bits(
-    processes: int, rank: int, what: signal.Signals, start: Callable[..., Job]
-) -> None:
-    whole = start(processes)
-    assert whole.starter.wait(300) == 0 and whole.errors() == []
-    job = start(processes, "--max-restarts", "1")
-    job.wait_for_epochs(3)
-    before = job.workers()
-    os.kill(before[rank], what)
-    assert job.starter.wait(300) == 0
-    (line,) = job.errors()
-    assert f"rank {rank} of {processes} (pid {before[rank]} on " in line
-    assert ("was killed or has crashed" if what == signal.SIGKILL else "not answered for 3 s (--patience)") in line
-    assert "run the same command again: with --checkpoint-dir it resumes" in line and "--max-restarts" in line
-    assert "resumes from" in (job.folder / "errors").read_text()
+def test_lost_processes_are_named_and_restarts_go_on_to_the_same_bits(start: Callable[..., Job]) -> None:
+    """One is killed, and after the restart another one stops: two others notice each, and one line names it."""
+    whole = start(3, patience=60)  # nothing is lost here, however busy the machine is
+    assert whole.starter.wait(300) == 0 and whole.errors() == [], (whole.folder / "errors").read_text()
+    job, seen = start(3, "--max-restarts", "2"), set()
+    killed, stopped = "was killed or has crashed", "not answered for 3 s (--patience)"
+    for number, (rank, what, said) in enumerate(((1, signal.SIGKILL, killed), (0, signal.SIGSTOP, stopped)), 1):
+        job.wait_for_epochs(job.epochs() + 3)
+        before = job.workers()
+        assert len(before) == 3 and not seen & set(before.values())
+        os.kill(before[rank], what)
+        job.wait_for(lambda wanted=number: len(job.errors()) == wanted)
+        line = job.errors()[-1]
+        assert f"rank {rank} of 3 (pid {before[rank]} on " in line and said in line
+        assert "run the same command again: with --checkpoint-dir it resumes" in line and "--max-restarts" in line
+        seen |= set(before.values())
+    assert job.starter.wait(300) == 0 and len(job.errors()) == 2, (job.folder / "errors").read_text()
+    assert (job.folder / "errors").read_text().count("resumes from") == 2
     assert job.checksums() == whole.checksums()
-    assert all(map(gone, before.values()))
+    assert all(map(gone, seen))
 
 
 def test_without_restarts_the_job_ends_and_nothing_stays_behind(start: Callable[..., Job]) -> None:
