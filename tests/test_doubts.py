@@ -33,7 +33,6 @@ def test_shares_are_those_of_plain_counting(noise: float) -> None:
     seen, asked = made(50, 1), made(40, 2, noise)
     known = {word for text in seen for word in re.findall(r"\w+", text.lower())}
     counted = [[word in known for word in re.findall(r"\w\w+", text)] for text in asked]
-    # one-letter pieces weigh a hundredth; nonsense has "q0", a point, and digits with x: none of one letter
     assert Doubts.of(seen).shares(asked) == pytest.approx([np.mean(one) for one in counted])
 
 
@@ -57,6 +56,25 @@ def test_held_out_documents_without_a_word_set_no_limit() -> None:
 def test_nothing_known_is_flagged_without_held_out_documents(text: str) -> None:
     first, second = Doubts.of(["the old king"]).reasons([text, "old"])
     assert first in ("the text has no word", "none of its words was seen in training") and second is None
+
+
+@pytest.mark.parametrize("text", ["книга о войне", "a zzzz qqqq", "ни о чём, а и о"])
+def test_a_known_letter_makes_no_text_known(text: str) -> None:
+    doubts = Doubts.of(["о the old king, a 三", "и 三国"])
+    assert doubts.reasons([text]) == ["none of its words was seen in training"]
+    assert doubts.reasons(["a", "о", "三", "三国", "b"]) == [None] * 4 + ["none of its words was seen in training"]
+
+
+@pytest.mark.parametrize("first", ["一", "ぁ", "ก"])
+def test_scripts_without_spaces_are_known_by_their_pairs(first: str) -> None:
+    def texts(number: int, seed: int, letters: int) -> list[str]:
+        rng = random.Random(seed)
+        return ["".join(chr(ord(first) + rng.randrange(letters)) for _ in range(30)) + "。" for _ in range(number)]
+
+    doubts = Doubts.of(texts(800, 1, 40), texts(400, 2, 40))
+    assert np.mean([why is not None for why in doubts.reasons(texts(400, 3, 40))]) < 0.02
+    far = ["".join(chr(ord(letter) + 0x2000) for letter in text) for text in texts(400, 4, 40)]
+    assert all(doubts.reasons(far))
 
 
 def test_words_of_new_texts_are_known_and_state_comes_back() -> None:

@@ -39,14 +39,14 @@ def title_of(subjects: list[str], rng: random.Random, words: int = 7) -> str:
 
 
 def write_csv(path: Path, rows: int = 20_000, seed: int = 0) -> dict[str, int]:
-    """Write the CSV: a byte order mark, line ends of Windows, two encodings, ragged rows, open quotes, labels in
+    """Write the CSV: a byte order mark, line ends of Windows, three encodings, ragged rows, open quotes, labels in
     several spellings, labels that are none, quotes around a label with the separator in it, and rows that occur twice.
 
     Returns:
         How many rows have each fault.
     """
     rng = random.Random(seed)
-    faults = dict.fromkeys(("cp1252", "ragged", "open quote", "spelling", "no label", "copy"), 0)
+    faults = dict.fromkeys(("cp1252", "cp850", "ragged", "open quote", "spelling", "no label", "copy"), 0)
     subjects = list(THEMES)
     lines = [b"isbn,title,shelf,subjects"]
     for number in range(rows):
@@ -65,8 +65,9 @@ def write_csv(path: Path, rows: int = 20_000, seed: int = 0) -> dict[str, int]:
         row = f"b{number:05d},{title},{rng.randint(1, 40)},{cell}"
         raw = row.encode()
         if not row.isascii() and number % 3 == 0:
-            raw = row.encode("cp1252")
-            faults["cp1252"] += 1
+            encoding = "cp850" if number % 9 == 3 else "cp1252"
+            raw = row.encode(encoding)
+            faults[encoding] += 1
         if number % 997 == 400:
             raw += b",and more,fields"
             faults["ragged"] += 1

@@ -1,27 +1,31 @@
 """What a model knows of texts in general, so that it can say when a text is like nothing that it has seen.
 
 Two facts of a text are compared with those of documents held out of training. Words known: the share of its words that
-stood in a training text or a label text. Nearness, for learners that compare vectors or training examples: the score of
-its best label. A text below what nearly all held-out documents reach is flagged, with the reason. Where few documents
-were held out, only texts without a known word are flagged: a limit from few documents would be chance.
+stood in a training text or a label text; in scripts without spaces between words, pairs of characters are the words.
+Words of one letter say nothing, so they count only where a text has no others. Nearness, for learners that compare
+vectors or training examples: the score of its best label. A text below what nearly all held-out documents reach is
+flagged, with the reason. Where few documents were held out, only texts without a known word are flagged: a limit from
+few documents would be chance.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
 
-from longtail.arrays import AnyArray, Doubles, Floats, pack_strings
+from longtail.arrays import AnyArray, Bools, Doubles, Floats, Longs, pack_strings
+from longtail.linear.features.languages import UNSEGMENTED
 from longtail.linear.features.text_terms import cut, word_characters
 from longtail.seams import Array, Declaration, Nothing, Number, State
 
 BLOCK = 1 << 20  # characters whose words are looked at together
 ENOUGH = 200  # held-out documents from which limits are taken
 FEW_WORDS, FAR = 0.005, 0.003  # shares of the held-out documents that lie below each limit: together under 1%
-ONE_LETTER = 0.01  # weight of a word of one letter, which says nothing: nearly all are known
+_UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +83,13 @@ class Doubts:
             (texts,) 0 to 1; NaN for a text without a word.
         """
         parts = [np.zeros(0)]
-        for hashes, weights, bounds in _hashed(texts):
+        for hashes, longer, bounds in _hashed(texts):
             places = np.minimum(np.searchsorted(self.words, hashes), max(len(self.words) - 1, 0))
             known = self.words[places] == hashes if len(self.words) else np.zeros(len(hashes), np.bool_)
-            sums = [np.concatenate([[0.0], np.cumsum(one)]) for one in (weights * known, weights)]
+            has_longer = _sums(longer, bounds) > 0
+            counted = longer | ~np.repeat(has_longer, np.diff(bounds))
             with np.errstate(invalid="ignore"):
-                parts.append(np.divide(*((one[bounds[1:]] - one[bounds[:-1]]).round(6) for one in sums)))
+                parts.append(_sums(known & counted, bounds) / _sums(counted, bounds))
         return np.concatenate(parts)
 
     def reasons(self, texts: Sequence[str], best: Floats | None = None) -> list[str | None]:
@@ -130,13 +135,13 @@ def _words(texts: Iterable[str]) -> AnyArray:
     return np.unique(np.concatenate(found))
 
 
-def _hashed(texts: Iterable[str]) -> Iterator[tuple[AnyArray, Doubles, AnyArray]]:
-    """Hash and weight of each word, and where the words of each text begin, block by block."""
+def _hashed(texts: Iterable[str]) -> Iterator[tuple[AnyArray, Bools, Longs]]:
+    """Hash of each word, whether it has several letters, and where the words of each text begin, block by block."""
     block: list[str] = []
     size = 0
     for text in texts:
-        block.append(text.lower())
-        size += len(text) + 1
+        block.append(_in_pairs(text.lower()))
+        size += len(block[-1]) + 1
         if size >= BLOCK:
             yield _cut(block)
             block, size = [], 0
@@ -144,7 +149,27 @@ def _hashed(texts: Iterable[str]) -> Iterator[tuple[AnyArray, Doubles, AnyArray]
         yield _cut(block)
 
 
-def _cut(block: list[str]) -> tuple[AnyArray, Doubles, AnyArray]:
+def _in_pairs(text: str) -> str:
+    """A text whose runs of a script without spaces are pairs of neighbouring characters."""
+
+    def pairs(run: re.Match[str]) -> str:
+        letters = "".join(filter(str.isalnum, run[0]))  # marks of vowels and tones would part them
+        return f" {' '.join(letters[place : place + 2] for place in range(max(len(letters) - 1, 1)))} "
+
+    return text if text.isascii() else _UNSEGMENTED.sub(pairs, text)
+
+
+def _cut(block: list[str]) -> tuple[AnyArray, Bools, Longs]:
     raw, offsets = pack_strings(block)
-    _, lengths, hashes, bounds = cut(raw, offsets, word_characters(all(map(str.isascii, block))))
-    return (hashes >> np.uint64(32)).astype(np.uint32), np.where(lengths > 1, 1.0, ONE_LETTER), bounds
+    only_ascii = all(map(str.isascii, block))
+    starts, lengths, hashes, bounds = cut(raw, offsets, word_characters(only_ascii))
+    if not only_ascii:  # bytes that go on with a letter are none
+        begun = np.concatenate([[0], np.cumsum((raw & 0xC0) != 0x80)])
+        lengths = begun[starts + lengths] - begun[starts]
+    return (hashes >> np.uint64(32)).astype(np.uint32), lengths > 1, bounds
+
+
+def _sums(words: Bools, bounds: Longs) -> Longs:
+    """How many words of each text are true."""
+    before = np.concatenate([[0], np.cumsum(words)])
+    return np.asarray(before[bounds[1:]] - before[bounds[:-1]], np.int64)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from longtail.data.old_encodings import spelled
 from longtail.errors import DataError
 
 PLACES = 5  # places of a kind of fault that a message names
 LISTED = 10_000  # places that are remembered
-FALLBACK = "cp1252"  # lines that are not UTF-8 are most often what Windows writes in the West
 # The remedies of faults. The last is another way to read the table, which leaves no such fault.
 ENCODING, BAD_ROW, DUPLICATE, PAIRS = "--encoding", "--skip-bad-rows", "--drop-duplicates", "--label-shape"
 
@@ -32,7 +32,7 @@ class Remedies:
         DataError: the encoding is unknown, or `min_count` is below 1.
     """
 
-    encoding: str = "utf-8"  # of the files; "auto": UTF-8 and UTF-16, and lines that are neither as Windows-1252
+    encoding: str = "utf-8"  # of the files; "auto": UTF-8 and UTF-16, and other lines by what they spell
     skip_bad_rows: str | None = None  # the file that gets the rows that cannot be read; None: they are errors
     drop_duplicates: bool = False  # rows with the text and the labels of an earlier one
     fold_labels: bool = False  # label ids that differ only in case, spaces or Unicode form are one label
@@ -222,22 +222,21 @@ def decoded_lines(piece: bytes, path: Path, first: int) -> str | None:
     at = _mender.get()
     if at is None or not (at.collecting or at.remedies.encoding == "auto"):
         return None
-    found: list[str] = []
-    for number, line in enumerate(piece.split(b"\n"), first):
-        try:
-            found.append(line.decode())
-        except UnicodeDecodeError:
-            at.note("lines that are not UTF-8, read as Windows-1252", ENCODING, path, number)
-            found.append(_western(line))
-    return "\n".join(found)
+    found = piece.split(b"\n")
+    strange = [place for place, line in enumerate(found) if not _is_utf8(line)]
+    texts = spelled([found[place] for place in strange])
+    for place, (text, name) in zip(strange, texts, strict=True):
+        at.note(f"lines that are not UTF-8, read as {name}", ENCODING, path, first + place)
+        found[place] = text.encode()
+    return b"\n".join(found).decode()
 
 
-def _western(line: bytes) -> str:
-    """A line in Windows-1252; five of its bytes mean nothing there, and Latin-1 has a letter for every byte."""
+def _is_utf8(line: bytes) -> bool:
     try:
-        return line.decode(FALLBACK)
+        line.decode()
     except UnicodeDecodeError:
-        return line.decode("latin-1")
+        return False
+    return True
 
 
 def remedies_named(faults: Sequence[Fault], side_file: str = "bad-rows.jsonl") -> list[str]:
