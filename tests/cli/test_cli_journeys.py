@@ -18,7 +18,7 @@ from test_cli_serving import started
 import longtail
 from longtail.data.read import Remedies
 
-ROWS, FAULTS = 20_000, {"cp1252", "ragged", "open quote", "spelling", "no label", "copy"}
+ROWS, FAULTS = 20_000, {"cp1252", "cp850", "ragged", "open quote", "spelling", "no label", "copy"}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,8 @@ def test_from_a_messy_csv(messy: ModuleType) -> None:
         if command == "check":
             assert done.code == 1
             for number, words in (
-                (faults["cp1252"], "lines that are not UTF-8"),
+                (faults["cp1252"], "lines that are not UTF-8, read as Windows-1252"),
+                (faults["cp850"], "lines that are not UTF-8, read as DOS 850"),
                 (faults["ragged"], "rows with too many or too few fields"),
                 (faults["open quote"], "lines with broken quotes"),
                 (faults["copy"], "rows that repeat an earlier one, id and all"),

@@ -61,7 +61,7 @@ def spelled(lines: Sequence[bytes]) -> list[tuple[str, str]]:
 
 def _line(line: bytes) -> Doubles:
     """(encodings,) how likely the words of a line are in each encoding, as a mean over the words."""
-    points = np.mean([_word(word) for word in _WORDS.findall(line)[:LOOKED_AT]], axis=0)
+    points: Doubles = np.mean([_word(word) for word in _WORDS.findall(line)[:LOOKED_AT]], axis=0)
     points[0] += FIRST
     return points
 
@@ -85,6 +85,8 @@ def _likely(word: str) -> float:
 def _of_sign(sign: str, before: str, behind: str) -> float:
     if sign == "\ufffd" or not (sign.isprintable() or sign in INSIDE):
         return -10  # a byte that means nothing
+    if before.isalpha() and sign in "„‚":
+        return -2  # they open
     if before.isalpha() and behind.isalpha():
         return 0.8 if sign == "’" else 0 if sign in INSIDE else -2
     apart = not (before.isalpha() or behind.isalpha())
