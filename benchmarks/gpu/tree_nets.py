@@ -91,10 +91,11 @@ def train(job: Job, options: argparse.Namespace, out: Any, folder: Path) -> None
     import longtail
     from longtail.metrics import evaluate
     from longtail.progress import listening
+    from longtail.threads import thread_count
     from shared.timing import Stages
 
     os.setpgid(0, 0)
-    threads = max((os.cpu_count() or 2) // options.workers, 1)
+    threads = max(thread_count() // options.workers, 1)
     os.environ["LONGTAIL_THREADS"] = str(threads)
     torch.set_num_threads(threads)
     line: dict[str, Any] = {"data": Path(options.data).name, "net": job.net, "method": job.method, "seed": job.seed}

@@ -87,6 +87,28 @@ def test_in_a_tree_a_label_has_the_product_of_its_whole_path() -> None:
             assert odds[text, place].item() == pytest.approx(math.log(slow[label] / (1 - slow[label])), abs=1e-4)
 
 
+def test_in_a_tree_a_texts_own_clusters_are_candidates_in_training_however_badly_they_score() -> None:
+    vectors = unit_rows(sparse.csr_array(np.random.default_rng(1).random((LABELS, 8)).astype(np.float32)))
+    levels = LabelLevels.build(vectors, 3, 2, 1, seed=0)
+    heads, read = heads_of(levels, beam=1), read_of(4, seed=3)
+    scores = [[slow_score(heads, read, text, 0, node) for node in range(levels.nodes(0))] for text in range(4)]
+    worst = [int(np.argmin(of_text)) for of_text in scores]
+    below = [
+        [label for label in range(LABELS) if levels.node_of_label[0][label] == node] for node in range(levels.nodes(0))
+    ]
+    labels = [below[node][0] for node in worst]
+    nodes = [torch.from_numpy(level.astype(np.int64))[labels] for level in levels.node_of_label]
+    entries = [Entries(torch.arange(4), found, torch.full((4,), 0.7, dtype=torch.float64)) for found in nodes]
+    losses: tuple[list[float], list[float]] = ([], [])
+    for text in range(4):
+        for node, score in enumerate(scores[text]):
+            losses[0].append(math.log1p(math.exp(score)) - 0.7 * (node == worst[text]) * score)
+        for label in below[worst[text]]:  # its own cluster, which has the worst score, and no other
+            score = slow_score(heads, read, text, 1, int(levels.node_of_label[1][label]))
+            losses[1].append(math.log1p(math.exp(score)) - 0.7 * (label == labels[text]) * score)
+    assert heads.loss(read, entries).item() == pytest.approx(np.mean(losses[0]) + np.mean(losses[1]), rel=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["bag", "gru", "transformer"])
 def test_padding_changes_no_state_and_is_never_looked_at(kind: str) -> None:
     settings = {"kind": kind, "vocabulary": 30, "width": WIDTH, "dropout": 0.0}

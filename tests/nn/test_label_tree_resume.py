@@ -26,6 +26,7 @@ class Stop(Exception):
     [
         (f"elias({SMALL}, cluster_epochs=1, epochs=2)", 21, 17),  # in the second stage, within an epoch
         (f"xrtransformer({SMALL}, branches=2, epochs=1)", 28, 17),  # on the third of four levels
+        (f"cascadexml({SMALL}, epochs=3, branches=2)", 21, 10),
         (f"lightxml({SMALL}, epochs=3, average_from=1, average_every=2)", 21, 18),
         (f"attentionxml({SMALL}, epochs=3, max_flat_labels=1)", 21, 10),
     ],
