@@ -66,7 +66,7 @@ def test_from_python_runs_from_top_to_bottom(tmp_path: Path) -> None:
         pytest.importorskip(package, reason=f"{package} is not installed")
     page = ROOT / "docs" / "from-python.md"
     code = blocks(page, "python")
-    for package, optional in zip(("tensorboardX", "mlflow"), blocks(page, "py"), strict=True):
+    for package, optional in zip(("tensorboardX", "mlflow", "dask", "pyspark"), blocks(page, "py"), strict=True):
         code += [optional] if importlib.util.find_spec(package) else []
     environment = {"MLFLOW_TRACKING_URI": (tmp_path / "mlruns").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"}
     shown = run_code("\n".join(code), tmp_path, environment)

@@ -132,3 +132,17 @@ def test_wrong_words_are_errors(table: Path, data: Path, tmp_path: Path) -> None
     assert "exists; choose another path" in call("convert", data, tmp_path).error
     assert "name its file with --vocabulary" in call("convert", data, tmp_path / "x", "--exclude-type", "u").error
     assert "name its file with --vocabulary" in call("check", data, "--language", "de").error
+
+
+def test_a_store_is_written_planned_and_checked_to_its_last_byte(data: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    done = call("convert", data, store, "--to", "store")
+    assert done.code == 0 and f"wrote {store}" in done.out
+    assert call("check", store).code == call("check", data).code
+    planned = call("plan", store, "knn")
+    assert planned.code == 0 and "the data itself stays in its files" in " ".join(planned.out.split())
+    texts = store / "train.texts"
+    texts.write_bytes(texts.read_bytes().replace(b"a", b"b", 1))  # a text like any other
+    assert call("plan", store, "knn").code == 0
+    damaged = call("check", store)
+    assert damaged.code == 1 and f"{texts}: has changed since it was written" in damaged.err, damaged

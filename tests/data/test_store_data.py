@@ -129,7 +129,19 @@ def test_features_excluded_pairs_and_label_features_are_kept(tmp_path) -> None:
     same(longtail.load(tmp_path / "store"), longtail.load(folder))
 
 
-@pytest.mark.parametrize("recipe", ["parabel", "bm25", "parabel + gandalf", "centroid + rerank", "dismec"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "parabel",
+        "bm25",
+        "parabel + gandalf",
+        "centroid + rerank",
+        "dismec",
+        "knn",
+        "parabel + ranknet",
+        'fuse("knn", "bm25")',
+    ],
+)
 def test_a_model_trained_on_a_store_has_the_same_bytes(tmp_path, tiny, recipe) -> None:
     write_folder(tiny, tmp_path / "data")
     write_store(tmp_path / "data", tmp_path / "store")

@@ -47,6 +47,7 @@ def check(
                 corpus = source.read()
             finally:
                 faults = list(mender.faults.values())
+            _verify(Path(source.data))
             found = inspect(corpus)
             right = right_by_size(corpus.train, corpus.valid)
             broken = _broken(encoder, corpus)
@@ -100,6 +101,15 @@ def check(
         if not found.warnings and not found.errors and not open_faults:
             typer.echo("no warnings, no errors")
     raise typer.Exit(1 if found.errors or open_faults else 0)
+
+
+def _verify(folder: Path) -> None:
+    """Compare a store with its checksums, which no other command does: that reads every byte."""
+    from longtail.data.store_layout import is_store
+    from longtail.data.store_reader import verify_store
+
+    if is_store(folder):
+        verify_store(folder)
 
 
 def _error(fault: Fault) -> str:

@@ -30,7 +30,7 @@ def read_store(folder: Path, propensity: Propensity | None = None) -> Corpus:
     """Map a store.
 
     Sizes, numbers of labels and order are checked; the checksums are not, since that reads every byte: see
-    `verify_store`.
+    `verify_store`, which `longtail check` calls.
 
     Args:
         folder: of the store.
