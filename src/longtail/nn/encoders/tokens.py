@@ -53,6 +53,19 @@ class Tokens:
         """Tokens of each text: (texts,)."""
         return np.diff(self.offsets)
 
+    def span(self, first: int, last: int) -> Tokens:
+        """The tokens of neighbouring texts.
+
+        Args:
+            first: text.
+            last: one past the last text.
+
+        Returns:
+            A view.
+        """
+        offsets = self.offsets[first : last + 1]
+        return Tokens(self.ids[offsets[0] : offsets[-1]], offsets - offsets[0], self.pad, self.closed)
+
     def batch(self, rows: Longs, max_tokens: int, multiple: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
         """Make a padded batch.
 

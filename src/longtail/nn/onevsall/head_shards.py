@@ -1,29 +1,21 @@
-"""A head in shards, one per process: its initial weights, the top labels over all shards, and its checkpoints.
-
-Shards of a checkpoint are written before the file that names them. That file holds what all processes share; each
-process writes the rows of its own labels. A process that resumes reads the ranges of labels that it needs.
-"""
+"""A head in shards, one per process: its initial weights, the top labels over all shards, and its checkpoints."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, distributed
 
 from longtail.arrays import Floats, Ints
 from longtail.nn.onevsall.head import OneVsAllHead
 from longtail.nn.onevsall.head_top import top
-from longtail.nn.training.checkpoint import Checkpoint, CheckpointDir, write_tensors
+from longtail.nn.training.checkpoint import Checkpoint, CheckpointDir
+from longtail.nn.training.label_shards import LabelShardsDir
 from longtail.nn.training.process_group import ProcessGroup
 from longtail.predictions import ranked
-from longtail.read_back import reading_back
 
 OWN = "weights.head."  # prefix of the tensors of a checkpoint that are cut by label
 BY_LABEL = ("weight", "bias", "velocity")
@@ -76,16 +68,13 @@ def top_of_all(head: OneVsAllHead, vectors: Tensor, k: int, ranks: ProcessGroup,
 
 
 @dataclass(frozen=True)
-class ShardedCheckpointDir(CheckpointDir):
-    """A checkpoint with one file per process for the head. Any number of processes can resume from it.
+class ShardedCheckpointDir(LabelShardsDir):
+    """A checkpoint with one file per process for the head."""
 
-    The shards of the head are written first. Then the file with everything else, which names the shards, replaces the
-    one before. Several processes write a checkpoint at the end of each epoch only, since their clocks differ.
-    """
-
-    ranks: ProcessGroup
     head: OneVsAllHead
-    labels: int  # of all processes
+
+    kind: ClassVar[str] = "head"
+    named: ClassVar[str] = "heads"
 
     @classmethod
     def of(cls, place: CheckpointDir, ranks: ProcessGroup, head: OneVsAllHead, labels: int) -> ShardedCheckpointDir:
@@ -102,53 +91,33 @@ class ShardedCheckpointDir(CheckpointDir):
         """
         # The first process chooses: it may have trained a teacher before, and so be at a later folder.
         folder = ranks.made_by_first(lambda: place.folder)
-        return cls(folder, place.every_seconds if ranks.count == 1 else float("inf"), ranks, head, labels)
+        return cls(folder, place.every_seconds if ranks.count == 1 else float("inf"), ranks, labels, head)
 
-    def write(self, checkpoint: Checkpoint, identity: Mapping[str, Any]) -> None:
-        """See `CheckpointDir.write`."""
-        if self.ranks.count == 1:
-            super().write(checkpoint, identity)
-            self._remove_others(())
-            return
-        facts, tensors = checkpoint.facts, checkpoint.tensors
-        when = f"{facts['epoch']}-{facts['step']}"
-        names = [f"head-{when}-{number}-of-{self.ranks.count}.safetensors" for number in range(self.ranks.count)]
-        own = {name.removeprefix(OWN): tensor for name, tensor in tensors.items() if name.startswith(OWN)}
-        first, last = self.ranks.range(self.labels)
-        write_tensors(self.folder / names[self.ranks.number], own, {"first": first, "last": last})
-        self.ranks.wait()
-        if self.ranks.number == 0:
-            rest = {name: tensor for name, tensor in tensors.items() if not name.startswith((OWN, "best."))}
-            super().write(Checkpoint({**facts, "heads": names}, rest), identity)
-            self._remove_others(names)
-        self.ranks.wait()
+    def shard(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `LabelShardsDir.shard`."""
+        return {name.removeprefix(OWN): tensor for name, tensor in tensors.items() if name.startswith(OWN)}
+
+    def shared(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `LabelShardsDir.shared`. Several processes keep no best weights."""
+        return {name: tensor for name, tensor in tensors.items() if not name.startswith((OWN, "best."))}
 
     def read(self, identity: Mapping[str, Any]) -> Checkpoint | None:
         """See `CheckpointDir.read`. Shards are cut anew for the number of processes."""
         found = super().read(identity)
-        if found is None or ("heads" not in found.facts and self.ranks.count == 1):
+        if found is None or (self.named not in found.facts and self.ranks.count == 1):
             return found
         facts = dict(found.facts)
         first, last = self.ranks.range(self.labels)
         own = {name: tensor.cpu().clone() for name, tensor in self.head.state_dict().items()}
         if "lost" in own:
             own["lost"].zero_()
-        if "heads" in facts:
-            for name in facts.pop("heads"):
-                with _opened(self.folder / name) as (tensors, start, end):
+        if self.named in facts:
+            for name in facts.pop(self.named):
+                with self.opened(name) as (tensors, start, end):
                     _copy(own, tensors, start, end, first, last)
         else:
-            whole = {name.removeprefix(OWN): tensor for name, tensor in found.tensors.items() if name.startswith(OWN)}
-            _copy(own, whole, 0, self.labels, first, last)
-        rest = {name: tensor for name, tensor in found.tensors.items() if not name.startswith((OWN, "best."))}
-        return Checkpoint(facts, rest | {OWN + name: tensor for name, tensor in own.items()})
-
-    def _remove_others(self, names: Any) -> None:
-        """Remove the shards that the checkpoint does not name."""
-        for path in self.folder.glob("head-*.safetensors"):
-            if path.name not in names:
-                with suppress(OSError):
-                    path.unlink()
+            _copy(own, self.shard(found.tensors), 0, self.labels, first, last)
+        return Checkpoint(facts, self.shared(found.tensors) | {OWN + name: tensor for name, tensor in own.items()})
 
 
 def _copy(own: dict[str, Tensor], given: Mapping[str, Any], start: int, end: int, first: int, last: int) -> None:
@@ -164,12 +133,3 @@ def _copy(own: dict[str, Tensor], given: Mapping[str, Any], start: int, end: int
         own_slots, given_slots = own["slots"][to], given["slots"][source]
         both = (own_slots >= 0) & (given_slots >= 0)  # which labels are compensated depends on the shards
         own["lost"][own_slots[both].long()] = given["lost"][:][given_slots[both].long()]
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[Mapping[str, Any], int, int]]:
-    """A shard of the head: tensors that are read when sliced, its first label, and one past its last."""
-    with reading_back(path, "remove the folder to train from the start"), safe_open(path, framework="pt") as file:
-        facts = json.loads(file.metadata()["longtail"])
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        yield slices, int(facts["first"]), int(facts["last"])

@@ -8,6 +8,7 @@
     pool_losses              SupCon, decoupled softmax, InfoNCE and BCE over a pool
     projection_heads         one head compared with label texts, one with classifiers
     classifier_table         one classifier per label with AdamW's moments; a step updates those of its pool
+    sharded_table            the same over several processes, each with a range of the labels
     encode_both_sides        documents and labels through the encoder together
     mixed_precision_product  products of bf16 factors with float32 sums
     recorded_loss            the loss and its gradients as a CUDA graph

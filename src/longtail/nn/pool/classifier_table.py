@@ -6,7 +6,8 @@ the GPU reads itself (`nn/training/mapped_memory.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from longtail.nn.training.row_penalties import short_step
 from longtail.nn.training.seeds import fold_seed
 
 BETAS = (0.9, 0.999)
+BY_LABEL = ("first", "second", "updates")  # of the moments
 EPSILON = 1e-8
 CHUNK = 1 << 16  # rows converted to another precision at once
 SPARE = 4 << 30  # bytes of the host's memory that a table leaves free
@@ -184,6 +186,11 @@ class ClassifierTable(nn.Module):
         found: Floats = self.weight.float().cpu().numpy().copy()
         return found
 
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """While the first of several processes works alone: it finds all `rows`. Every process enters the block."""
+        yield
+
     def moments(self) -> dict[str, Tensor]:
         """What a checkpoint holds besides the weights: moments, updates of each row, and steps."""
         self._wait()
@@ -195,6 +202,6 @@ class ClassifierTable(nn.Module):
         Args:
             state: from a checkpoint.
         """
-        for name in ("first", "second", "updates"):
+        for name in BY_LABEL:
             getattr(self, name).copy_(state[name])
         self.done = int(state["done"])

@@ -34,6 +34,7 @@ from longtail.nn.pool.pool_scorer import (
 from longtail.nn.pool.pool_settings import PoolSettings, TableSettings
 from longtail.nn.pool.pool_task import ClassifierTraining, PoolTask
 from longtail.nn.pool.projection_heads import Heads
+from longtail.nn.pool.sharded_table import ShardedTable
 from longtail.nn.training.loop import train
 from longtail.nn.training.process_group import ProcessGroup
 from longtail.nn.training.to_device import to_device
@@ -177,16 +178,29 @@ class PoolFit(DualEncoderFit):
         return clusters, mined
 
     def _classifier_training(self, settings: TableSettings, rows_weight: float) -> ClassifierTraining:
-        """Classifiers that are initialised with their labels' texts, projected by the classifiers' head."""
+        """Classifiers that are initialised with their labels' texts, projected by the classifiers' head.
+
+        Each of several processes holds a range of them."""
         assert self.heads is not None
-        init = self.heads.project(self.encode_tokens(self.labels, "labels"), "classifiers")
+        ranks, total = ProcessGroup.here(), len(self.labels)
+        tokens = self.labels.span(*ranks.range(total))
+        init = self.heads.project(self.encode_tokens(tokens, "labels"), "classifiers")
+        precision: Literal["fp32", "bf16"] = "bf16" if settings.precision == "bf16" else "fp32"
+        own, seed = (init, self.device), self.settings.seed
+        if ranks.count == 1:
+            self.table = ClassifierTable(*own, settings.on_host, precision, seed=seed)
+        else:
+            self.table = ShardedTable(*own, ranks, total, settings.on_host, precision, seed)
         sample = self.train.take(evenly_spaced(len(self.train), LEVEL_ROWS)).texts or ()
         tokens = tokenise(sample, self.tokenizer, self.max_tokens, what="documents")
         rows = self.heads.project(self.encode_tokens(tokens, "documents"), "classifiers")
+        labels = evenly_spaced(total, LEVEL_LABELS)
+        if ranks.count == 1:
+            drawn = init[labels]
+        else:
+            drawn = self.table.take(torch.from_numpy(labels).to(self.device)).detach().cpu().numpy()
         with single_threaded_blas():  # the bits of a product depend on OpenBLAS's threads
-            scores = settings.scale * rows @ init[evenly_spaced(len(init), LEVEL_LABELS)].T
-        precision: Literal["fp32", "bf16"] = "bf16" if settings.precision == "bf16" else "fp32"
-        self.table = ClassifierTable(init, self.device, settings.on_host, precision, seed=self.settings.seed)
+            scores = settings.scale * rows @ drawn.T
         return ClassifierTraining(
             self.table,
             loss_of(settings.loss, rows_weight, level_of(torch.from_numpy(scores))),

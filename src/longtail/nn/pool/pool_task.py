@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from longtail.nn.dual.dual_task import LabelTower, load_tower, tower_state
 from longtail.nn.dual.pair_batches import clustered_order, random_order
 from longtail.nn.encoders.build import Encoder
 from longtail.nn.onevsall.onevsall_task import TextReading
-from longtail.nn.pool.classifier_table import ClassifierTable
+from longtail.nn.pool.classifier_table import BY_LABEL, ClassifierTable
 from longtail.nn.pool.encode_both_sides import BothSides, padded
 from longtail.nn.pool.label_sampler import LabelSampler, PoolBatch
 from longtail.nn.pool.mixed_precision_product import product
@@ -26,6 +27,7 @@ from longtail.nn.pool.projection_heads import Heads
 from longtail.nn.pool.recorded_loss import RecordedLoss
 from longtail.nn.training.checkpoint import CheckpointDir
 from longtail.nn.training.gradient_cache import cached_backward
+from longtail.nn.training.label_shards import RowShardsDir
 from longtail.nn.training.precision import decay_groups, uses_bf16
 from longtail.nn.training.process_group import ALONE, ProcessGroup
 from longtail.nn.training.row_penalties import RATE, Penalty
@@ -34,6 +36,8 @@ from longtail.nn.training.shared_batch import SharedCheckpointDir, begin_shared_
 
 # Given an epoch: clusters of the rows and mined labels of each; None = as before.
 Refresh = Callable[[int], tuple[Longs, Longs | None] | None]
+# Tensors of a checkpoint that have a row for each label.
+CUT = ("weights.classifiers.weight", "best.classifiers.weight", *(f"task.table.{name}" for name in BY_LABEL))
 
 
 @dataclass(eq=False)
@@ -144,7 +148,9 @@ class PoolTask:
 
     def checkpoint_dir(self, place: CheckpointDir) -> CheckpointDir:
         """See `StepHooks.checkpoint_dir`."""
-        return SharedCheckpointDir.of(place, self.ranks)
+        if self.classifiers is None:
+            return SharedCheckpointDir.of(place, self.ranks)
+        return RowShardsDir.of(place, self.ranks, self.sampler.targets.shape[1], lambda name: name in CUT)
 
     def backward(self, batch: PoolBatch, share: float) -> Tensor:
         """See `Task.backward`; the classifiers of the pool are updated when this returns."""
@@ -219,7 +225,10 @@ class PoolTask:
 
     def validate(self) -> dict[str, float]:
         """See `Task.validate`."""
-        return {} if self.evaluate is None else self.ranks.made_by_first(self.evaluate)
+        if self.evaluate is None:
+            return {}
+        with nullcontext() if self.classifiers is None else self.classifiers.table.gathered():
+            return self.ranks.made_by_first(self.evaluate)
 
     def state(self) -> dict[str, Tensor]:
         """See `Task.state`: the clusters, the mined labels and the moments of the classifiers."""

@@ -7,6 +7,7 @@ history.py         loss and validation measures of each epoch, as JSON lines and
 gradient_cache.py  gradients of contrastive batches that do not fit in memory
 process_group.py   several processes, as torchrun starts them; heartbeat.py finds those that died or stopped
 shared_batch.py    a batch divided over processes, with the gradients of one
+label_shards.py    checkpoints of processes that each hold a range of the labels
 precision.py       the device, bf16 autocast, parameter groups with and without weight decay
 to_device.py       copies of NumPy arrays on the device, without waiting
 thread_invariant.py  functions whose bits do not depend on the number of threads

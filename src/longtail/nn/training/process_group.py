@@ -118,21 +118,23 @@ class ProcessGroup:
             for tensor in (*module.parameters(), *module.buffers()):
                 distributed.broadcast(tensor.data, 0)
 
-    def whole(self, own: AnyArray, total: int, piece_rows: int = 1 << 16) -> AnyArray:
+    def whole(self, own: AnyArray, total: int, piece_rows: int = 1 << 16, by_first: bool = False) -> AnyArray:
         """Concatenate the parts of all processes on the host, piece by piece through the device.
 
         Args:
             own: (own rows, ...), the part of this process.
             total: rows of all parts.
             piece_rows: rows of each part that a device holds at a time.
+            by_first: only the first process holds all parts.
 
         Returns:
-            (total, ...), on every process.
+            (total, ...), on every process; with `by_first` the others get their own part.
         """
         if self.count == 1:
             return own
         device, parts = _device(), [self.range(total, number) for number in range(self.count)]
-        found = np.empty((total, *own.shape[1:]), dtype=own.dtype)
+        kept = self.number == 0 or not by_first
+        found = np.empty((total, *own.shape[1:]), dtype=own.dtype) if kept else own
         for start in range(0, max(last - first for first, last in parts), piece_rows):
             piece = own[start : start + piece_rows]
             padded = torch.zeros((piece_rows, *own.shape[1:]), dtype=torch.from_numpy(own).dtype, device=device)
@@ -141,7 +143,7 @@ class ProcessGroup:
             distributed.all_gather(pieces, padded)
             for (first, last), received in zip(parts, pieces, strict=True):
                 low, high = first + start, min(first + start + piece_rows, last)
-                if low < high:
+                if low < high and kept:
                     found[low:high] = received[: high - low].cpu().numpy()
         return found
 
