@@ -410,7 +410,6 @@ ARROWS: dict[str, set[str]] = {
         "plan",
         "predictions",
         "progress",
-        "read_back",
         "seams",
         "search",
     },
