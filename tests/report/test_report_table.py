@@ -125,6 +125,21 @@ def test_marks_differences_and_whose_time_it_was() -> None:
     assert clean is not None and "train" not in [column.header for column in clean.columns]
 
 
+def test_long_names_end_their_lines_between_words() -> None:
+    """On the page behind brackets and commas; in a narrow terminal a setting keeps its value."""
+    corpus, name = sample_corpus(), 'knn(neighbours=20) + rerank(strength=0.3) + fuse("<b>", "a/b")'
+    results = judged([sample_result("weak", corpus, skill=0.1, seed=0), sample_result(name, corpus, seed=1)], corpus)
+    page = results_table(results, "Results")
+    shown = (
+        "knn(<wbr>neighbours=20) + rerank(<wbr>strength=0.3) + fuse(<wbr>&quot;&lt;b&gt;&quot;, &quot;a/<wbr>b&quot;)"
+    )
+    assert shown in page
+    console = Console(width=80, force_terminal=False, no_color=True)
+    with console.capture() as capture:
+        console.print(difference_table(results))
+    assert "knn(neighbours=20)" in capture.get() and "rerank(strength=0.3)" in capture.get()
+
+
 def test_deviations_stand_beside_means() -> None:
     corpus = sample_corpus()
     runs = [replace(sample_result("r", corpus, skill=0.5, seed=seed), seeds=(seed,)) for seed in range(3)]

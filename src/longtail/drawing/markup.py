@@ -7,6 +7,7 @@ assets make `Safe` strings, so text from users never becomes markup, even where 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable
 
 from longtail.drawing.words import clean
@@ -47,6 +48,18 @@ def join(children: Iterable[Child], between: str = "") -> Safe:
         Markup.
     """
     return Safe(between.join(escape(child) for child in children if child is not None))
+
+
+def breakable(text: str) -> Safe:
+    """A recipe or a path that may end its line behind a bracket, a comma or a slash, before it ends within a word.
+
+    Args:
+        text: plain text.
+
+    Returns:
+        Markup.
+    """
+    return join(re.split(r"(?<=[(,/])(?=\S)", text), "<wbr>")
 
 
 def tag(name: str, /, *children: Child, **attributes: Attribute) -> Safe:

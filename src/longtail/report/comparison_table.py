@@ -24,6 +24,7 @@ RETRIEVAL = (
     "say little"
 )
 _NAME = 12  # letters per line of a recipe's name in a narrow terminal; longer names fold
+_WHOLE = 24  # letters of a word of a name that stays whole where the other columns fold, too
 # What a narrow terminal leaves out, in this order: P@1, PSP@5 and C@5 stay, which recipes are chosen by.
 _SHALLOW = ("MRR@3", "R@3", "R@1", "MRR@5", "R@5")
 _LEFT_OUT = ("P@3", "PSP@3", "C@3", "predict", "memory", "P@5", "C@1", "PSP@1", "train")
@@ -234,7 +235,8 @@ def difference_table(results: Sequence[Result]) -> Table | None:
         caption=f"95% intervals over documents (C: over labels){how}",
         caption_justify="left",
     )
-    table.add_column("recipe", overflow="fold", min_width=_NAME)
+    longest = max(len(word) for result in results for word in words.clean(result.recipe).split() or [""])
+    table.add_column("recipe", overflow="fold", min_width=min(max(longest, _NAME), _WHOLE))
     for name in names:
         table.add_column(name)
     table.add_row(Text(words.clean(first.recipe)), *(Text(interval(first, name)) for name in names))

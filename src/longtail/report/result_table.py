@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from longtail.drawing import words
-from longtail.drawing.markup import Safe, tag
+from longtail.drawing.markup import Safe, breakable, tag
 from longtail.metrics.significance import BETTER, WORSE
 from longtail.report.comparison_table import MARKS, Column, columns, shared_notes, signed
 from longtail.report.download import Cell, csv_link
@@ -134,7 +134,7 @@ def recipe_name(number: int, result: Result) -> Safe:
     Returns:
         A header cell.
     """
-    name = tag("div", swatch(number), tag("bdi", result.recipe, class_="name"), class_="who")
+    name = tag("div", swatch(number), tag("bdi", breakable(result.recipe), class_="name"), class_="who")
     return tag("th", name, scope="row", class_="stick")
 
 
