@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lines import Lines
 from longtail.data import Corpus
 from longtail.progress import listening
 from longtail.recipe import Recipe
@@ -49,6 +50,17 @@ def test_nothing_is_left_to_compile() -> None:
     done = subprocess.run([sys.executable, "-c", FRESH, *recipes], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "{}"
+
+
+def test_what_is_chosen_while_warming_up_is_not_logged(tiny: Corpus) -> None:
+    recipe = Recipe.parse('centroid + gandalf(soft_scale="auto")')
+    notes = Lines()
+    with listening(notes):
+        warm_up([recipe], tiny.train)
+    assert notes.lines == []
+    with listening(notes):
+        recipe.fit(tiny.train, tiny.valid)
+    assert any(line.startswith("gandalf: chosen soft_scale=") for line in notes.lines)
 
 
 def test_rows_have_the_form_that_is_asked_for() -> None:

@@ -18,7 +18,7 @@ from scipy import sparse
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.errors import LongtailError
-from longtail.progress import stage
+from longtail.progress import checking, stage
 from longtail.recipe import Recipe
 from longtail.seams import HasTeacher
 
@@ -44,7 +44,8 @@ def warm_up(recipes: Sequence[Recipe], like: Dataset) -> None:
             parts = set(map(str, recipe.parts))
             if _compiles(recipe) and not parts <= covered:
                 covered |= parts
-                with suppress(LongtailError):
+                # What is chosen on these rows is not what will be chosen on the data, so nothing of it is logged.
+                with suppress(LongtailError), checking(lambda: None, quiet=True):
                     recipe.fit(rows, rows).predict(rows.rows, 5)
 
 
