@@ -319,7 +319,7 @@ def test_random_negatives_are_drawn_evenly_and_anew_in_each_pass() -> None:
 @pytest.mark.parametrize("preset", ["paper", "matrix"])
 def test_the_papers_forms_raise_the_rarer_of_two_right_labels_by_raw_scores(preset: str) -> None:
     given = two_right()
-    method = Recipe.parse(f"knn + ranknet:{preset}(epochs=30, margin=0.1)").tail[0]
+    method = Recipe.parse(f"knn + ranknet:{preset}(epochs=30, margin=0.1, learning_rate=0.02, negatives=3)").tail[0]
     fitted = method.fit_reranker(given)  # type: ignore[attr-defined]
     assert (fitted.step, fitted.strength, fitted.raw) == (1.0, 0.0, True)
     assert (fitted.matrix is None) == (preset == "paper")
