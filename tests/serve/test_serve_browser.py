@@ -222,6 +222,32 @@ def test_many_lines_become_a_file(
             assert [float(cell["score"]) for cell in cells] == pytest.approx([one.score for one in answers], rel=1e-5)
 
 
+def test_where_a_model_is_unsure_the_page_and_its_file_say_so(
+    show: Callable[..., Any], tiny: Corpus, tmp_path: Path
+) -> None:
+    nearest = longtail.Recipe.parse("knn").fit(tiny.train, tiny.valid).with_doubts(tiny.train, tiny.valid)
+    nearest.save(tmp_path / "nearest.longtail")
+    known, reason = (tiny.train.texts or ("",))[0], "none of its words was seen in training"
+    with serving(tmp_path / "nearest.longtail") as running:
+        page = show(running)
+        page.get_by_role("textbox", name="Text", exact=True).fill("zzzz qqqq")
+        page.locator("#summary", has_text="unsure: nearest").wait_for()
+        assert page.locator("#columns .unsure").inner_text() == f"Unsure: {reason}"
+        page.get_by_role("tab", name="Many lines").click()
+        page.get_by_role("textbox", name="Texts, one per line").fill(f"{known}\nzzzz qqqq")
+        page.get_by_role("button", name="Predict").click()
+        page.locator("#done", has_text="2 lines done").wait_for()
+        assert page.locator("#table tbody .unsure").all_inner_texts() == [f"Unsure: {reason}"]
+        with page.expect_download() as event:
+            page.get_by_role("button", name="Download CSV").click()
+        event.value.save_as(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(encoding="utf-8-sig", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert {one["unsure"] for one in found if one["line"] == "1"} == {""}
+    second = [one for one in found if one["line"] == "2"]
+    assert [(one["text"], one["id"], one["unsure"]) for one in second] == [("zzzz qqqq", "", reason)]
+
+
 def test_a_label_is_added_and_predicted(show: Callable[..., Any], running: Running) -> None:
     page = show(running)
     ask(page, "the glass castle by the harbour")

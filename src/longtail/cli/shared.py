@@ -170,7 +170,10 @@ def _source(
     if language is not None and vocabulary is None:
         subjects = VocabularyFile.of_folder(Path(data), language)
         if subjects is None:
-            raise DataError("--language chooses the names of a vocabulary; name its file with --vocabulary")
+            raise DataError(
+                "--language chooses the names of a vocabulary; name its file with --vocabulary, or, where labels.jsonl "
+                f'has the names, write "language": "{language}" into corpus.json'
+            )
     return Source(data, columns, text, test_share, constants(propensity), seed, valid_share, remedies, subjects)
 
 

@@ -171,6 +171,8 @@ function show(answers, took) {
   find("columns").replaceChildren(...answers.map((answer, place) => column(answer, sets.length > 1 ? sets[1 - place] : null)));
   const first = answers[0].answers[0].labels[0];
   let summary = first ? `${answers[0].model} predicts “${first.text}” first` : "No label scores above 0";
+  const unsure = answers.filter((answer) => answer.answers[0].unsure).map((answer) => answer.model);
+  if (unsure.length) summary += `; unsure: ${unsure.join(", ")}`;
   if (sets.length > 1) {
     const only = sets.map((set, place) => [...set].filter((id) => !sets[1 - place].has(id)).length);
     summary += `; ${only[0]} only by ${answers[0].model}, ${only[1]} only by ${answers[1].model}`;
@@ -289,7 +291,7 @@ async function addLabel(event) {
 
 // ---- many lines
 
-let table = []; // {line, text, model, labels}
+let table = []; // {line, text, found: an answer of each model}
 
 async function predictLines() {
   const texts = typed("lines").split(/\r?\n/).map((text) => text.trim()).filter(Boolean);
@@ -310,7 +312,7 @@ async function predictLines() {
         piece.push(texts[start + piece.length]);
       }
       const answers = await Promise.all(names.map((model) => ask("predict", { texts: piece, k, model, dial: turned[model] })));
-      piece.forEach((text, place) => table.push({ line: start + place + 1, text, found: answers.map((answer) => answer.answers[place].labels) }));
+      piece.forEach((text, place) => table.push({ line: start + place + 1, text, found: answers.map((answer) => answer.answers[place]) }));
       find("progress").value = table.length / texts.length;
       find("done").textContent = `${number.format(table.length)} of ${plural(texts.length, "line", "lines")}`;
     }
@@ -328,8 +330,9 @@ function showTable(names) {
   head.replaceChildren(make("tr", {}, ...["text", ...names].map((name) => make("th", { scope: "col" }, bdi(name)))));
   body.replaceChildren(...table.slice(0, SHOWN).map((one) => make("tr", {},
     make("th", { scope: "row" }, bdi(one.text.length > 160 ? `${one.text.slice(0, 160)} …` : one.text)),
-    ...one.found.map((labels) => make("td", {}, make("ul", {}, ...labels.map((label) => make("li", {}, bdi(label.text), " ",
-      label.band === "tail" || label.band === "unseen" ? band(label) : null))))))));
+    ...one.found.map(({ labels, unsure }) => make("td", {}, unsure ? make("p", { className: "quiet unsure" }, "Unsure: ", unsure) : null,
+      make("ul", {}, ...labels.map((label) => make("li", {}, bdi(label.text), " ",
+        label.band === "tail" || label.band === "unseen" ? band(label) : null))))))));
   find("table").parentElement.hidden = false;
 }
 
@@ -340,10 +343,13 @@ function cell(value) {
 }
 
 function save(names) {
-  const lines = [["line", "text", "model", "place", "id", "label", "score", "training examples", "band"]];
+  const lines = [["line", "text", "model", "place", "id", "label", "score", "training examples", "band", "unsure"]];
   for (const one of table) {
-    one.found.forEach((labels, which) => labels.forEach((label, place) =>
-      lines.push([one.line, one.text, names[which], place + 1, label.id, label.text, label.score, label.count, label.band])));
+    one.found.forEach(({ labels, unsure = "" }, which) => {
+      if (!labels.length && unsure) lines.push([one.line, one.text, names[which], "", "", "", "", "", "", unsure]);
+      labels.forEach((label, place) => lines.push(
+        [one.line, one.text, names[which], place + 1, label.id, label.text, label.score, label.count, label.band, unsure]));
+    });
   }
   // By the byte order mark spreadsheets know that the file is UTF-8.
   const content = "\ufeff" + lines.map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
