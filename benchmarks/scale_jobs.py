@@ -3,12 +3,12 @@
     python benchmarks/scale_jobs.py [--rows 200000] [--labels 50000] [--recipe parabel] [--workers 1 2]
         [--machines 64] [--cores 16] [--disk 1e9]
 
-Trains the recipe on generated documents (as `scale_store.py`) and predicts as many texts in shards: in one process
-without jobs; with its jobs run here one after the other, which separates the driver's processor seconds from those of
-the jobs; and on Ray clusters of one node a worker, each with one core. Prints processor seconds, the seconds by the
-clock, the bytes that jobs read and write for each document, and whether the model and the answers have the same bytes.
-Last the time that --machines of --cores cores each would take, reckoned from the serial part, the jobs, and a shared
-disk that moves --disk bytes a second. Ray: pip install 'longtail[cluster]'. --workers 0: without Ray.
+Trains the recipe on a store of generated documents (as `scale_store.py`) and predicts as many texts in shards: in one
+process without jobs; with its jobs run here one after the other, which separates the driver's processor seconds from
+those of the jobs; and on Ray clusters of one node a worker, each with one core. Prints processor seconds, the seconds
+by the clock, the bytes that jobs read and write for each document, and whether the model and the answers have the same
+bytes. Last the time that --machines of --cores cores each would take, reckoned from the serial part, the jobs, and a
+shared disk that moves --disk bytes a second. Ray: pip install 'longtail[cluster]'. --workers 0: without Ray.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class Cost:
 
 
 def measure(folder: Path, options: argparse.Namespace) -> None:
+    from longtail.data.store_convert import write_store
+
     write(folder / "data", options.rows, options.labels)
+    write_store(folder / "data", folder / "store")
     write_shards(folder)
     columns = ["what", "where", "clock s", "driver CPU s", "jobs CPU s", "jobs", "same bytes"]
     print(header(columns, words=2), flush=True)
@@ -123,7 +126,7 @@ def train(out: Path, folder: Path, options: argparse.Namespace, on: str | None) 
     import longtail
     from longtail.jobs import spreading
 
-    corpus = longtail.load(folder / "data")
+    corpus = longtail.load(folder / "store")
     recipe = longtail.Recipe.parse(options.recipe)
     if on is None:
         recipe.fit(corpus.train, corpus.valid).save(out)

@@ -63,6 +63,7 @@ def desk(data: Path, tiny: Corpus) -> None:
     """The files that the guides speak of."""
     shutil.copytree(data, "my-data")
     shutil.copytree(data, "my-vectors")
+    shutil.copytree(data, "shards", ignore=lambda folder, names: [name for name in names if "train" not in name])
     write_subjects(tiny, "annif-corpus")
     for split in ("train", "valid", "test"):
         rows = getattr(tiny, split).targets.toarray()
