@@ -9,6 +9,7 @@ import pytest
 
 import longtail
 from longtail import recipe
+from longtail.data import Corpus
 
 LARGE_BLOCKS = """
 import numpy as np
@@ -58,11 +59,11 @@ def test_few_threads_allocate_from_one_pool() -> None:
         ("dpr(encoder='tiny', epochs=1)", False),
     ],
 )
-def test_what_cuts_texts_in_threads_keeps_a_pool_each(text: str, shares: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cuts_texts_in_threads_keeps_a_pool_each(
+    text: str, shares: bool, tiny: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
     told: list[bool] = []
     monkeypatch.setattr(recipe, "share_one_pool", lambda: told.append(True))
-    corpus = longtail.load("wordnet")
-    train = corpus.train.take(range(200))
-    longtail.Recipe.parse(text).fit(train, corpus.valid.take(range(0)))
+    longtail.Recipe.parse(text).fit(tiny.train, tiny.valid.take(range(0)))
     assert bool(told) == shares
