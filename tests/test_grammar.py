@@ -226,3 +226,11 @@ def test_the_papers_names_lead_to_settings() -> None:
             symbols = getattr(kind, "symbols", {})
             assert set(symbols.values()) <= settings, name
             assert not set(symbols) & settings, name
+
+
+def test_types_of_settings_are_read_once_and_not_changed() -> None:
+    """A list of the papers' tables builds some thousand parts."""
+    found = catalogue.types_of_settings(Knn)
+    assert found["neighbours"] is int and catalogue.types_of_settings(Knn) is found
+    with pytest.raises(TypeError):
+        found["neighbours"] = str  # type: ignore[index]

@@ -17,6 +17,7 @@ from typing import Any
 from longtail.errors import RecipeError, did_you_mean
 from longtail.grammar import Member, Part, Setting, literal
 
+_TYPES: dict[type[Any], Mapping[str, Any]] = {}  # of settings, by class
 LARGEST = 2**32  # of a setting that is a whole number: beyond, kernels and generators overflow
 
 
@@ -195,7 +196,7 @@ def build(part: Part, kind: type[Any]) -> Any:
         RecipeError: A setting is unknown, of another type, or out of range.
     """
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    hints = typing.get_type_hints(kind)
+    hints = types_of_settings(kind)
     values: dict[str, Any] = {}
     takes_members = fields.pop("members", None) is not None
     if part.members:
@@ -226,6 +227,20 @@ def build(part: Part, kind: type[Any]) -> Any:
     if values.get("seed", 0) < 0:  # no generator takes it
         raise RecipeError(f"setting 'seed' of {part.name} is at least 0, got {values['seed']}")
     return kind(**values)
+
+
+def types_of_settings(kind: type[Any]) -> Mapping[str, Any]:
+    """Read the types of a part's settings: once, since Python compiles every one from its text.
+
+    Args:
+        kind: The class of the part.
+
+    Returns:
+        Types by the names of the fields.
+    """
+    if kind not in _TYPES:
+        _TYPES[kind] = types.MappingProxyType(typing.get_type_hints(kind))
+    return _TYPES[kind]
 
 
 def preset_of(part: Part, kind: type[Any]) -> dict[str, Any]:

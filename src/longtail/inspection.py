@@ -59,7 +59,7 @@ def inspect(corpus: Corpus) -> Inspection:
         "Pos-80%": round(pos80(labels), 1),
         "zero-shot labels": int(((labels.counts == 0) & (anywhere > 0)).sum()),
         "labels without an example": int((anywhere == 0).sum()),
-        "labels without text": sum(not text.strip() for text in labels.texts),
+        "labels without text": len(labels.without_text),
         "soft targets": int(sum((data.targets.data < 1).sum() for data in splits.values())),
         "excluded pairs": sum(0 if data.excluded is None else int(data.excluded.nnz) for data in splits.values()),
         "propensity": str(corpus.propensity),

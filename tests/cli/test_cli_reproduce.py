@@ -53,7 +53,7 @@ def test_a_table_and_its_page(data: Path) -> None:
 
 
 def test_a_kill_costs_what_was_not_finished(data: Path) -> None:
-    command = [sys.executable, "-m", "longtail", *TABLE, str(data), "--seeds", "3", "--checkpoint-dir", "run"]
+    command = [sys.executable, "-m", "longtail", *TABLE, str(data), "--seeds", "2", "--checkpoint-dir", "run"]
     environment = {**os.environ, "LONGTAIL_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = processes.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     deadline = time.monotonic() + 120
@@ -63,11 +63,11 @@ def test_a_kill_costs_what_was_not_finished(data: Path) -> None:
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL and not list(Path.cwd().glob("*.json"))
     kept = {file: file.stat().st_mtime_ns for file in Path("run").glob("results/*.safetensors")}
-    done = call(*TABLE, data, "--seeds", "3", "--checkpoint-dir", "run")
+    done = call(*TABLE, data, "--seeds", "2", "--checkpoint-dir", "run")
     assert done.code == 0, done.err
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
     resumed = without_times("reproduce-taug-tiny.json")
-    assert call(*TABLE, data, "--seeds", "3", "--page", "whole.md").code == 0
+    assert call(*TABLE, data, "--seeds", "2", "--page", "whole.md").code == 0
     assert resumed == without_times("whole.json")
 
 

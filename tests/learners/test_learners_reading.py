@@ -171,6 +171,7 @@ def test_plans_follow_what_is_read(tiny: Corpus, embedded: tuple[Dataset, Datase
 def test_further_names_of_labels_are_read_wherever_their_texts_are() -> None:
     labels = LabelSet(ids=("a", "b", "c"), texts=("car", "boat", ""), names=(("automobile", "motor"), (), ("plane",)))
     assert labels.texts_with_names == ("car; automobile; motor", "boat", "plane")
+    assert replace(labels, texts=("car", " \t", "")).without_text == (1, 2)
     plain = replace(labels, names=())
     assert plain.texts_with_names is plain.texts
     texts = ("car on the road", "boat on the lake", "plane in the sky")

@@ -104,6 +104,11 @@ class LabelSet:
         return any(self.texts)
 
     @cached_property
+    def without_text(self) -> tuple[int, ...]:
+        """The rows of labels whose text is empty or blank."""
+        return tuple([row for row, text in enumerate(self.texts) if not text.strip()])
+
+    @cached_property
     def texts_with_names(self) -> tuple[str, ...]:
         """The text of each label with its further names behind: what learners read that read the texts of labels."""
         if not any(self.names):

@@ -299,7 +299,7 @@ def _takes(part: str, first: bool, setting: str) -> set[Any] | None:
         kind = catalogue.learner_class(part) if first else catalogue.tail_class(part)
     except RecipeError:
         return None
-    hint = typing.get_type_hints(kind).get(setting)
+    hint = catalogue.types_of_settings(kind).get(setting)
     if hint is None:
         return None
     return set(typing.get_args(hint) or (hint,)) - {type(None)}

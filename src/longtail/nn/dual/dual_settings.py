@@ -98,7 +98,7 @@ class DualEncoderSettings:
         """
         require(self.name)
         check_encoder(self.encoder)
-        self.label_texts(data.labels)
+        self._check_label_texts(data.labels)
 
     def label_texts(self, labels: LabelSet) -> tuple[str, ...]:
         """What the encoder reads for each label.
@@ -112,10 +112,16 @@ class DualEncoderSettings:
         Raises:
             DataError: a label has no text.
         """
-        bare = [row for row, text in enumerate(labels.texts) if not text.strip()]
+        self._check_label_texts(labels)
+        texts = list(labels.texts_with_names)
+        for row in labels.without_text:
+            texts[row] = labels.ids[row]
+        return tuple(texts)
+
+    def _check_label_texts(self, labels: LabelSet) -> None:
+        bare = labels.without_text
         if not bare or self.ids_as_text:
-            pairs = zip(labels.ids, labels.texts, labels.texts_with_names, strict=True)
-            return tuple([whole if text.strip() else name for name, text, whole in pairs])
+            return
         named = ", ".join(repr(labels.ids[row]) for row in bare[:NAMED]) + (", ..." if len(bare) > NAMED else "")
         raise DataError(
             f"{self.name} reads the texts of labels, and {len(bare)} of {len(labels)} labels have none ({named}): add "
