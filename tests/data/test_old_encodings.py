@@ -31,6 +31,12 @@ def test_the_lines_of_a_file_are_spelled_right(encoding: str) -> None:
     assert spelled(lines) == [(text, ENCODINGS[encoding]) for text in TEXTS[encoding]]
 
 
+def test_a_line_joined_of_two_files_keeps_both() -> None:
+    joined = "“Größe” in Köln".encode() + b";" + "Müller für 5 €".encode("cp1252")
+    assert spelled([joined]) == [("“Größe” in Köln;Müller für 5 €", "Windows-1252")]
+    assert spelled(["Größe".encode() + b"\xc3"])[0][0].startswith("Größe")  # cut within a letter
+
+
 def test_what_only_latin_1_has_stays_readable() -> None:
     assert spelled([b"caf\xe9 \x81\x8d\x8f\x90\x9d"])[0][0].startswith("caf")
     assert spelled([]) == []

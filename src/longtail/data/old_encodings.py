@@ -5,7 +5,7 @@
 
 A byte above 127 is another letter, or a sign, in each encoding. In the right one, words hold no sign inside, no capital
 behind a small letter, and letters of one script. Where that leaves a line open, the lines around it decide, and then
-Windows-1252, which is by far the commonest.
+Windows-1252, which is by far the commonest. A line may be joined of two files: letters of the West in UTF-8 stay so.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ INSIDE = frozenset("´·–—…\u00a0\u00ad")  # signs that stand inside words
 FIRST = 0.4  # points of Windows-1252 before anything is read
 LOOKED_AT = 100  # words of a line: more would change nothing
 AROUND = 0.25  # weight of the lines around
+_UTF8 = re.compile(rb"((?:\xc3[\x80-\xbf]|\xe2\x80[\x93-\xa6])+)")
 _WORDS = re.compile(rb"[A-Za-z\x80-\xff]*[\x80-\xff][A-Za-z\x80-\xff]*")
 
 
@@ -52,16 +53,23 @@ def spelled(lines: Sequence[bytes]) -> list[tuple[str, str]]:
     found = []
     for line, place in zip(lines, best, strict=True):
         encoding, name = list(ENCODINGS.items())[place]
-        try:
-            found.append((line.decode(encoding), name))
-        except UnicodeDecodeError:  # a byte that means nothing there; Latin-1 has a letter for every byte
-            found.append((line.decode("latin-1"), name))
+        pieces = _UTF8.split(line)  # every second one is UTF-8
+        text = [_decoded(piece, "utf-8" if odd % 2 else encoding) for odd, piece in enumerate(pieces)]
+        found.append(("".join(text), name))
     return found
+
+
+def _decoded(piece: bytes, encoding: str) -> str:
+    try:
+        return piece.decode(encoding)
+    except UnicodeDecodeError:  # a byte that means nothing there; Latin-1 has a letter for every byte
+        return piece.decode("latin-1")
 
 
 def _line(line: bytes) -> Doubles:
     """(encodings,) how likely the words of a line are in each encoding, as a mean over the words."""
-    points: Doubles = np.mean([_word(word) for word in _WORDS.findall(line)[:LOOKED_AT]], axis=0)
+    words = _WORDS.findall(_UTF8.sub(b"", line))[:LOOKED_AT]
+    points: Doubles = sum(map(_word, words), np.zeros(len(ENCODINGS))) / max(len(words), 1)
     points[0] += FIRST
     return points
 
