@@ -217,7 +217,7 @@ def _show_threshold(chosen: AtThreshold, cutoff: Cutoff, split: str, model: Path
         f"{chosen.labels_per_row:.2f} labels per document, {chosen.empty_rows:.1f}% of the documents without a label"
     )
     if stored:
-        typer.echo("stored in the model: predict and serve use it unless -k or --threshold ask for something else")
+        typer.echo("stored in the model: predict and serve use it, whatever -k is; --threshold asks for another score")
     else:
         typer.echo(f"use it: longtail predict {model} -k {cutoff.k} --threshold {chosen.threshold}, or add --store")
 
