@@ -96,11 +96,16 @@ def test_result_pages_have_one_form() -> None:
         assert pictures == (0 if page.name == "safety.md" else 1), page.name  # nothing to draw where nothing happened
 
 
-METHODS = {  # what the contributing page shows, and the recipe that uses it
+SEAM_METHODS = ("augment", "wrap", "wrap_with", "label_tower", "penalty", "fit_reranker")
+METHODS = {  # what the pages on methods of one's own show, and the recipe that uses it
     "OwnText": ("tail_methods", "owntext", "centroid(probabilities=false) + owntext"),
     "Named": ("tail_methods", "named", "centroid + named"),
     "Bayes": ("learners", "bayes", "bayes"),
     "Margin": ("learners", "margin", "margin(encoder='bag', dimension=64, batch_size=64, epochs=5)"),
+    "Focus": ("tail_methods", "focus", "centroid(probabilities=false) + focus(most=1)"),
+    "Hint": ("tail_methods", "hint", "centroid + hint(teacher='knn')"),
+    "Offsets": ("tail_methods", "offsets", "dpr(encoder='bag', dimension=64, batch_size=64, epochs=5) + offsets"),
+    "Short": ("tail_methods", "short", "renee(encoder='bag', dimension=64, batch_size=32, epochs=5) + short"),
 }
 
 
@@ -108,7 +113,9 @@ METHODS = {  # what the contributing page shows, and the recipe that uses it
 def contributed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A method of the page as a package of its own, found by its entry point; the recipe that uses it."""
     group, name, recipe = METHODS[request.param]
-    [code] = [code for code in blocks(ROOT / "CONTRIBUTING.md", "python") if f"class {request.param}" in code]
+    pages = (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "seams.md")
+    found = [code for page in pages for code in blocks(page, "python")]
+    [code] = [code for code in found if re.search(rf"^class {request.param}\b", code, re.MULTILINE)]
     (tmp_path / f"{name}_method.py").write_text(code)
     facts = tmp_path / f"{name}_method-1.0.dist-info"
     facts.mkdir()
@@ -122,9 +129,19 @@ def contributed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyt
     return recipe
 
 
-def test_the_methods_of_the_contributing_page_work(contributed: str, tiny: Corpus, tmp_path: Path) -> None:
+def test_all_seams_have_an_example() -> None:
+    pages = "".join((ROOT / name).read_text() for name in ("CONTRIBUTING.md", "docs/seams.md"))
+    shown = {name for name in SEAM_METHODS if re.search(rf"^    def {name}\(", pages, re.MULTILINE)}
+    assert shown == set(SEAM_METHODS)
+
+
+def test_the_methods_of_the_pages_work(contributed: str, tiny: Corpus, tmp_path: Path) -> None:
     recipe = Recipe.parse(contributed)
     model = recipe.fit(tiny.train, tiny.valid)
+    alone = Recipe.parse(contributed.partition(" + ")[0])
+    if recipe.tail and not hasattr(recipe.tail[0], "fit_reranker"):  # it has acted: the learner alone is another model
+        first, other = (one.scorer.state().tensors for one in (model, alone.fit(tiny.train, tiny.valid)))
+        assert any(not np.array_equal(first[name], other[name]) for name in first)
     found = model.predict(tiny.test.rows, k=3)
     assert found.hits(tiny.test.targets)[:, 0].mean() > 0.9
     again = load(model.save(tmp_path / "model"))

@@ -12,7 +12,7 @@ from longtail.plan import DataFacts, Plan
 from longtail.predictions import Predictions
 from longtail.seams.declared import Declaration
 from longtail.seams.learner import Learner, Teacher
-from longtail.seams.scorer import Scorer, State
+from longtail.seams.scorer import State
 
 
 @runtime_checkable
@@ -49,9 +49,10 @@ class ChoosesOnValid(Protocol):
 
 @runtime_checkable
 class Wraps(Protocol):
-    """Seam "wrap": puts a learner around the learner, such as one that fits parts of the label set apart."""
+    """Seam "wrap": puts a learner around the learner, such as one that fits parts of the label set apart.
 
-    scorer: ClassVar[type[Scorer]]  # the class of the scorer that the wrapped learner leaves behind
+    A method whose learner leaves a scorer of its own behind names its class in `scorer`, so that saved models find it.
+    """
 
     def wrap(self, learner: Learner) -> Learner:
         """Return the learner to fit instead, usually a `WrappedLearner`.
