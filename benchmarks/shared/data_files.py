@@ -26,7 +26,8 @@ from shared.model_mutations import change_array, change_json
 
 __all__ = ["BOMBS", "make", "name_of", "warm_up"]
 
-NEEDS = {"parquet": "pyarrow", "excel": "openpyxl", "encoder": "transformers"}
+NEEDS = {"parquet": "pyarrow", "excel": "openpyxl", "encoder": "transformers", "tuning": "optuna"}
+NEEDS |= {"journal": "uvicorn", "token": "uvicorn"}
 NEEDS |= dict.fromkeys(("turtle", "n-triples", "rdf", "subjects", "subject table"), "rdflib")
 KINDS = FORMATS | SOURCES | OWN
 KINDS = {name: make for name, make in KINDS.items() if find_spec(NEEDS.get(name, "longtail")) is not None}

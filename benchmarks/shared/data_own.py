@@ -8,7 +8,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -225,6 +225,53 @@ def _jobs(folder: Path, rng: Rng) -> Reader:
     return read
 
 
+TUNED = "knn(neighbours=1..60 log) + rerank(strength=0..1)"
+
+
+@cache
+def _tuned() -> Path:
+    """The checkpoint directory of a search that was stopped while its last trial ran."""
+    place = Path(tempfile.mkdtemp())
+    with _study(place) as study:
+        for neighbours in range(3):
+            study.settle(study.ask(0, 9), "done", {"nDCG@5": neighbours / 3, "seconds": 1.0})
+        study.settle(study.ask(0, 9), "failed", "it did not fit")
+        study.ask(0, 9)
+    return place
+
+
+@contextmanager
+def _study(place: Path) -> Any:
+    from longtail.tuning.journal import journal
+    from longtail.tuning.objective import Objective
+    from longtail.tuning.search_space import SearchSpace
+    from longtail.tuning.study import Study
+
+    with journal(place) as storage:
+        study = Study(SearchSpace.parse(TUNED), (Objective.parse("nDCG@5"),), 0, storage)
+        study.resume({"recipe": TUNED}, place)
+        yield study
+
+
+def _tuning(folder: Path, rng: Rng) -> Reader:
+    place = folder / "run"
+    shutil.copytree(_tuned(), place)
+
+    def read() -> None:
+        with _study(place) as study:
+            study.settle(study.ask(0, 9), "done", {"nDCG@5": 0.5, "seconds": 1.0})
+            study.importance()
+
+    return read
+
+
+def _token(folder: Path, rng: Rng) -> Reader:
+    from longtail.serve.settings import Settings, read_token
+
+    (folder / "token").write_text("a-token-of-some-letters\nand a line that nobody reads\n")
+    return lambda: Settings(token=read_token(folder / "token"))
+
+
 OWN: dict[str, Callable[[Path, Rng], Reader]] = {
     "subjects": _subjects,
     "subject table": _subject_table,
@@ -234,4 +281,6 @@ OWN: dict[str, Callable[[Path, Rng], Reader]] = {
     "comparison": _comparison,
     "journal": _journal,
     "jobs": _jobs,
+    "tuning": _tuning,
+    "token": _token,
 }

@@ -16,6 +16,7 @@ from longtail.data.corpus import Corpus
 from longtail.data.store_reader import read_store
 from longtail.errors import JobError
 from longtail.predictions import CANDIDATES
+from longtail.read_back import reading_back
 from longtail.recipe import Recipe
 
 
@@ -63,10 +64,8 @@ def _corpus(path: str) -> Corpus:
 
 
 def _rows(path: Path, rows: int) -> Longs:
-    try:
-        found: Longs = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise JobError(f"{path}: cannot be read ({error}); remove its folder and run the command again") from None
+    with reading_back(path, "remove its folder and run the command again", JobError):
+        found: Longs = np.load(path, mmap_mode="r", allow_pickle=False)  # a header is believed as far as the file goes
     if found.dtype != np.int64 or found.ndim != 1 or (len(found) and not 0 <= found.min() <= found.max() < rows):
         raise JobError(f"{path}: names other rows than there are; remove its folder and run the command again")
     return found

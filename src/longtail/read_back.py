@@ -25,12 +25,7 @@ def reading_back(path: Path, advice: str, kind: type[LongtailError] = ModelError
     Raises:
         LongtailError: the file cannot be read, or does not hold what was written.
     """
-    try:
-        regular = stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError) as error:
-        raise kind(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); {advice}") from None
-    if not regular:
-        raise kind(f"{path}: is no regular file, and is not read; {advice}")
+    check_regular(path, advice, kind)
     try:
         yield
     except LongtailError:
@@ -40,3 +35,22 @@ def reading_back(path: Path, advice: str, kind: type[LongtailError] = ModelError
             raise
         reason = " ".join(str(getattr(error, "strerror", None) or error)[:200].split())
         raise kind(f"{path}: cannot be read ({type(error).__name__}: {reason}); {advice}") from None
+
+
+def check_regular(path: Path, advice: str, kind: type[LongtailError] = ModelError) -> None:
+    """Refuses a pipe, a device or a folder before it is opened: opening a pipe may wait for ever, even for writing.
+
+    Args:
+        path: the file. A link is followed.
+        advice: what to do, for the error.
+        kind: of the error.
+
+    Raises:
+        LongtailError: it is no regular file, or there is none.
+    """
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError) as error:
+        raise kind(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); {advice}") from None
+    if not regular:
+        raise kind(f"{path}: is no regular file, and is not read; {advice}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -92,6 +93,9 @@ def test_damaged_answers_are_named(data: Path, tmp_path: Path) -> None:
     rows = folder.path / "1.seen.npy"
     rows.write_bytes(rows.read_bytes()[:-8])
     assert "1.seen.npy: cannot be read" in call("job", folder.path, "1").error
+    rows.unlink()
+    os.mkfifo(rows)
+    assert "1.seen.npy: is no regular file, and is not read" in call("job", folder.path, "1").error
 
 
 def test_wrong_places_are_refused_before_the_data_is_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import time
@@ -299,12 +300,25 @@ def test_where_the_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert read_token(None) == TOKEN
     (tmp_path / "token").write_text("another-token-of-mine\n")
     assert read_token(tmp_path / "token") == "another-token-of-mine"
-    for wrong in ("", "short", "has a space in its middle", "ümläut-is-not-plain-text"):
+    for wrong in ("", "short", "has a space in its middle", "ümläut-is-not-plain-text", "x" * 5000):
         (tmp_path / "token").write_text(wrong)
-        with pytest.raises(DataError, match="at least 16"):
+        with pytest.raises(DataError, match="must have 16 to 4096 letters"):
             read_token(tmp_path / "token")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="no such file"):
         read_token(tmp_path / "missing")
+
+
+def test_a_token_comes_from_a_file_and_nothing_that_never_ends(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match=r"is a named pipe, and a file is expected; .* give it as <\(command\)"):
+        read_token(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is a device, and a file is expected"):
+        read_token(Path("/dev/zero"))
+    ours, theirs = os.pipe()
+    os.write(theirs, f"{TOKEN}\n".encode())
+    os.close(theirs)
+    assert read_token(Path(f"/dev/fd/{ours}")) == TOKEN  # as shells hand <(command) over
+    os.close(ours)
 
 
 def test_other_machines_come_in_only_with_a_token() -> None:

@@ -80,6 +80,30 @@ def test_one_service_at_a_time(tmp_path: Path) -> None:
         Journal(tmp_path / "j")
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder", "/dev/zero", "/dev/null"])
+def test_labels_are_not_kept_in_what_is_no_file(kind: str, tmp_path: Path) -> None:
+    """A pipe would never answer, a device never end, and one that forgets all would lose what it acknowledged."""
+    path = tmp_path / "j"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(kind)
+    with pytest.raises(ModelError, match=r"j: is no regular file, and is not read; added labels are kept in a file"):
+        Journal(path)
+    assert os.path.lexists(path)
+
+
+def test_a_journal_may_be_a_link_to_another_disk(tmp_path: Path) -> None:
+    (tmp_path / "j").symlink_to(tmp_path / "elsewhere")
+    with Journal(tmp_path / "j") as journal:
+        journal.add(ENTRIES[:1])
+    with Journal(tmp_path / "j") as journal:
+        assert journal.entries == ENTRIES[:1]
+    assert (tmp_path / "j").is_symlink() and (tmp_path / "elsewhere").stat().st_size
+
+
 def test_an_empty_journal_does_not_stay(tmp_path: Path) -> None:
     with Journal(tmp_path / "j"):
         assert (tmp_path / "j").exists()  # its lock keeps a second service out

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +25,10 @@ from longtail.data import Corpus
 from longtail.errors import DataError, LongtailError, MissingExtra, RecipeError
 from longtail.progress import Measured, calling, listening
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult, Tuning
+from longtail.tuning.journal import JOURNAL, LOCK
 from longtail.tuning.objective import Objective
 from longtail.tuning.search_space import SearchSpace
-from longtail.tuning.study import JOURNAL, Study
+from longtail.tuning.study import Study
 from longtail.tuning.tuning_page import render
 
 GRID = "knn(neighbours=1|5|40) + rerank(strength=0|1)"
@@ -155,6 +158,41 @@ def test_a_process_that_dies_takes_one_trial_with_it(tiny: Corpus) -> None:
 def test_a_journal_of_something_else(tiny: Corpus, tmp_path: Path) -> None:
     (tmp_path / JOURNAL).write_text("not a journal\n")
     with pytest.raises(DataError, match=r"tune\.journal:1: not a line of a journal"):
+        longtail.tune(tiny, GRID, checkpoint_dir=tmp_path)
+
+
+DAMAGE: dict[str, tuple[str, str]] = {  # in a line of an ended trial
+    "a date that is none": (r'"datetime_start": ?"[^"]*"', '"datetime_start": "yesterday"'),
+    "an entry without what Optuna needs": (r'"worker_id"', '"worker"'),
+    "a value outside its range": (r'"param_value_internal": ?[^,}]+', '"param_value_internal": 61.0'),
+    "another setting": (r'"knn\.neighbours"', '"knn.others"'),
+    "an outcome that is none": (r'"outcome": ?\["done"', '"outcome": ["well"'),
+    "measures that are no numbers": (r'"nDCG@5": ?[^,}]+', '"nDCG@5": "much"'),
+    "an objective that is not finite": (r'"nDCG@5": ?[^,}]+', '"nDCG@5": NaN'),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_damaged_journal_is_named_with_what_to_do(case: str, tiny: Corpus, tmp_path: Path) -> None:
+    """Each of these raised something else, or was believed."""
+    search = partial(longtail.tune, tiny, RANGE, objective="nDCG@5", trials=1, checkpoint_dir=tmp_path)
+    search()
+    place = tmp_path / JOURNAL
+    damaged, changes = re.subn(*DAMAGE[case], place.read_text())
+    assert changes
+    place.write_text(damaged)
+    with pytest.raises(DataError, match=r"tune\.journal: cannot be read .*; remove it to start anew"):
+        search()
+
+
+@pytest.mark.parametrize("name", [JOURNAL, LOCK])
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop"])
+def test_a_journal_or_lock_that_is_no_file(name: str, kind: str, tiny: Corpus, tmp_path: Path) -> None:
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("/dev/zero" if kind == "device" else tmp_path / name)
+    with pytest.raises(DataError, match=rf"{name}: .*remove it"):
         longtail.tune(tiny, GRID, checkpoint_dir=tmp_path)
 
 

@@ -21,7 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from longtail.data.opening import check_room
 from longtail.errors import ModelError, WriteError, what_to_do
+from longtail.read_back import check_regular
 
 ATTEMPTS = 100  # to open a file that others remove
 
@@ -53,12 +55,15 @@ class Journal:
         path: the file; created where it is missing.
 
     Raises:
-        ModelError: the file cannot be opened, another process holds it, or a line is damaged.
+        ModelError: the file cannot be opened or is no file, another process holds it, or a line is damaged.
+        WillNotFit: there is too little memory for it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = -1
+        if path.exists():
+            check_regular(path, "added labels are kept in a file: move it away")
         self.torn = 0  # bytes of an unfinished line that were cut off
         try:
             self._open()
@@ -146,7 +151,10 @@ class Journal:
         raise BlockingIOError
 
     def _replay(self) -> list[Entry]:
-        raw = self.path.read_bytes()
+        size = os.fstat(self._file).st_size
+        check_room(3 * size, self.path, "reading the added labels again")  # the bytes, the entries, and their texts
+        with open(self._file, "rb", closefd=False) as file:
+            raw = file.read(size)
         entries: list[Entry] = []
         start = 0
         while start < len(raw):

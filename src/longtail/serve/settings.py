@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from longtail.data.opening import open_file, reading
 from longtail.errors import DataError
 from longtail.serve.share import networks
 
 TOKEN_VARIABLE = "LONGTAIL_TOKEN"
-MIN_TOKEN_LENGTH = 16
+MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 16, 4096
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
@@ -123,25 +124,24 @@ def read_token(path: Path | None) -> str | None:
         The token; None where there is none.
 
     Raises:
-        DataError: the file cannot be read, or the token is too short.
+        DataError: the file cannot be read, or the token is too short or too long.
     """
     if path is None:
         token, where = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
         if token is None:
             return None
     else:
+        with reading(path), open_file(path) as file:
+            first = file.readline(MAX_TOKEN_LENGTH + 3)  # with its line end
         try:
-            token, where = path.read_text(encoding="utf-8").split("\n", 1)[0], str(path)
-        except OSError as error:
-            raise DataError(
-                f"the token file cannot be read ({error.strerror or error}); check the path", path
-            ) from None
+            token, where = first.decode("utf-8"), str(path)
         except UnicodeDecodeError:
             raise DataError("the token file is not UTF-8 text; write the token into its first line", path) from None
     token = token.strip()
-    if len(token) < MIN_TOKEN_LENGTH or not (token.isascii() and token.isprintable() and " " not in token):
+    fits = MIN_TOKEN_LENGTH <= len(token) <= MAX_TOKEN_LENGTH
+    if not fits or not (token.isascii() and token.isprintable() and " " not in token):
         raise DataError(
-            f"the token in {where} must have at least {MIN_TOKEN_LENGTH} letters, digits or signs without spaces; "
-            "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            f"the token in {where} must have {MIN_TOKEN_LENGTH} to {MAX_TOKEN_LENGTH} letters, digits or signs without "
+            "spaces; make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
         )
     return token

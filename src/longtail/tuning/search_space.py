@@ -53,6 +53,18 @@ class NumberRange:
             return str(int(value))
         return repr(min(max(float(f"{float(value):.{DIGITS}g}"), self.low), self.high))
 
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value is one of the range.
+
+        Args:
+            value: as it stands in a file.
+
+        Returns:
+            Whether it can be drawn.
+        """
+        kinds = int if self.whole else int | float
+        return isinstance(value, kinds) and not isinstance(value, bool) and self.low <= value <= self.high
+
     @property
     def ends(self) -> tuple[str, ...]:
         """What is checked before anything is trained."""
@@ -84,6 +96,17 @@ class Alternatives:
             The literal as it was typed.
         """
         return self.literals[int(value)]
+
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value is a place in the list.
+
+        Args:
+            value: as it stands in a file.
+
+        Returns:
+            Whether it can be drawn.
+        """
+        return type(value) is int and 0 <= value < len(self.literals)
 
     @property
     def ends(self) -> tuple[str, ...]:

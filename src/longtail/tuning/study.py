@@ -1,4 +1,4 @@
-"""Optuna: its TPE sampler, its median pruner, and its journal in a file.
+"""Optuna: its TPE sampler and its median pruner.
 
 The sampler is seeded anew for every trial by the seed and the number of trials before it. So a search that was killed
 goes on with the trials that it would have had, which a sampler whose random state is lost would not.
@@ -10,37 +10,19 @@ import hashlib
 import json
 import random
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from longtail.data.corpus import Corpus
-from longtail.errors import DataError, MissingExtra
+from longtail.errors import DataError
+from longtail.read_back import reading_back
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult
+from longtail.tuning.journal import AGAIN, JOURNAL, check_trials, require_optuna
 from longtail.tuning.objective import Objective
 from longtail.tuning.search_space import NumberRange, SearchSpace
 
-JOURNAL, LOCK = "tune.journal", "tune.lock"
 LEAST_FOR_IMPORTANCE = 5  # trials
-
-
-def require_optuna() -> Any:
-    """Import Optuna, without its log.
-
-    Returns:
-        The package.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    try:
-        import optuna
-    except ImportError:
-        raise MissingExtra("Optuna", "tune", "tune") from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +85,13 @@ class Study:
             folder: of the journal, for the message.
 
         Raises:
-            DataError: it belongs to another search.
+            DataError: it belongs to another search, or is damaged.
         """
+        with reading_back(folder / JOURNAL, AGAIN, DataError):
+            self._resume(identity, folder)
+            self.results()
+
+    def _resume(self, identity: dict[str, Any], folder: Path) -> None:
         found = self.study.user_attrs.get("identity")
         if found is None:
             self.study.set_user_attr("identity", identity)
@@ -119,6 +106,7 @@ class Study:
                 "--checkpoint-dir",
                 folder,
             )
+        check_trials(self.study.get_trials(deepcopy=False), self.space, self.objectives)
         for trial in self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.RUNNING,)):
             outcome = trial.user_attrs.get("outcome")
             if outcome is not None:  # it had ended, and only Optuna had not been told
@@ -272,62 +260,6 @@ def _seconds(trial: Any) -> float:
 
 def _seed_of(seed: int, number: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=4).digest(), "little")
-
-
-@contextmanager
-def journal(folder: Path | None) -> Iterator[Any]:
-    """Open Optuna's storage.
-
-    Args:
-        folder: where its file is; None: in memory.
-
-    Yields:
-        The storage, or None.
-
-    Raises:
-        DataError: the folder cannot be written, another search runs in it, or its file is damaged.
-    """
-    if folder is None:
-        yield None
-        return
-    optuna = require_optuna()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK).open("w")
-    except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror or error}); give another folder", folder) from None
-    with lock:
-        _lock(lock, folder)
-        file = folder / JOURNAL
-        _check_journal(file)
-        yield optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
-
-
-def _lock(lock: Any, folder: Path) -> None:
-    """Two searches in one folder would each take the other's running trials for dead ones."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise DataError("another search runs in this folder; wait for it, or give another", folder) from None
-
-
-def _check_journal(file: Path) -> None:
-    """Every line is an entry; half a line at the end is cut off, where a process was killed that wrote it."""
-    if not file.exists():
-        return
-    content = file.read_bytes()
-    if not content.endswith(b"\n"):
-        content = content[: content.rfind(b"\n") + 1]
-        file.write_bytes(content)
-    for number, line in enumerate(content.splitlines(), start=1):
-        try:
-            json.loads(line)["op_code"]
-        except (ValueError, KeyError, TypeError):
-            raise DataError("not a line of a journal; remove the file to start anew", file, number) from None
 
 
 def identity_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import shutil
 import signal
@@ -40,6 +41,14 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.gz"))}
 
 
+def stages_in(work: Path) -> set[str]:
+    """Those that are done; none where the build has just ended and removed its folder."""
+    try:
+        return {path.name for path in work.glob("[a-z]*") if path.is_dir()}
+    except FileNotFoundError:
+        return set()
+
+
 def test_kill_9_at_many_moments(tmp_path: Path) -> None:
     log(tmp_path / "log.txt.gz", 20_000)
     subprocess.run(command(tmp_path, "whole"), check=True, capture_output=True)
@@ -48,9 +57,9 @@ def test_kill_9_at_many_moments(tmp_path: Path) -> None:
     kills = 0
     for _ in range(40):
         killed = subprocess.Popen(command(tmp_path, "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        known = len([path for path in work.glob("[a-z]*") if path.is_dir()]) if work.exists() else 0
+        known = len(stages_in(work))
         while killed.poll() is None:  # until a few more stages are done
-            done = {path.name for path in work.glob("[a-z]*") if path.is_dir()}
+            done = stages_in(work)
             if len(done) >= known + 3:
                 break
             time.sleep(0.002)
@@ -139,6 +148,13 @@ def test_what_the_files_cause_leaves_nothing_and_what_the_disk_causes_stays(tmp_
         make("")
     assert heard.lines[-1] == "going on with an unfinished build; done before: first"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".out.building").mkdir()
+    os.mkfifo(tmp_path / ".out.building" / "lock")
+    with pytest.raises(DataError, match="lock: is no regular file, and is not read; remove it"):
+        Work.begin(tmp_path / "out", {}, [], 1).__enter__()
 
 
 def test_two_builds_of_one_folder_do_not_mix(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from longtail.data.builders.requirements import unfinished
 from longtail.data.worker_pool import Workers
 from longtail.errors import DataError, WriteError
 from longtail.progress import note, stage
+from longtail.read_back import check_regular
 
 SETTINGS = "build.json"
 
@@ -162,6 +163,8 @@ def _alone(folder: Path, out: Path) -> Iterator[None]:
     except ImportError:  # not on Windows
         yield
         return
+    if os.path.lexists(folder / "lock"):
+        check_regular(folder / "lock", "remove it", DataError)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
