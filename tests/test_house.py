@@ -144,7 +144,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "cutoff": {"errors"},
     "data": {"arrays", "atomic", "errors", "memory", "progress", "threads", "version"},
-    "data/builders": {"arrays", "atomic", "data", "errors", "memory", "progress"},
+    "data/builders": {"arrays", "atomic", "data", "errors", "memory", "progress", "read_back"},
     "dial": {"data", "errors", "metrics", "predictions"},
     "doubts": {"arrays", "linear/features", "seams"},
     "export": {

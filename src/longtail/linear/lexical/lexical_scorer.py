@@ -17,7 +17,7 @@ from longtail.linear.fusion.boosted_trees import BoostedTrees
 from longtail.linear.lexical.match_facts import FACTS, FoundPairs, NameFacts, pair_facts
 from longtail.linear.lexical.names import LEARNED, Names
 from longtail.seams import Array, Declaration, Flag, State, Whole, csr, strings
-from longtail.seams.declared import LARGEST
+from longtail.seams.declared import LARGEST, Contents, Misfit
 
 BLOCK = 2048  # texts at a time, so that memory does not grow with their number
 COUNTS = ("texts_with", "counts", "found", "right")
@@ -29,6 +29,13 @@ def _declared_relations(settings: Mapping[str, Any]) -> Declaration:
         if settings[name]:
             found += csr(name, "labels", "labels")
     return found
+
+
+def _terms_differ(stored: Contents) -> None:
+    """Names that join are numbered by a table of the terms, which would have fewer than the names before them count."""
+    terms = unpack_strings(stored.tensors["terms"], stored.tensors["term_offsets"])
+    if len(set(terms)) < len(terms):
+        raise Misfit("terms", "has a term twice")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +65,7 @@ class LexicalScorer:
                 "related": Flag(),
             },
             then=(_declared_relations,),
+            checks=(_terms_differ,),
         )
         + strings("terms", "term_offsets", "terms")
         + BoostedTrees.declared()
