@@ -153,6 +153,11 @@ CASES: dict[str, tuple[str, Change, str]] = {
     ),
     "words without end": ("knn", array("word_offsets", put(-1, 2**40)), "'word_offsets' does not lead from 0"),
     "neighbours": ("knn", setting("neighbours", -1), "setting 'neighbours' is a whole number from 1"),
+    "words by hash over an index of words": (
+        "bm25",
+        setting("words.hash_bits", 10),
+        "setting 'words.hash_bits' is a whole number from 0 to 0",
+    ),
     "a term twice": ("lexical", array("terms", lambda old: old * 0), "'terms' has a term twice"),
     "columns": ("knn", setting("columns", 2**31 - 1), "columns where there are"),
     "a beam of none": ("forest", setting("beam", 0), "setting 'beam' is a whole number from 1"),

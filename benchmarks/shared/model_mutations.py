@@ -349,6 +349,7 @@ def mutated(folder: Folder, rng: random.Random) -> tuple[Folder, str]:
             ValueError,
             OverflowError,
             AttributeError,
+            MemoryError,
         ):  # what it changes is gone by now
             told.append("a change that an earlier one makes impossible")
     return copy, "; ".join(told)

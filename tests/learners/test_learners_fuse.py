@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 from longtail import grammar
-from longtail.data import Corpus
+from longtail.data import Corpus, LabelSet
 from longtail.errors import DataError, LongtailError, RecipeError
 from longtail.learners import fuse
 from longtail.learners.dpr import Dpr
@@ -26,6 +26,7 @@ from longtail.model import Model
 from longtail.plan import DataFacts
 from longtail.progress import collecting
 from longtail.recipe import Recipe
+from longtail.seams.members import FittedMember
 from longtail.store import load
 from stored import check
 
@@ -295,6 +296,30 @@ def test_new_labels_are_named_by_the_members_that_take_them(tiny: Corpus, tmp_pa
     assert np.array_equal(again.predict(tiny.test.rows).indices, grown.predict(tiny.test.rows).indices)
     with pytest.raises(DataError, match="no member of fuse can take new labels"):
         fit(f'fuse("knn", "bm25", {SMALL})', tiny).with_labels(["new"])
+
+
+def test_a_label_is_explained_by_the_members_that_know_it(tiny: Corpus) -> None:
+    """A memory that had not heard of a label that joined once looked for it behind its last one."""
+    model = fit(f'fuse("{DPR}", "memory(\\"{DPR}\\")", {SMALL})', tiny)
+    grown = model.with_labels(["a guitar harbour island"], ["NEW"])
+    texts = ["guitar harbour island", tiny.test.rows.texts[0]]  # type: ignore[index]
+    found = grown.predict(texts, k=11)
+    reasons = grown.explain(texts, found)
+    assert {10} <= set(found.indices[0].tolist())
+    for row, labels in enumerate(found.indices.tolist()):
+        for place, label in enumerate(labels):
+            assert (label != 10) or not reasons[row][place].neighbours
+    assert any(reason.neighbours for reason in reasons[1])
+
+
+def test_a_saved_member_explains_labels_in_its_own_rows(tiny: Corpus) -> None:
+    model = fit(f'memory("{DPR}")', tiny)
+    turned = LabelSet(ids=("OTHER", *reversed(model.labels.ids)), texts=("other", *reversed(model.labels.texts)))
+    member = FittedMember.of(model, turned)
+    rows, own = tiny.test.rows[:3], np.array([[0, 9, 4], [3, -1, 2], [8, 5, -1]], dtype=np.int32)
+    there = np.where(own >= 0, 10 - own, -1).astype(np.int32)
+    assert member.explain(rows, there) == model.scorer.explain(rows, own)  # type: ignore[attr-defined]
+    assert member.explain(rows, there * 0) == model.scorer.explain(rows, there * 0 - 1)  # type: ignore[attr-defined]
 
 
 def test_plans_count_what_is_shared_once_and_folds_as_often_as_they_train(tiny: Corpus) -> None:

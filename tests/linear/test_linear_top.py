@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -50,3 +51,10 @@ def test_threads_do_not_change_the_answer(monkeypatch: object) -> None:
     for columns, values in answers[1:]:
         assert np.array_equal(columns, answers[0][0])
         assert np.array_equal(values, answers[0][1])
+
+
+def test_queries_over_other_terms_are_refused() -> None:
+    """The kernel would read behind the index."""
+    queries, index = sparse.csr_array(np.ones((2, 5), np.float32)), sparse.csr_array(np.ones((4, 3), np.float32))
+    with pytest.raises(ValueError, match="queries have 5 terms, and the index 4"):
+        sparse_top(queries, index, 2)

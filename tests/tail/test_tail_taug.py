@@ -228,6 +228,15 @@ def test_the_tail_does_not_shout_down_the_head() -> None:
 # --- the two answers as one ---
 
 
+def test_sides_inside_sides_have_norms_of_what_they_learned(tiny: Corpus) -> None:
+    """The inner ones may end before the last label of the side that they are."""
+    scorer = Recipe.parse("parabel").fit(tiny.train, tiny.valid).scorer
+    inner = TaugScorer({"head": Side(scorer, np.arange(10), None)})
+    norms = TaugScorer({"tail": Side(inner, np.arange(1, 13), None)}).row_norms()
+    assert np.array_equal(norms[1:11], scorer.row_norms())  # type: ignore[attr-defined]
+    assert np.isnan(norms[[0, 11, 12]]).all()
+
+
 @pytest.mark.parametrize("recipe", ["centroid", "knn(neighbours=5)", "bm25"])
 def test_each_label_comes_from_its_own_side(recipe: str, tiny: Corpus) -> None:
     sides = sides_of(f"{recipe} + taug(head_share=0.4)", tiny.train, tiny.valid)

@@ -12,7 +12,7 @@ from longtail.arrays import Floats, Ints, Matrix, pack_strings, unpack_strings
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import DataError, RecipeError
 from longtail.linear.features.languages import main_language
-from longtail.linear.features.sparse_features import COUNTING, Vocabulary, matrix_from, matrix_state
+from longtail.linear.features.sparse_features import VOCABULARY, Vocabulary, matrix_from, matrix_state
 from longtail.linear.features.sparse_top import sparse_top
 from longtail.linear.features.word_counts import WordCounts
 from longtail.papers import BM25, Paper
@@ -31,7 +31,7 @@ class Bm25Scorer:
     index: Matrix  # (words, labels)
     kind: ClassVar[str] = "bm25.v2"
     declared: ClassVar[Declaration] = csr("index", "words", "labels") + Declaration(
-        settings={"texts": Flag(), "words": Nothing(COUNTING)},
+        settings={"texts": Flag(), "words": Nothing(VOCABULARY)},
         then=(lambda settings: strings("words", "word_offsets", "words") if settings["texts"] else Declaration(),),
     )
 

@@ -14,7 +14,7 @@ from longtail.data.labels import LabelSet
 from longtail.predictions import Predictions
 from longtail.seams.declared import LARGEST, Array, Contents, Declaration, Misfit, Whole, Words
 from longtail.seams.learner import Learner, Teacher, TeacherModel
-from longtail.seams.scorer import Scorer, State
+from longtail.seams.scorer import Explanation, Scorer, State
 from longtail.seams.tail_method import Reranker
 
 MOST_RERANKERS = 100  # of a member
@@ -142,6 +142,26 @@ class FittedMember:
             Their number.
         """
         return max(min(max([k, *(part.candidates for part in self.rerankers)]), self.labels), 1)
+
+    def explain(self, rows: Rows, labels: Ints) -> list[list[Explanation]]:
+        """Ask the scorer why it would predict labels. It must be one that explains.
+
+        Args:
+            rows: texts, features or both.
+            labels: (rows, k) in label rows of the combination, -1 = none.
+
+        Returns:
+            As `Explains.explain`; nothing is said of labels that the member does not know.
+        """
+        if self.label_rows is None:
+            own = np.where(labels < self.labels, labels, np.int32(-1))
+        else:
+            known = np.flatnonzero(self.label_rows >= 0).astype(np.int32)
+            size = 1 + max(int(labels.max(initial=-1)), int(self.label_rows.max(initial=-1)))
+            row_of = np.full(size + 1, -1, dtype=np.int32)  # the last one, which is none, is the row of -1
+            row_of[self.label_rows[known]] = known
+            own = row_of[labels]
+        return self.scorer.explain(rows, own)  # type: ignore[attr-defined, no-any-return]
 
     def _own_labels(self, labels: LabelSet) -> LabelSet:
         """The member's labels, for its re-rankers, which may read their texts."""

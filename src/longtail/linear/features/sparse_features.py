@@ -165,6 +165,9 @@ COUNTING = Fields(  # of a `WordCounts`
 )
 
 
+VOCABULARY = Fields({**COUNTING.fields, "hash_bits": Whole(0, 0)}, optional=True)  # where columns are words alone
+
+
 def _declared_words(settings: Mapping[str, Any]) -> Declaration:
     """What `Features` stores besides, where examples are read from texts."""
     if not settings["texts"]:

@@ -24,7 +24,12 @@ def sparse_top(queries: Matrix, index: Matrix, k: int) -> tuple[Ints, Floats]:
     Returns:
         Columns and values (rows, k), best first. Only values above 0 count; -1 and 0 fill the rest. Equal values are in
         the order of their columns.
+
+    Raises:
+        ValueError: the queries have other terms than the index.
     """
+    if queries.shape[1] != index.shape[0]:  # the kernel looks up each column of a query in the index
+        raise ValueError(f"queries have {queries.shape[1]} terms, and the index {index.shape[0]}")
     return sparse_top_arrays(queries, csr_arrays(index), index.shape[1], k)
 
 

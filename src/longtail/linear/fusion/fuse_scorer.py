@@ -134,7 +134,7 @@ class FuseScorer:
         """See `Explains.explain`."""
         candidates = CandidateLists.joined(answers := self.answers(rows))
         record, counts = self.combiner.record, self.combiner.facts.counts
-        near = [m.scorer.explain(rows, labels) for m in self.members if isinstance(m.scorer, Explains)]
+        near = [m.explain(rows, labels) for m in self.members if isinstance(m.scorer, Explains)]
         found = []
         for row in range(len(answers[0][0])):
             place_of = {

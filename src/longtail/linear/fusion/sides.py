@@ -106,7 +106,8 @@ class TaugScorer:
         norms = np.full(1 + max(int(side.labels.max()) for side in self.sides.values()), np.nan, dtype=np.float32)
         for side in self.sides.values():
             if isinstance(side.scorer, HasClassifierRows):
-                norms[side.labels] = side.scorer.row_norms()
+                own = side.scorer.row_norms()  # it may end before labels that nothing was learned for
+                norms[side.labels[: len(own)]] = own
         return norms
 
     def state(self) -> State:

@@ -11,7 +11,7 @@ import numpy as np
 from longtail.arrays import AnyArray, Bools, Doubles, Floats, Ints, pack_strings, unpack_strings
 from longtail.data.dataset import Rows
 from longtail.errors import DataError
-from longtail.linear.features.sparse_features import COUNTING, matrix_from, matrix_state
+from longtail.linear.features.sparse_features import VOCABULARY, matrix_from, matrix_state
 from longtail.linear.features.word_counts import WordCounts
 from longtail.linear.fusion.boosted_trees import BoostedTrees
 from longtail.linear.lexical.match_facts import FACTS, FoundPairs, NameFacts, pair_facts
@@ -59,7 +59,7 @@ class LexicalScorer:
                 **{name: Array("int32", "labels", least=0) for name in ("counts", "found", "right")},
             },
             {
-                "words": COUNTING,
+                "words": VOCABULARY,
                 "texts": Whole(0, LARGEST),
                 "broader": Flag(),
                 "related": Flag(),
