@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from longtail import atomic
-from longtail.atomic import new_file, new_folder, remove_leftovers
+from longtail.atomic import new_file, new_folder, new_own_file, remove_leftovers
 from longtail.errors import LongtailError, WriteError
 
 
@@ -52,6 +52,31 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     reader.join()
     assert read == ["words"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "loop", "link to a file", "nothing"])
+def test_a_file_of_our_own_replaces_what_has_its_name(kind: str, tmp_path: Path) -> None:
+    """To open a pipe waits for ever, and what a link leads to may be a device."""
+    own, other = tmp_path / "history.jsonl", tmp_path / "other"
+    if kind == "pipe":
+        os.mkfifo(own)
+    elif kind == "loop":
+        own.symlink_to(own)
+    elif kind != "nothing":
+        os.mkfifo(other) if kind == "link to a pipe" else other.write_text("old")
+        own.symlink_to(other)
+    with new_own_file(own) as file:
+        file.write("new")
+    assert own.read_text() == "new"
+    assert own.is_symlink() == (kind == "link to a file")
+    if kind == "link to a pipe":
+        assert stat.S_ISFIFO(other.stat().st_mode)
+
+
+def test_a_link_back_to_itself_is_told(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(WriteError, match="loop"), new_file(tmp_path / "loop"):
+        pass
 
 
 WRITER = """

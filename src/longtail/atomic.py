@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import secrets
@@ -53,6 +54,24 @@ def new_file(path: Path) -> Iterator[TextIO]:
         with _telling(path, lambda: path), path.open("w", encoding="utf-8", newline="\n") as file:
             yield file
         return
+    with new_own_file(path) as file:
+        yield file
+
+
+@contextmanager
+def new_own_file(path: Path) -> Iterator[TextIO]:
+    """Write a text file of a folder of our own, as `new_file`. Whatever has its name is replaced, a pipe too: nobody
+    has named it, so nobody reads from it, and opening it would wait for ever.
+
+    Args:
+        path: the file; missing folders are made.
+
+    Yields:
+        The file to write to, UTF-8.
+    """
+    if path.is_symlink() and not path.is_file():  # the link is replaced, and never the device that it leads to
+        with _telling(path, lambda: path):
+            path.unlink()
     with new_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         yield file
 
@@ -70,7 +89,7 @@ def new_path(path: Path) -> Iterator[Path]:
     Raises:
         WriteError: the file cannot be written.
     """
-    path = path.resolve()  # a link stays a link; the file it leads to is replaced
+    path = _resolved(path)
     temporary = path
     with _telling(path, lambda: temporary):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +114,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         WriteError: the folder cannot be written. What was there before stays.
     """
-    path = path.resolve()  # a link stays a link; the folder it leads to is replaced
+    path = _resolved(path)
     temporary = path
     with _telling(path, lambda: temporary):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,6 +123,14 @@ def new_folder(path: Path) -> Iterator[Path]:
             yield temporary
             _flush(temporary)
             _put(temporary, path)
+
+
+def _resolved(path: Path) -> Path:
+    """What a link leads to: the link stays, and what it leads to is replaced."""
+    try:
+        return path.resolve()
+    except RuntimeError:  # it leads back to itself
+        raise WriteError(path, OSError(errno.ELOOP, os.strerror(errno.ELOOP))) from None
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
@@ -244,8 +271,6 @@ def _renameat2() -> Any:
 
 
 def _knows_no_locks(error: OSError) -> bool:
-    import errno
-
     return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL)
 
 

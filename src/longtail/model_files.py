@@ -31,7 +31,7 @@ import numpy as np
 from safetensors.numpy import save as tensors_to_bytes
 
 from longtail.arrays import AnyArray, Bytes, safetensors_bytes
-from longtail.atomic import new_file, new_folder
+from longtail.atomic import new_folder, new_own_file
 from longtail.catalogue import plugin_packages
 from longtail.cutoff import Cutoff
 from longtail.data.labels import LabelSet
@@ -201,7 +201,7 @@ def store_cutoff(path: Path, cutoff: Cutoff) -> None:
     """
     manifest = json.loads(read_regular(path / MANIFEST, MAX_MANIFEST).tobytes())
     body = manifest_to_bytes({**manifest, "cutoff": cutoff.as_json()})
-    with new_file(path / MANIFEST) as file:
+    with new_own_file(path / MANIFEST) as file:
         file.write(body.decode())
 
 

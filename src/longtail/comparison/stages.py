@@ -25,7 +25,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from longtail.atomic import new_file, new_path
+from longtail.atomic import new_own_file, new_path
 from longtail.data.dataset import Dataset
 from longtail.data.fingerprint import fingerprint
 from longtail.errors import ModelError
@@ -185,7 +185,7 @@ class DiskStages:
         try:
             place.mkdir(parents=True, exist_ok=True)
             write()
-            with new_file(place / STAGE) as file:
+            with new_own_file(place / STAGE) as file:
                 json.dump({"stage": name, **facts}, file, ensure_ascii=False, indent=1)
             with (self.folder / LOG).open("a", encoding="utf-8") as log:
                 log.write(json.dumps({"stage": name, "folder": place.name, "recipe": self.recipe}) + "\n")

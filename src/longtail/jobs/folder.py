@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from longtail.atomic import new_file
+from longtail.atomic import new_own_file
 from longtail.errors import JobError, LongtailError
 from longtail.read_back import reading_back
 from longtail.version import __version__
@@ -91,7 +91,7 @@ class JobFolder:
             for output, source in zip(made.outputs, made.sources, strict=True):
                 if output.exists() and read.get(output, source) != source:
                     raise JobError(f"{output}: its input has changed since it was written; remove it and run again")
-        with new_file(path / JOBS) as file:
+        with new_own_file(path / JOBS) as file:
             json.dump(
                 {
                     "format": FORMAT,
@@ -183,7 +183,7 @@ class JobFolder:
             return work(self.settings, self.sources[number], output)
         except (LongtailError, OSError, MemoryError) as error:
             reason = str(error) or type(error).__name__
-            with suppress(OSError), new_file(failure) as file:  # a full disk holds no reason either
+            with suppress(OSError), new_own_file(failure) as file:  # a full disk holds no reason either
                 json.dump({"job": number, "output": str(output), "error": reason}, file)
             raise JobError(f"job {number} ({output.name}) failed: {reason}") from None
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from longtail.atomic import new_file
+from longtail.atomic import new_own_file
 from longtail.data.files import whole_object
 from longtail.data.labels import Propensity
 from longtail.errors import LongtailError
@@ -108,7 +108,7 @@ class Card:
             folder: its folder. Each file appears only once it is complete.
         """
         for name, content in self.files(model).items():
-            with new_file(Path(folder) / name) as file:
+            with new_own_file(Path(folder) / name) as file:
                 file.write(content)
 
     @classmethod

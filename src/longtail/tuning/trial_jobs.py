@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from longtail.atomic import new_file
+from longtail.atomic import new_own_file
 from longtail.data.corpus import Corpus
 from longtail.data.store_convert import stored
 from longtail.data.store_reader import read_store
@@ -70,7 +70,7 @@ def judge_trial(settings: Mapping[str, Any], source: str, output: Path) -> int:
     """
     judge = _judge(settings["data"], tuple(settings["objectives"]), settings["folds"], settings["seed"])
     kind, what = outcome(judge, source, lambda step, value: False)
-    with new_file(output) as file:
+    with new_own_file(output) as file:
         json.dump({"recipe": source, "kind": kind, "what": what}, file)
     return 1
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from longtail.atomic import new_file
+from longtail.atomic import new_own_file
 from longtail.errors import DataError
 
 FILE, PICTURE = "history.jsonl", "history.svg"
@@ -64,7 +64,7 @@ class History:
         Args:
             folder: An existing folder.
         """
-        with new_file(folder / FILE) as file:
+        with new_own_file(folder / FILE) as file:
             file.writelines(json.dumps(line) + "\n" for line in self.lines)
 
     def draw(self, folder: Path) -> Path:
@@ -77,7 +77,7 @@ class History:
             The path of the picture.
         """
         path = folder / PICTURE
-        with new_file(path) as file:
+        with new_own_file(path) as file:
             file.write(svg(self.lines))
         return path
 
