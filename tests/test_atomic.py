@@ -73,6 +73,13 @@ def test_a_file_of_our_own_replaces_what_has_its_name(kind: str, tmp_path: Path)
         assert stat.S_ISFIFO(other.stat().st_mode)
 
 
+def test_a_link_to_a_file_that_is_not_there_yet_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with new_file(tmp_path / "link") as file:
+        file.write("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
+
+
 def test_a_link_back_to_itself_is_told(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(WriteError, match="loop"), new_file(tmp_path / "loop"):

@@ -242,10 +242,10 @@ def _tuned() -> Path:
 
 @contextmanager
 def _study(place: Path) -> Any:
-    from longtail.tuning.journal import journal
     from longtail.tuning.objective import Objective
     from longtail.tuning.search_space import SearchSpace
     from longtail.tuning.study import Study
+    from longtail.tuning.trial_journal import journal
 
     with journal(place) as storage:
         study = Study(SearchSpace.parse(TUNED), (Objective.parse("nDCG@5"),), 0, storage)

@@ -54,7 +54,7 @@ def new_file(path: Path) -> Iterator[TextIO]:
         with _telling(path, lambda: path), path.open("w", encoding="utf-8", newline="\n") as file:
             yield file
         return
-    with new_own_file(path) as file:
+    with new_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         yield file
 
 

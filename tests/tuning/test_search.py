@@ -25,10 +25,10 @@ from longtail.data import Corpus
 from longtail.errors import DataError, LongtailError, MissingExtra, RecipeError
 from longtail.progress import Measured, calling, listening
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult, Tuning
-from longtail.tuning.journal import JOURNAL, LOCK
 from longtail.tuning.objective import Objective
 from longtail.tuning.search_space import SearchSpace
 from longtail.tuning.study import Study
+from longtail.tuning.trial_journal import JOURNAL, LOCK
 from longtail.tuning.tuning_page import render
 
 GRID = "knn(neighbours=1|5|40) + rerank(strength=0|1)"

@@ -70,10 +70,10 @@ def tune(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError("tune starts its own processes (--processes); run it without torchrun")
-    from longtail.tuning.journal import require_optuna
     from longtail.tuning.objective import Objective
     from longtail.tuning.search import tune as search
     from longtail.tuning.search_space import SearchSpace
+    from longtail.tuning.trial_journal import require_optuna
 
     require_optuna()
     if recipe.endswith(".toml"):

@@ -14,12 +14,12 @@ from longtail.jobs import current_spread
 from longtail.progress import Measured, measured, note, stage
 from longtail.recipe import Recipe
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult, Tuning
-from longtail.tuning.journal import journal, require_optuna
 from longtail.tuning.judge import Judge
 from longtail.tuning.objective import Objective
 from longtail.tuning.search_space import SearchSpace
 from longtail.tuning.study import AskedTrial, Study, identity_of
 from longtail.tuning.trial_jobs import TrialJobs
+from longtail.tuning.trial_journal import journal, require_optuna
 from longtail.tuning.workers import Worker, next_message, outcome, pool
 
 OBJECTIVE = "P@1 + PSP@5"  # head and tail

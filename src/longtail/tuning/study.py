@@ -18,9 +18,9 @@ from longtail.data.corpus import Corpus
 from longtail.errors import DataError
 from longtail.read_back import reading_back
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult
-from longtail.tuning.journal import AGAIN, JOURNAL, check_trials, require_optuna
 from longtail.tuning.objective import Objective
 from longtail.tuning.search_space import NumberRange, SearchSpace
+from longtail.tuning.trial_journal import AGAIN, JOURNAL, check_trials, require_optuna
 
 LEAST_FOR_IMPORTANCE = 5  # trials
 
