@@ -1,6 +1,6 @@
 """Claim: killed at any moment, `compare --seeds 3` goes on to the same table to the digit and trains nothing twice.
 
-    python benchmarks/compare_resume.py [DATA] [--recipes ...] [--kills 10]
+    python benchmarks/compare_resume.py [DATA] [--recipes ...] [--kills 10] [--first 0]
 
 Runs the command once without a stop. Then, for ten moments spread over the files that a run writes, it runs the command
 until so many are there, kills it with signal 9 a few random milliseconds later, and runs it again to the end; each in a
@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument("data", nargs="?", help="name or folder of a data set")
     parser.add_argument("--recipes", nargs="+", default=RECIPES, help="recipes to compare")
     parser.add_argument("--kills", type=int, default=10, help="moments")
+    parser.add_argument("--first", type=int, default=0, help="the moment to begin with, where earlier ones were run")
     options = parser.parse_args()
     rng = random.Random(1)
     with tempfile.TemporaryDirectory() as place:
@@ -82,7 +83,7 @@ def main() -> None:
         print(f"without a stop: {results} results, {stages} stages\n", flush=True)
         print(header(["killed at", "results", "stages", "same table", "trained twice"], words=0), flush=True)
         good = True
-        for number in range(options.kills):
+        for number in range(options.first, options.kills):
             folder, moment = Path(place, str(number)), (results + stages) * number // options.kills
             process = start(data, options.recipes, folder)
             while sum(finished(folder)) < moment or not (folder / "run" / "comparison.json").exists():
