@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 
 import processes
 from longtail.data import Corpus
+from longtail.data.labels import Propensity
 from longtail.errors import ModelError
 from longtail.model import Model
 from longtail.recipe import Recipe
@@ -45,6 +47,19 @@ def test_the_folder_is_plain_data(folder: Path) -> None:
     assert "longtail." not in json.dumps(manifest)  # no Python paths
     assert json.loads((folder / "labels.jsonl").read_text().splitlines()[0])["id"] == "L0"
     assert size_on_disk(folder) == sum(path.stat().st_size for path in folder.iterdir())
+
+
+def test_labels_that_are_known_are_not_read_again(folder: Path, model: Model, tiny: Corpus) -> None:
+    """Only where id, text, count and what propensities come from are the same in every label."""
+    labels = model.labels
+    assert load(folder, known=labels).labels is labels
+    others = [replace(labels, counts=labels.counts[::-1]), replace(labels, train_rows=labels.train_rows + 1)]
+    for other in (*others, replace(labels, propensity=Propensity(0.6, 2.6))):
+        found = load(folder, known=other).labels
+        assert found is not other and found.ids == labels.ids
+        assert found.counts.tolist() == labels.counts.tolist() and found.propensity == labels.propensity
+        assert found.train_rows == labels.train_rows
+    assert model.saved_bytes() == size_on_disk(save(model, folder.parent / "again"))
 
 
 def test_random_damage_is_always_noticed(folder: Path, model: Model, tiny: Corpus, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import finalize
 
 import numpy as np
 from safetensors.numpy import save as tensors_to_bytes
@@ -51,6 +52,7 @@ CARD_FILES = ("README.md", "card.json", "card.svg")  # may be edited or missing:
 MAX_MANIFEST = 1 << 22  # bytes; the manifest of a large model has some thousands
 MAX_LABELS = 1 << 36  # bytes of labels.jsonl
 MAX_LABEL = 1 << 22  # bytes of one label's line
+_written: dict[int, dict[str, Any]] = {}  # see `facts_of_labels`; by the id of a label set that is alive
 
 
 class FittedModel(Protocol):
@@ -134,7 +136,7 @@ def bytes_of_model(model: FittedModel, card: Mapping[str, str]) -> int:
         Bytes of all files together.
     """
     entries, tensors = _packed(model)
-    sizes = {LABELS: len(_labels_to_bytes(model.labels))}
+    sizes = {LABELS: facts_of_labels(model.labels)["bytes"]}
     sizes |= {name: safetensors_bytes(arrays) for name, arrays in tensors.items()}
     facts = {name: {"bytes": size, "sha256": "0" * 64} for name, size in sizes.items()}  # every checksum is as long
     sizes[MANIFEST] = len(manifest_to_bytes(_manifest(model, entries, facts)))
@@ -215,11 +217,7 @@ def _manifest(model: FittedModel, entries: dict[str, Any], files: dict[str, dict
         "id_field": model.id_field,
         **({} if model.table is None else {"table": model.table.as_json()}),
         **({} if model.cutoff is None else {"cutoff": model.cutoff.as_json()}),
-        "labels": {
-            "number": len(model.labels),
-            "train_rows": model.labels.train_rows,
-            "propensity": {"a": model.labels.propensity.a, "b": model.labels.propensity.b},
-        },
+        "labels": described(model.labels),
         **entries,
         "packages": plugin_packages(_part_names(model.recipe, [entries["scorer"]])),
         "files": files,
@@ -238,6 +236,36 @@ def manifest_to_bytes(manifest: dict[str, Any]) -> bytes:
     body = {name: value for name, value in manifest.items() if name != "checksum"}
     body["checksum"] = checksum(json.dumps(body, sort_keys=True).encode())
     return (json.dumps(body, ensure_ascii=True, indent=1) + "\n").encode()
+
+
+def described(labels: LabelSet) -> dict[str, Any]:
+    """What the manifest holds of the labels beside their file.
+
+    Args:
+        labels: of a model.
+
+    Returns:
+        JSON values by name.
+    """
+    propensity = {"a": labels.propensity.a, "b": labels.propensity.b}
+    return {"number": len(labels), "train_rows": labels.train_rows, "propensity": propensity}
+
+
+def facts_of_labels(labels: LabelSet) -> dict[str, Any]:
+    """What the manifest holds of the labels' file, computed once a label set, which never changes.
+
+    Args:
+        labels: of a model.
+
+    Returns:
+        `bytes` and `sha256` of the file.
+    """
+    key = id(labels)  # label sets are compared by content, which takes longer
+    if key not in _written:
+        raw = _labels_to_bytes(labels)
+        _written[key] = {"bytes": len(raw), "sha256": checksum(raw)}
+        finalize(labels, _written.pop, key, None)
+    return _written[key]
 
 
 def _labels_to_bytes(labels: LabelSet) -> bytes:

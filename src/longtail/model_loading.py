@@ -37,6 +37,8 @@ from longtail.model_files import (
     MAX_MANIFEST,
     VERSION,
     checksum,
+    described,
+    facts_of_labels,
     manifest_to_bytes,
 )
 from longtail.seams import AnyFields, Fields, Misfit, Number, Reranker, Scorer, State, Whole, Words
@@ -89,13 +91,14 @@ class ModelParts:
     cutoff: Cutoff | None = None
 
 
-def read_model(path: str | Path, mapped: bool = False) -> ModelParts:
+def read_model(path: str | Path, mapped: bool = False, known: LabelSet | None = None) -> ModelParts:
     """Read a model folder.
 
     Args:
         path: the folder.
         mapped: map its files (`model_bytes.read_regular`). They must not be edited in place as long as the model lives:
             `save` does not, it puts a new folder in the place of the old one.
+        known: labels that the folder may have; if it has exactly these, they are not read again.
 
     Returns:
         The parts of the model.
@@ -104,14 +107,14 @@ def read_model(path: str | Path, mapped: bool = False) -> ModelParts:
         ModelError: the folder is not exactly what was written, or another release wrote it.
     """
     try:
-        return _read_model(Path(path), mapped)
+        return _read_model(Path(path), mapped, known)
     except ModelError as error:  # names, kinds and versions in it may be as long as a file
         if len(str(error)) <= MAX_ERROR:
             raise
         raise ModelError(_short(error, MAX_ERROR)) from None
 
 
-def _read_model(path: Path, mapped: bool) -> ModelParts:
+def _read_model(path: Path, mapped: bool, known: LabelSet | None) -> ModelParts:
     if not path.is_dir():
         place = "MODEL" if path.exists() else path  # never suggest to write over somebody's file
         raise ModelError(f"{path} is not a model folder; train one with: longtail train DATA RECIPE --out {place}")
@@ -131,7 +134,9 @@ def _read_model(path: Path, mapped: bool) -> ModelParts:
         built: dict[str, tuple[Any, int]] = {}
         wanted = [LABELS, *(f"{name}.safetensors" for name in parts)]
         files = _read_files(path, manifest["files"], wanted, mapped)
-        labels = _labels_from_bytes(path / LABELS, files.pop(LABELS), manifest["labels"])
+        labels, raw, written = known, files.pop(LABELS), (manifest["labels"], manifest["files"][LABELS])
+        if labels is None or written != (described(labels), facts_of_labels(labels)):
+            labels = _labels_from_bytes(path / LABELS, raw, manifest["labels"])
         fitted = {key: _unpack(path, key, entry, files, classes, len(labels), built) for key, entry in entries.items()}
         doubts, scorer = fitted.pop("doubts", None), fitted.pop("scorer")
         text_field, id_field = manifest["text_field"], manifest.get("id_field", "id")

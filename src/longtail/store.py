@@ -14,6 +14,7 @@ from longtail.model_files import size_on_disk as size_on_disk
 from longtail.model_loading import read_model
 
 if TYPE_CHECKING:
+    from longtail.data.labels import LabelSet
     from longtail.report.card import Card
 
 
@@ -32,13 +33,15 @@ def save(model: Model, path: str | Path, *, overwrite: bool = False, card: Card 
     return model.save(path, overwrite=overwrite, card=card)
 
 
-def load(path: str | Path, *, mapped: bool = False) -> Model:
+def load(path: str | Path, *, mapped: bool = False, known: LabelSet | None = None) -> Model:
     """Read a model folder. Nothing in it is executed.
 
     Args:
         path: the folder.
         mapped: map its files instead of reading them into memory: processes that serve the same model share its
             arrays. The files must not be edited in place meanwhile; replacing the folder does no harm.
+        known: labels that the model may have, such as those of the data it was trained on; if it has exactly these,
+            they are not read again, which takes most of the time of loading a small model with many labels.
 
     Returns:
         The model as it was saved.
@@ -46,5 +49,5 @@ def load(path: str | Path, *, mapped: bool = False) -> Model:
     Raises:
         ModelError: the folder is not exactly what was written, or another release wrote it.
     """
-    parts = read_model(path, mapped)
+    parts = read_model(path, mapped, known)
     return Model(**{field.name: getattr(parts, field.name) for field in fields(parts)})

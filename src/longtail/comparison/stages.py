@@ -90,7 +90,7 @@ class DiskStages:
         facts = self._finished(place)
         if facts is not None:
             began = time.perf_counter()
-            model = replace(load(place / MODEL), labels=train.labels)
+            model = replace(load(place / MODEL, known=train.labels), labels=train.labels)
             self.overhead_seconds += time.perf_counter() - began
             self._take(facts)
             return model
