@@ -519,7 +519,7 @@ ARROWS: dict[str, set[str]] = {
         "store",
     },
     "sklearn": {"arrays", "data", "errors", "predictions", "recipe", "recipe_settings"},
-    "store": {"model", "model_files", "model_loading", "report"},
+    "store": {"data", "model", "model_files", "model_loading", "report"},
     "tail": {
         "arrays",
         "data",
