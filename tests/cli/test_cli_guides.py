@@ -42,6 +42,8 @@ APART = {
 CODE = ("from", "train", "model.predict(Rows(texts=texts,")  # Python of docs/data.md, run below
 # Blocks that are no code: a picture in letters, files and what they hold, a formula.
 WORDS = {"docs/architecture.md": 26, "docs/data.md": 7, "docs/measures.md": 1, "docs/reproduce.md": 8}
+# Commands of Annif, which is no dependency; it was run for the figures beside them.
+OTHERS = {"docs/results/words.md": 3}
 REMOVED = "(removed)"  # before the script that printed older figures and is no longer there
 
 
@@ -53,7 +55,7 @@ def test_every_line_of_code_is_run_or_looked_up() -> None:
             if line.program in (*RUN, *LOOKED_UP, *CODE, REMOVED) or page in APART:
                 continue
             left[page] = left.get(page, 0) + 1
-    assert left == WORDS
+    assert left == WORDS | OTHERS
     for test in APART.values():
         assert (Path(__file__).parent / test).is_file()
 

@@ -12,7 +12,7 @@ from longtail.errors import DataError
 from longtail.report.page import render, write
 from longtail.report.result import Result
 
-VOID = {"meta", "link", "input", "br", "hr"}
+VOID = {"meta", "link", "input", "br", "hr", "wbr"}
 
 
 class Outline(HTMLParser):
