@@ -131,7 +131,7 @@ def test_wrong_words_are_errors(table: Path, data: Path, tmp_path: Path) -> None
     ).error.replace("; did", " (did")
     assert "exists; choose another path" in call("convert", data, tmp_path).error
     assert "name its file with --vocabulary" in call("convert", data, tmp_path / "x", "--exclude-type", "u").error
-    assert "name its file with --vocabulary" in call("check", data, "--language", "de").error
+    assert "'german' is no code that is known" in call("check", data, "--language", "German").err
 
 
 def test_a_store_is_written_planned_and_checked_to_its_last_byte(data: Path, tmp_path: Path) -> None:

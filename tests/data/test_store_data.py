@@ -262,6 +262,7 @@ FACTS = {
     "notes that are numbers": lambda facts: facts.update(notes=[1]),
     "splits drawn from a number": lambda facts: facts.update(drawn=3),
     "a language of a list": lambda facts: facts.update(language=["en"]),
+    "a language that nobody knows": lambda facts: facts.update(language="English"),
     "labels held out below none": lambda facts: facts.update(held_out_labels=-1),
     "labels in a word": lambda facts: facts.update(labels="ten"),
     "no checksum": lambda facts: facts["files"]["labels.jsonl"].update(blake2b=None),

@@ -51,7 +51,7 @@ def test_folders_and_tables_are_read_with_their_vocabulary(annif: Path) -> None:
     corpus = load(annif, valid_share=0)
     assert corpus.labels.ids == ("http://e.org/animals", "http://e.org/dogs", "http://e.org/leads")
     assert corpus.labels.texts == ("animals", "dogs", 'leads "x\\y"') and corpus.labels.names[1] == ("canines",)
-    assert corpus.language == "en"
+    assert corpus.label_language == "en" and not corpus.language  # what the names are in says nothing of documents
     assert labels_of(corpus, "train") == {
         "one": {"http://e.org/dogs"},
         "three": set(),
@@ -131,7 +131,7 @@ def test_what_is_written_is_read_back(annif: Path, tmp_path: Path, tables: bool)
         before, after = getattr(first, split), getattr(again, split)
         assert np.array_equal(after.targets.toarray(), before.targets.toarray())
         assert tables or (after.ids, after.texts) == (before.ids, before.texts)
-    assert (again.name, again.language, again.propensity) == ("annif", "en", first.propensity)
+    assert (again.name, again.label_language, again.propensity) == ("annif", "en", first.propensity)
     write_subjects(first, tmp_path / "again", tables=tables, overwrite=True)  # knows its own folder
     ours = load(write_folder(again, tmp_path / "ours", undivided=True))
     assert ours.labels.names == first.labels.names and (ours.labels.broader != first.labels.broader).nnz == 0
@@ -158,7 +158,7 @@ def test_a_table_with_a_header_stays_one(tmp_path: Path) -> None:
 
 def test_wrong_folders_are_errors(annif: Path) -> None:
     (annif / "other.ttl").write_text(TURTLE)
-    assert load(annif, valid_share=0).language == "en"  # "vocab" is the usual name
+    assert load(annif, valid_share=0).label_language == "en"  # "vocab" is the usual name
     (annif / "vocab.ttl").rename(annif / "mine.ttl")
     with pytest.raises(DataError, match=r"several vocabularies \(mine.ttl, other.ttl\); name one with --vocabulary"):
         load(annif)

@@ -191,6 +191,8 @@ def _remedies(source: Source, corpus: Corpus, open_faults: list[Fault]) -> str:
         described["--label-separator"] = columns.separator
     if source.vocabulary is not None:
         described |= {"--vocabulary": str(source.vocabulary.path), "--language": source.vocabulary.language}
+    elif source.language is not None:
+        described["--language"] = source.language
     options = [f"{option} {shlex.quote(value)}" for option, value in described.items() if value is not None]
     return " ".join([*options, *had, *wanted])
 

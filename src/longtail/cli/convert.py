@@ -98,7 +98,7 @@ def _stored(source: Source, target: Path, overwrite: bool) -> Corpus:
     write_store(
         source.data, target, columns=source.columns, text=source.text, valid_share=source.valid_share,
         test_share=source.test_share, seed=source.seed, propensity=source.propensity, remedies=source.remedies,
-        vocabulary=source.vocabulary, overwrite=overwrite, processes=0,
+        vocabulary=source.vocabulary, overwrite=overwrite, processes=0, language=source.language,
     )  # fmt: skip
     return read_store(target)
 

@@ -52,6 +52,7 @@ class Source:
     valid_share: float = VALID
     remedies: Remedies | None = None
     vocabulary: VocabularyFile | None = None
+    language: str | None = None  # of the documents
 
     def read(self, *, test: bool = False) -> Corpus:
         """Reads the data set.
@@ -74,6 +75,7 @@ class Source:
             propensity=self.propensity,
             remedies=self.remedies,
             vocabulary=self.vocabulary,
+            language=self.language,
         )
 
 
@@ -144,7 +146,10 @@ def _source(
         Path | None, typer.Option(metavar="FILE", help="Labels by URI or name: SKOS (.ttl, .nt, .rdf), or .tsv.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Language of the vocabulary's names; de,en: further names, too.")
+        str | None,
+        typer.Option(
+            metavar="CODE", help="Of documents and label names; with a vocabulary: of its names (de,en: further ones)."
+        ),
     ] = None,
 ) -> Source:
     """Checks the options before anything is read."""
@@ -169,12 +174,8 @@ def _source(
     subjects = None if vocabulary is None else VocabularyFile(vocabulary, language)
     if language is not None and vocabulary is None:
         subjects = VocabularyFile.of_folder(Path(data), language)
-        if subjects is None:
-            raise DataError(
-                "--language chooses the names of a vocabulary; name its file with --vocabulary, or, where labels.jsonl "
-                f'has the names, write "language": "{language}" into corpus.json'
-            )
-    return Source(data, columns, text, test_share, constants(propensity), seed, valid_share, remedies, subjects)
+    spoken = language if subjects is None else None  # a vocabulary may name in German what English documents are about
+    return Source(data, columns, text, test_share, constants(propensity), seed, valid_share, remedies, subjects, spoken)
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:

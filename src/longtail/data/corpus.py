@@ -29,7 +29,7 @@ class Corpus:
     text_field: str = "text"  # the fields of a document that made its text
     id_field: str = "id"  # the field that had its id
     table: TableFacts | None = None  # how it was read, where it is or was a table
-    language: str | None = None  # of its texts and label names, where it is known
+    label_language: str | None = None  # of its label names, where it is known
     drawn: tuple[str, ...] = ()  # splits that were not given and are held out of train
     held_out_labels: int = 0  # labels that lost their training rows on purpose (`longtail build holdout`)
     licence: str | None = None  # of the data, where it is known
@@ -46,6 +46,11 @@ class Corpus:
     def labels(self) -> LabelSet:
         """The labels of all splits."""
         return self.train.labels
+
+    @property
+    def language(self) -> str:
+        """The language of its texts, a code such as de; "" where each text's is guessed."""
+        return self.train.language
 
     @property
     def propensity(self) -> Propensity:
@@ -168,6 +173,7 @@ def make_corpus(
     text_field: str = "text",
     id_field: str = "id",
     notes: Sequence[str] = (),
+    language: str = "",
 ) -> Corpus:
     """Joins splits into a corpus: counts the labels on train as given, then holds out the splits that are missing.
 
@@ -182,6 +188,7 @@ def make_corpus(
         text_field: the fields of a document that made its text.
         id_field: the field that had its id.
         notes: from reading the data.
+        language: of the texts; "" where each text's is guessed.
 
     Returns:
         The corpus; its notes name the splits that were held out.
@@ -190,6 +197,9 @@ def make_corpus(
         DataError: train is empty, or a share is out of range.
     """
     all_notes, drawn = list(notes), []
+    if language:
+        train = replace(train, language=language)
+        valid, test = (None if one is None else replace(one, language=language) for one in (valid, test))
     if len(train) == 0:
         raise DataError(f"{name}: the train split has no examples; add some")
     if test is None and test_share is not None:

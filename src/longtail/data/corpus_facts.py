@@ -10,6 +10,7 @@ from longtail.data.files import find, shown, whole_object
 from longtail.data.labels import Propensity
 from longtail.data.opening import open_file
 from longtail.data.table_facts import TableFacts
+from longtail.data.text_language import text_language
 from longtail.errors import DataError, did_you_mean
 
 TEXT_FIELDS = ("title", "text", "title+text", "title/text")  # the last: the title on a line of its own
@@ -28,8 +29,14 @@ class CorpusFacts:
     held_out_labels: int = 0  # labels that lost their training rows on purpose
     table: TableFacts | None = None  # how the table was read that the data set comes from
     language: str | None = None  # of the texts and label names: a code such as de
+    label_language: str | None = None  # of the label names alone, where it is another or that of texts is not known
     licence: str | None = None  # of the data
     private: bool = False  # a .gitignore beside it keeps it out of repositories
+
+    @property
+    def named_in(self) -> str | None:
+        """The language of label names."""
+        return self.label_language or self.language
 
 
 def check_text_field(text: str, path: Path | None = None) -> str:
@@ -78,9 +85,14 @@ def read_facts(folder: Path) -> CorpusFacts:
     unseen = given.get("held_out_labels", 0)
     if type(unseen) is not int or unseen < 0:
         raise DataError(f'"held_out_labels" must be a number of labels, got {shown(unseen)}', path)
-    language, table = given.get("language"), given.get("table")
-    if language is not None and not isinstance(language, str):
-        raise DataError(f'"language" must be a code such as "de", got {shown(language)}', path)
+    table = given.get("table")
+    for key in ("language", "label_language"):
+        if not isinstance(given.get(key, ""), str | None):
+            raise DataError(f'"{key}" must be a code such as "de", got {shown(given[key])}', path)
+    try:
+        text_language(given.get("language"))
+    except DataError as error:
+        raise DataError(f'{error}; the language of label names alone is "label_language"', path) from None
     licence = given.get("licence")
     if licence is not None and not isinstance(licence, str):
         raise DataError(f'"licence" must be a string, got {shown(licence)}', path)
@@ -91,7 +103,8 @@ def read_facts(folder: Path) -> CorpusFacts:
         counted_on,
         unseen,
         None if table is None else TableFacts.of_json(table, path),
-        language,
+        given.get("language"),
+        given.get("label_language"),
         licence,
         is_private(folder),
     )

@@ -11,6 +11,7 @@ from scipy import sparse
 from longtail.arrays import AnyArray, Bools, Ints, Matrix
 from longtail.data.labels import LabelSet
 from longtail.data.mapped_texts import as_strings, joined, taken
+from longtail.data.text_language import text_language
 from longtail.errors import DataError
 
 GIVEN = "given"
@@ -79,7 +80,7 @@ class Dataset:
     each row came from: 0 is the data as given; a tail method added the others, and `origin_names` has its name.
 
     Raises:
-        DataError: parts do not match, a target lies outside (0, 1], or a feature is not finite.
+        DataError: parts do not match, a target lies outside (0, 1], a feature is not finite, or the language unknown.
     """
 
     labels: LabelSet
@@ -90,12 +91,14 @@ class Dataset:
     excluded: Matrix | None = None  # csr bool (rows, labels)
     origins: Ints | None = None  # (rows,)
     origin_names: tuple[str, ...] = (GIVEN,)
+    language: str = ""  # of the texts, a code such as de; "": each text's is guessed by those who need it
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
         put("ids", as_strings(self.ids))
+        put("language", text_language(self.language))
         rows, labels = len(self.ids), len(self.labels)
         put("targets", _frozen(self.targets, "targets", (rows, labels)))
         data = self.targets.data

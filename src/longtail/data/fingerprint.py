@@ -28,6 +28,8 @@ def fingerprint(data: Dataset) -> str:
         digest = hashlib.blake2b(digest_size=16)
         labels = data.labels
         digest.update(f"{len(data)} {len(labels)} {labels.train_rows} {labels.propensity}".encode())
+        if data.language:
+            digest.update(f"language {data.language}".encode())
         for texts in (data.ids, data.texts, labels.ids, labels.texts):
             _add_texts(digest, texts)
         for matrix in (data.targets, data.features, data.excluded, labels.features):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.frames import column, column_names, is_missing, plain_list
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.rows import MIN_WEIGHT, as_id, without_repeats
+from longtail.data.text_language import text_language
 from longtail.errors import DataError
 
 VALID_NAMES = ("valid", "validation", "dev")  # of a split in a mapping of splits
@@ -38,6 +39,7 @@ def corpus(
     test_share: float | None = None,
     seed: int = 0,
     propensity: Propensity | None = None,
+    language: str | None = None,
 ) -> Corpus:
     """Make a data set from what is in memory.
 
@@ -63,6 +65,7 @@ def corpus(
         test_share: of train to hold out as test, where there is no test split.
         seed: of the held-out splits.
         propensity: constants of the data set.
+        language: of the texts, a code such as de, for stems, lemmas and compounds; default: each text's is guessed.
 
     Returns:
         The data set.
@@ -91,7 +94,7 @@ def corpus(
     label_set, notes = index.label_set(label_texts, propensity or Propensity())
     _check_ids(splits)
     built = {split: documents.dataset(label_set) for split, documents in splits.items()}
-    return make_corpus(
+    made = make_corpus(
         name=name,
         train=built["train"],
         valid=built.get("valid"),
@@ -100,7 +103,9 @@ def corpus(
         test_share=test_share,
         seed=seed,
         notes=notes,
+        language=text_language(language),
     )
+    return replace(made, label_language=made.language or None)
 
 
 @dataclass(eq=False)

@@ -29,6 +29,7 @@ from longtail.data.store_reader import read_store
 from longtail.data.subjects import find_subjects, is_subject_table, read_subjects
 from longtail.data.table import Columns, find_tables, read_tables
 from longtail.data.table_facts import TableFacts
+from longtail.data.text_language import text_language
 from longtail.data.vectors import with_vectors
 from longtail.data.vocabulary import VocabularyFile
 from longtail.errors import DataError
@@ -55,6 +56,7 @@ def load(
     propensity: Propensity | None = None,
     remedies: Remedies | None = None,
     vocabulary: VocabularyFile | None = None,
+    language: str | None = None,
 ) -> Corpus:
     """Reads a data set: JSON lines, tables, documents with subjects, or files of the Extreme Classification Repository.
 
@@ -71,6 +73,7 @@ def load(
         propensity: constants; default: those of `corpus.json`.
         remedies: what may be done about faults of the data; default: nothing, and a fault is an error.
         vocabulary: the labels, by their URIs or names; default: that of a folder of documents with subjects.
+        language: of the documents, a code such as de; default: that of `corpus.json`, or each text's is guessed.
 
     Returns:
         The data set.
@@ -90,14 +93,33 @@ def load(
     with reading(path):
         place = place_of(path)
         if place.is_dir() and is_store(place):
-            return _read_store(place, columns, text, test_share, seed, propensity, remedies, vocabulary)
-        facts = read_facts(place) if place.is_dir() else CorpusFacts()
+            return _read_store(place, columns, text, test_share, seed, propensity, remedies, vocabulary, language)
+        facts = in_language(read_facts(place) if place.is_dir() else CorpusFacts(), language)
         wanted = remedies or Remedies()
         if facts.table is not None and find_tables(place):
             wanted = facts.table.remedies(wanted)
         with mending(wanted) as mender:
             corpus = _load(place, facts, columns, text, valid_share, test_share, seed, propensity, wanted, vocabulary)
     return corpus if mender is None else replace(corpus, notes=(*corpus.notes, *mender.notes()))
+
+
+def in_language(facts: CorpusFacts, language: str | None) -> CorpusFacts:
+    """Facts of a data set whose documents are said to have a language.
+
+    Args:
+        facts: of `corpus.json`.
+        language: a code such as de; None: that of the facts.
+
+    Returns:
+        The facts; names of labels stay in the language that they were said to have.
+
+    Raises:
+        DataError: the code is unknown.
+    """
+    if language is None:
+        return facts
+    text_language(language)
+    return replace(facts, language=language, label_language=facts.named_in)
 
 
 def columns_of(path: str | Path, table: TableFacts | None) -> Columns | None:
@@ -139,10 +161,10 @@ def _load(
     table = facts.table if splits.table is None else splits.table.with_remedies(remedies)
     if splits.table is None and table is not None:  # the data set comes from a table, as models trained on it should
         splits = replace(splits, text_field=table.text_field, id_field=table.id or splits.id_field)
-    found = vocabulary or (VocabularyFile.of_folder(place, facts.language) if splits.subjects else None)
-    language = facts.language
+    found = vocabulary or (VocabularyFile.of_folder(place, facts.named_in) if splits.subjects else None)
+    label_language = facts.named_in
     if found is not None:
-        splits, language = found.over(splits)
+        splits, label_language = found.over(splits)
     if len(splits.train) == 0:
         raise DataError("the train split has no examples; add some", place)
     corpus = make_corpus(
@@ -156,13 +178,14 @@ def _load(
         text_field=splits.text_field,
         id_field=splits.id_field,
         notes=splits.notes,
+        language=text_language(facts.language),
     )
     corpus = _recounted(corpus) if facts.counted_on == "train+valid" else corpus
     named = (corpus.name, place.resolve().name)
     warning = constants_note(named, corpus.labels.train_rows, len(corpus.labels), corpus.propensity)
     notes = corpus.notes if warning is None else (*corpus.notes, warning)
     return replace(
-        corpus, notes=notes, held_out_labels=facts.held_out_labels, table=table, language=language,
+        corpus, notes=notes, held_out_labels=facts.held_out_labels, table=table, label_language=label_language,
         licence=facts.licence, private=facts.private,
     )  # fmt: skip
 
@@ -240,10 +263,11 @@ def _read_store(
     propensity: Propensity | None,
     remedies: Remedies | None,
     vocabulary: VocabularyFile | None,
+    language: str | None,
 ) -> Corpus:
     if columns not in (None, Columns()) or text or remedies not in (None, Remedies()) or vocabulary is not None:
         raise DataError("is a store, whose documents were read before; give columns and remedies to convert", place)
-    corpus = read_store(place, propensity)
+    corpus = read_store(place, propensity, language)
     if test_share is None or len(corpus.test):
         return corpus
     out = held_out(corpus.train.ids, test_share, seed + 1)

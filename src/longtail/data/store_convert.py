@@ -23,13 +23,14 @@ from longtail.data.fingerprint import fingerprint
 from longtail.data.labels import Propensity
 from longtail.data.opening import reading
 from longtail.data.published import constants_note
-from longtail.data.read import Columns, Remedies, VocabularyFile, load, place_of, read_splits
+from longtail.data.read import Columns, Remedies, VocabularyFile, in_language, load, place_of, read_splits
 from longtail.data.rows import gathering_by
 from longtail.data.store_layout import SPLITS, is_store
 from longtail.data.store_streaming import streamed
 from longtail.data.store_writer import BLOCK, StoreWriter
 from longtail.data.subjects import is_subject_table
 from longtail.data.table import find_tables
+from longtail.data.text_language import text_language
 from longtail.data.write import described, new_data_folder
 from longtail.errors import DataError
 from longtail.progress import stage
@@ -49,6 +50,7 @@ def write_store(
     vocabulary: VocabularyFile | None = None,
     overwrite: bool = False,
     processes: int = 1,
+    language: str | None = None,
 ) -> Path:
     """Write a store, which `load` maps into memory.
 
@@ -69,6 +71,7 @@ def write_store(
         overwrite: replaces a data set that longtail wrote there.
         processes: that read JSON lines; 0: one a core, where a file is worth it. A script that asks for more than one
             must guard its main part by `if __name__ == "__main__"`.
+        language: see `load`.
 
     Returns:
         The folder.
@@ -83,11 +86,11 @@ def write_store(
         if remedies in (None, Remedies()) and vocabulary is None and (given := _streams(place)) is not None:
             writer = StoreWriter(folder, valid_share, test_share, seed, given, processes)
             with reading(place):
-                _stream(place, writer, columns, text, propensity)
+                _stream(place, writer, columns, text, propensity, language)
         else:
             corpus = load(
                 source, columns=columns, text=text, valid_share=valid_share, test_share=test_share, seed=seed,
-                propensity=propensity, remedies=remedies, vocabulary=vocabulary,
+                propensity=propensity, remedies=remedies, vocabulary=vocabulary, language=language,
             )  # fmt: skip
             _write(corpus, StoreWriter(folder, 0.0, None, seed, frozenset(SPLITS)))
     return Path(target)
@@ -134,9 +137,10 @@ def _streams(place: Path) -> frozenset[str] | None:
 
 
 def _stream(
-    place: Path, writer: StoreWriter, columns: Columns | None, text: str | None, propensity: Propensity | None
-) -> None:
-    facts = read_facts(place) if place.is_dir() else CorpusFacts()
+    place: Path, writer: StoreWriter, columns: Columns | None, text: str | None, propensity: Propensity | None,
+    language: str | None,
+) -> None:  # fmt: skip
+    facts = in_language(read_facts(place) if place.is_dir() else CorpusFacts(), language)
     if facts.table is not None and columns in (None, Columns()) and find_tables(place):
         columns = Columns.of(facts.table)
     writer.count_valid = facts.counted_on == "train+valid"
@@ -163,7 +167,8 @@ def _stream(
         labels,
         _facts(name, labels.propensity, text_field, id_field, [*notes, *([warning] if warning else [])])
         | ({} if table is None else {"table": table.as_json()})
-        | {"language": facts.language, "held_out_labels": facts.held_out_labels, "licence": facts.licence},
+        | _spoken(text_language(facts.language), facts.named_in)
+        | {"held_out_labels": facts.held_out_labels, "licence": facts.licence},
         facts.private,
     )
 
@@ -185,9 +190,14 @@ def _write(corpus: Corpus, writer: StoreWriter) -> None:
         labels,
         _facts(corpus.name, labels.propensity, corpus.text_field, corpus.id_field, list(corpus.notes))
         | ({} if corpus.table is None else {"table": corpus.table.as_json()})
-        | {"language": corpus.language, "held_out_labels": corpus.held_out_labels, "licence": corpus.licence},
+        | _spoken(corpus.language, corpus.label_language)
+        | {"held_out_labels": corpus.held_out_labels, "licence": corpus.licence},
         corpus.private,
     )
+
+
+def _spoken(language: str, label_language: str | None) -> dict[str, Any]:
+    return {"language": language or None, "label_language": label_language}
 
 
 def _facts(name: str, propensity: Propensity, text_field: str, id_field: str, notes: list[str]) -> dict[str, Any]:

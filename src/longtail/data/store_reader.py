@@ -20,13 +20,14 @@ from longtail.data.mapped_texts import MappedTexts
 from longtail.data.opening import file_size, open_file
 from longtail.data.store_layout import FORMAT, MATRICES, SPLITS, STORE, VERSION
 from longtail.data.table_facts import TableFacts
+from longtail.data.text_language import text_language
 from longtail.errors import DataError
 from longtail.progress import stage
 
 READ = 1 << 22  # bytes hashed at once
 
 
-def read_store(folder: Path, propensity: Propensity | None = None) -> Corpus:
+def read_store(folder: Path, propensity: Propensity | None = None, language: str | None = None) -> Corpus:
     """Map a store.
 
     Sizes, numbers of labels and order are checked; the checksums are not, since that reads every byte: see
@@ -35,6 +36,7 @@ def read_store(folder: Path, propensity: Propensity | None = None) -> Corpus:
     Args:
         folder: of the store.
         propensity: constants; None: those of the store.
+        language: of the documents, a code such as de; None: that of the store.
 
     Returns:
         The data set, with the splits that the store was written with.
@@ -42,7 +44,10 @@ def read_store(folder: Path, propensity: Propensity | None = None) -> Corpus:
     Raises:
         DataError: a file is missing, cut or damaged.
     """
-    return _Store.opened(folder).corpus(propensity)
+    store = _Store.opened(folder)
+    if language is not None:
+        store.facts["language"] = text_language(language)
+    return store.corpus(propensity)
 
 
 def verify_store(folder: Path) -> int:
@@ -82,9 +87,13 @@ def _check_facts(facts: dict[str, Any]) -> None:
     counts = [facts["labels"], facts["counted"], facts.get("held_out_labels", 0), facts.get("label_features") or 0]
     if not all(_is_count(one, 2**62) for one in counts):
         raise ValueError("labels")
-    for name in ("name", "text_field", "id_field", "language", "licence"):
+    for name in ("name", "text_field", "id_field", "language", "label_language", "licence"):
         if type(facts.get(name) or "") is not str:
             raise ValueError(name)
+    try:
+        text_language(facts.get("language"))
+    except DataError:
+        raise ValueError("language") from None
     for name in ("drawn", "notes"):
         if type(facts.get(name, [])) is not list or not all(type(one) is str for one in facts.get(name, [])):
             raise ValueError(name)
@@ -142,7 +151,7 @@ class _Store:
             text_field=str(facts.get("text_field", "text")),
             id_field=str(facts.get("id_field", "id")),
             table=None if table is None else TableFacts.of_json(table, self.folder / STORE),
-            language=facts.get("language"),
+            label_language=facts.get("label_language"),
             licence=facts.get("licence"),
             private=is_private(self.folder),
             drawn=tuple(facts.get("drawn", ())),
@@ -174,6 +183,7 @@ class _Store:
                 ids=(),
                 texts=() if train["texts"] else None,
                 features=None if own is None else sparse.csr_array((0, own), dtype=np.float32),
+                language=self.facts.get("language") or "",
             )
         matrices = {kind: self._matrix(split, kind, rows, widths[kind]) for kind in MATRICES if kind in widths}
         if widths.get("targets") != len(labels):
@@ -182,6 +192,7 @@ class _Store:
             labels=labels,
             ids=self._strings(split, "ids", rows),
             texts=self._strings(split, "texts", rows) if part["texts"] else None,
+            language=self.facts.get("language") or "",
             **matrices,
         )
 

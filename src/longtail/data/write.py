@@ -227,7 +227,9 @@ def write_facts(folder: Path, corpus: Corpus, more: dict[str, Any]) -> None:
     propensity = {"a": corpus.propensity.a, "b": corpus.propensity.b}
     unseen = {"held_out_labels": corpus.held_out_labels} if corpus.held_out_labels else {}
     known: dict[str, Any] = {} if corpus.table is None else {"table": corpus.table.as_json()}
-    known |= {} if corpus.language is None else {"language": corpus.language}
+    known |= {"language": corpus.language} if corpus.language else {}
+    if corpus.label_language is not None and corpus.label_language != corpus.language:
+        known["label_language"] = corpus.label_language
     known |= {} if corpus.licence is None else {"licence": corpus.licence}
     facts = {"name": corpus.name, "propensity": propensity, **unseen, **known, **more}
     if corpus.private:

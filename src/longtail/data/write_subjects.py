@@ -52,7 +52,7 @@ def write_subjects(corpus: Corpus, path: str | Path, *, overwrite: bool = False,
             what = ", ".join(name for name, found in lost.items() if found) or "no texts"
             raise DataError(f"{split} of {corpus.name} has {what}, which this form cannot hold; use --to folder")
     uris = [uri_of(label) for label in corpus.labels.ids]
-    language = corpus.language or UNKNOWN
+    language = (corpus.label_language or UNKNOWN).partition(",")[0]
     with new_data_folder(Path(path), overwrite) as folder:
         write_lines(folder / VOCABULARY, triples(corpus.labels, uris, language))
         for split, data in splits.items():

@@ -82,7 +82,7 @@ class Bm25:
     k1: float = 1.2  # how fast repeats of a word stop counting
     b: float = 0.75  # how much long label texts are penalised
     words: str = "plain"  # forms of words: plain, stem, lemma; joined to chars, compounds or pieces: "stem+chars"
-    language: str = "auto"  # of the texts, for stems and lemmas: a code such as de; auto: guessed from label texts
+    language: str = "auto"  # of the texts, for stems and lemmas: a code such as de; auto: the data's, or label texts'
 
     summary: ClassVar[str] = "searches label texts with the document's words; zero-shot"
     papers: ClassVar[tuple[Paper, ...]] = (BM25,)
@@ -100,8 +100,8 @@ class Bm25:
         """See `Learner.fit`."""
         with stage("indexing label texts"):
             if train.texts is not None and train.labels.has_texts:
-                settings = WordCounts(words=self.words, language=self.language)
-                if self.words != "plain" and self.language == "auto":
+                settings = WordCounts(words=self.words, language=self.language).told(train.language)
+                if self.words != "plain" and settings.language == "auto":
                     # Texts are read in the language of the labels: the same word must have the same form in both.
                     settings = replace(settings, language=main_language(train.labels.texts))
                 vocabulary, counts = Vocabulary.learn(train.labels.texts_with_names, settings)

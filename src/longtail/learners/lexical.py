@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -46,7 +46,7 @@ class Lexical:
     """
 
     words: str = "stem+compounds"  # forms of words: plain, stem, lemma; joined to compounds
-    language: str = "auto"  # of the labels: a code such as de; auto: guessed from label texts
+    language: str = "auto"  # of texts and labels: a code such as de; auto: the data's, or label texts'
     learned_names: int = 20  # words and pairs of words a label that are learned as names; 0: its own names only
     min_share: float = 0.1  # of the texts with a learned name that have the label
     min_texts: int = 2  # texts that have both a learned name and the label
@@ -81,9 +81,11 @@ class Lexical:
         """See `Learner.fit`."""
         require_lightgbm()  # before the work
         assert train.texts is not None
-        language = main_language(train.labels.texts) if self.language == "auto" else self.language
+        settings = WordCounts(words=self.words, language=self.language).told(train.language)
+        if settings.language == "auto":
+            settings = replace(settings, language=main_language(train.labels.texts))
         with stage("reading names"):
-            names = Names.of_labels(train.labels, WordCounts(words=self.words, language=language))
+            names = Names.of_labels(train.labels, settings)
             if self.learned_names:
                 names = names.with_terms_of(train.texts)
             stream, bounds = names.stream(train.texts)

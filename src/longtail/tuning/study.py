@@ -281,6 +281,7 @@ def identity_of(
     for data in (corpus.train, corpus.valid):
         for array in (data.targets.indptr, data.targets.indices, data.targets.data):
             digest.update(array.tobytes())
+        digest.update(data.language.encode())
         for text in data.texts or ():
             digest.update(text.encode("utf-8", "surrogatepass"))
     return json.loads(  # type: ignore[no-any-return]

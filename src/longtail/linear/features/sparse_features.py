@@ -52,7 +52,7 @@ class Features:
 
         Args:
             train: training data.
-            words: how texts become columns.
+            words: how texts become columns; where it names no language, that of the data counts.
             share: weight of the examples' own features beside their words; see `joined`.
             title_weight: of the words of the first line, beside those of the rest.
 
@@ -63,7 +63,7 @@ class Features:
             assert train.features is not None
             features = cls(None, np.zeros(0, np.float32), int(train.features.shape[1]))
             return features, unit_rows(train.features)
-        vocabulary, counts = Vocabulary.learn(train.texts, words)
+        vocabulary, counts = Vocabulary.learn(train.texts, words.told(train.language))
         rows_with = np.bincount(counts.indices, minlength=vocabulary.columns)
         idf = (np.log((1 + len(train)) / (1 + rows_with)) + 1).astype(np.float32)
         own = int(train.features.shape[1]) if share and train.features is not None else 0

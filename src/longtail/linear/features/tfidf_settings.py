@@ -31,7 +31,7 @@ class TfidfSettings:
     max_features: int = 0  # n > 0: only the n words and pairs that are in the most examples
     feature_weight: float = 0.0  # share of the examples' own features, such as vectors of an encoder; 1: they alone
     words: str = "plain"  # forms of words: plain, stem, lemma; joined to chars, compounds or pieces: "stem+chars"
-    language: str = "auto"  # of the texts, for stems and lemmas: a code such as de; auto: guessed for each text
+    language: str = "auto"  # of the texts, for stems and lemmas: a code such as de; auto: the data's, or each text's
     title_weight: float = 1.0  # of the words of a text's first line, such as of title/text
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from longtail.data.subsample import evenly_spaced
 from longtail.errors import DataError, RecipeError
 from longtail.linear.features.languages import detect, lowered, main_language
 from longtail.linear.features.text_terms import Counts, arrange, cut, merge, word_characters
-from longtail.linear.features.word_forms import CompoundCutter, check_language, forms_of, read_forms
+from longtail.linear.features.word_forms import CompoundCutter, check_language, forms_of, has_forms, read_forms
 from longtail.linear.features.word_pieces import PIECE, Cutter, PieceCutter, learn_pieces
 from longtail.linear.features.word_table import PairTable, WordTable, hash_pairs
 from longtail.threads import thread_count
@@ -83,11 +83,15 @@ class WordCounts:
         sample = evenly_spaced(len(texts), LANGUAGE_SAMPLE)
         return replace(self, main_language=main_language(texts[row] for row in sample.tolist()))
 
+    def told(self, language: str) -> WordCounts:
+        """The same for texts of a language ("": unknown) that has these forms, where no language was chosen here."""
+        free = language and self.language == "auto" and self.words != "plain"  # plain words are those of any language
+        return replace(self, language=language) if free and has_forms(self.words, language) else self
+
     def languages(self, texts: Sequence[str]) -> list[str]:
         """The language of each text."""
-        if self.language != "auto":
-            return [self.language] * len(texts)
-        return [detect(text, self.main_language) for text in texts]
+        known = self.language != "auto"
+        return [self.language] * len(texts) if known else [detect(text, self.main_language) for text in texts]
 
 
 PLAIN = WordCounts()

@@ -83,6 +83,20 @@ def check_language(words: str, language: str) -> None:
         raise RecipeError(f"setting 'language' is \"auto\" or a code such as de or en, got {language!r}")
 
 
+def has_forms(words: str, language: str) -> bool:
+    """Whether the base form exists in a language.
+
+    Args:
+        words: forms joined by "+".
+        language: ISO 639-1 code.
+
+    Returns:
+        False where its stemmer or lemmatiser does not know the language.
+    """
+    base, _ = read_forms(words)
+    return language in (STEMMERS if base == "stem" else _lemma_languages()) if base in ("stem", "lemma") else True
+
+
 @lru_cache(maxsize=1 << 20)
 def forms_of(word: str, language: str, words: str) -> tuple[str, ...]:
     """The terms of a word, without parts of compounds.
