@@ -114,7 +114,9 @@ def test_lost_processes_are_named_and_restarts_go_on_to_the_same_bits(start: Cal
         assert "run the same command again: with --checkpoint-dir it resumes" in line and "--max-restarts" in line
         seen |= set(before.values())
     assert job.starter.wait(300) == 0 and len(job.errors()) == 2, (job.folder / "errors").read_text()
-    assert (job.folder / "errors").read_text().count("resumes from") == 2
+    assert (job.folder / "errors").read_text().count(
+        ") resumes from"
+    ) == 2  # a process that is told to end says where it could resume
     assert job.checksums() == whole.checksums()
     assert all(map(gone, seen))
 
@@ -128,6 +130,26 @@ def test_without_restarts_the_job_ends_and_nothing_stays_behind(start: Callable[
     assert "rank 1 of 2" in job.errors()[0] and len(job.errors()) == 1
     assert "a bug in longtail" not in (job.folder / "errors").read_text()
     assert not (job.folder / "model").exists() and all(map(gone, workers.values()))
+
+
+STOPS_AT_THE_END = """
+import os, signal
+from torch import distributed
+from longtail.nn.training.process_group import join_process_group
+with join_process_group(patience=3) as group:
+    if group.number == 1:
+        destroy = distributed.destroy_process_group
+        distributed.destroy_process_group = lambda: (os.kill(os.getpid(), signal.SIGSTOP), destroy())
+"""
+
+
+def test_a_process_that_stops_after_the_training_is_named_too(tmp_path: Path) -> None:
+    """The others have met it for the last time, and have nothing more to do."""
+    (tmp_path / "work.py").write_text(STOPS_AT_THE_END)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
+    done = subprocess.run([*command, str(tmp_path / "work.py")], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "rank 1 of 3" in done.stderr and "not answered for 3 s (--patience)" in done.stderr
 
 
 @pytest.mark.parametrize("stopped", [False, True])

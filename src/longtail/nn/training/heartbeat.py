@@ -76,6 +76,7 @@ class Heartbeat:
         self._thread.start()
         try:
             yield
+            self._leave_together()
         except (Exception, SystemExit) as error:
             if in_main and signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends the others at once: time for one line
@@ -87,6 +88,13 @@ class Heartbeat:
                 signal.set_wakeup_fd(before)
             with contextlib.suppress(Exception):
                 self.store.add(f"left/{self.rank}", 1)
+
+    def _leave_together(self) -> None:
+        """Waits until the others have left, too, so that one that stops at the very end is still watched."""
+        self.store.add(f"left/{self.rank}", 1)
+        others = [rank for rank in range(self.count) if rank != self.rank]
+        while others := [rank for rank in others if not (self._has_left(rank) or self._is_dead(rank))]:
+            time.sleep(0.05)
 
     def lost(self, seconds: float = 3.0) -> list[int]:
         """Find processes that have ended without saying so.
