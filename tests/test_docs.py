@@ -179,5 +179,5 @@ def test_links_and_commands_exist(document: Path) -> None:
 def test_recipes_in_the_documents_are_real() -> None:
     for document in DOCUMENTS:
         for line in re.findall(r"^    longtail (?:compare|train|plan) .*", document.read_text(), re.MULTILINE):
-            for recipe in re.findall(r'"([^"]+)"', line):
-                Recipe.parse(recipe)
+            for recipe in re.findall(r'"((?:[^"\\]|\\.)+)"', line):  # as the shell reads quotes
+                Recipe.parse(recipe.replace('\\"', '"'))
