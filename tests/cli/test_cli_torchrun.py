@@ -26,7 +26,7 @@ RECIPE = "renee(encoder='bag', dimension=16, batch_size=8, epochs=60)"
 class Job:
     """`torchrun ... -m longtail train ...` in a folder of its own."""
 
-    def __init__(self, folder: Path, processes: int, *words: str, patience: int = 3) -> None:
+    def __init__(self, folder: Path, processes: int, *words: str, patience: int = 8) -> None:
         rows = [{"text": f"{word} {other}", "labels": [word]} for word in WORDS for other in ("of", "the", "and")] * 3
         folder.mkdir()
         (folder / "data").mkdir()
@@ -102,7 +102,7 @@ def test_lost_processes_are_named_and_restarts_go_on_to_the_same_bits(start: Cal
     whole = start(3, patience=60)  # nothing is lost here, however busy the machine is
     assert whole.starter.wait(300) == 0 and whole.errors() == [], (whole.folder / "errors").read_text()
     job, seen = start(3, "--max-restarts", "2"), set()
-    killed, stopped = "was killed or has crashed", "not answered for 3 s (--patience)"
+    killed, stopped = "was killed or has crashed", "not answered for 8 s (--patience)"
     for number, (rank, what, said) in enumerate(((1, signal.SIGKILL, killed), (0, signal.SIGSTOP, stopped)), 1):
         job.wait_for_epochs(job.epochs() + 3)
         before = job.workers()
@@ -136,7 +136,7 @@ STOPS_AT_THE_END = """
 import os, signal
 from torch import distributed
 from longtail.nn.training.process_group import join_process_group
-with join_process_group(patience=3) as group:
+with join_process_group(patience=8) as group:
     if group.number == 1:
         destroy = distributed.destroy_process_group
         distributed.destroy_process_group = lambda: (os.kill(os.getpid(), signal.SIGSTOP), destroy())
@@ -149,7 +149,7 @@ def test_a_process_that_stops_after_the_training_is_named_too(tmp_path: Path) ->
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
     done = subprocess.run([*command, str(tmp_path / "work.py")], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert "rank 1 of 3" in done.stderr and "not answered for 3 s (--patience)" in done.stderr
+    assert "rank 1 of 3" in done.stderr and "not answered for 8 s (--patience)" in done.stderr
 
 
 @pytest.mark.parametrize("stopped", [False, True])

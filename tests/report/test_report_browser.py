@@ -148,6 +148,7 @@ def test_theme_follows_the_system_and_the_button(show: Callable[..., Any]) -> No
     light = page.evaluate(ground)
     assert sum(map(int, light[4:-1].split(","))) > 600 > sum(map(int, dark[4:-1].split(",")))
     assert page.get_by_role("button", name="Switch to the dark theme").is_visible()
+    page.wait_for_timeout(500)  # the browser writes what was chosen down a moment later
     page.reload()
     assert page.evaluate(ground) == light  # what was chosen stays
     page.emulate_media(media="print")
