@@ -91,10 +91,11 @@ class Heartbeat:
 
     def _leave_together(self) -> None:
         """Waits until the others have left, too, so that one that stops at the very end is still watched."""
-        self.store.add(f"left/{self.rank}", 1)
         others = [rank for rank in range(self.count) if rank != self.rank]
-        while others := [rank for rank in others if not (self._has_left(rank) or self._is_dead(rank))]:
-            time.sleep(0.05)
+        with contextlib.suppress(Exception):  # the process that serves the store has seen all leave, and is gone
+            self.store.add(f"left/{self.rank}", 1)
+            while others := [rank for rank in others if not (self._has_left(rank) or self._is_dead(rank))]:
+                time.sleep(0.05)
 
     def lost(self, seconds: float = 3.0) -> list[int]:
         """Find processes that have ended without saying so.
