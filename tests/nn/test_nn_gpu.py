@@ -87,7 +87,7 @@ def test_replayed_dropout_is_drawn_anew(tiny: Corpus) -> None:
     assert len(set(losses)) == 6
 
 
-@pytest.mark.parametrize("how", [{}, {"chunk": 10}])
+@pytest.mark.parametrize("how", [{}, {"mini_batch_size": 10}])
 def test_packed_and_padded_batches_give_the_same_gradients(tiny: Corpus, how: dict[str, Any]) -> None:
     found = []
     for pack in (True, False):
