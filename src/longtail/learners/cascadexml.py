@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
@@ -25,6 +25,7 @@ class CascadeXml(TreeNetSettings):
 
     Published form: clusters of label features smoothed by random walks, learning rates that fall in the last three
     epochs alone, and momentum that falls while they rise; here clusters of tf-idf means and one cosine schedule.
+    Classifiers begin at random there (`head_init='random'`).
     Needs: texts of examples. Soft targets are exact; a cluster has the largest target of its labels.
     Costs: per example, the clusters and beam x leaf labels products; weights and moments of one vector a node.
     Prefer instead: `renee`, which scores all labels, up to a million labels on one GPU; `bonsai` without a GPU.
@@ -34,6 +35,9 @@ class CascadeXml(TreeNetSettings):
     max_leaf_labels: int = 16  # labels of a cluster of the last level of clusters
     levels_of_clusters: int = 2  # at most
     branches: int = 8  # clusters below a cluster, a power of 2
+    # initial classifiers: random, or the vectors of label texts, of a cluster their mean; auto: texts where the encoder
+    # is pretrained
+    head_init: Literal["auto", "random", "texts"] = "auto"
     multiply_parent: bool = True  # multiply a label's probability by its cluster's; false: its own alone
 
     summary: ClassVar[str] = "one encoder, a layer for each level of a label tree"
@@ -49,6 +53,7 @@ class CascadeXml(TreeNetSettings):
                 "weight_decay": 0.05,
                 "head_weight_decay": 0.005,
                 "bias_init": 0.0,
+                "head_init": "random",
                 "beam": 256,
                 "max_tokens": 128,
             },
@@ -60,6 +65,7 @@ class CascadeXml(TreeNetSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.need_texts(self.head_init)
         if self.branches < 2 or self.branches & (self.branches - 1):
             raise RecipeError(f"setting 'branches' of cascadexml is a power of 2 such as 8, got {self.branches}")
         if self.levels_of_clusters < 1:

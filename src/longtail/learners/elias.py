@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
@@ -25,8 +25,8 @@ class Elias(TreeNetSettings):
     products are computed as logarithms in fp32.
 
     Published form: labels are clustered again with the first stage's vectors, which is then repeated; the second stage
-    begins its labels' classifiers anew (`keep_labels=false`); heads step on sums over several batches; answers pass a
-    sparse ranker (`+ sparserank`).
+    begins its labels' classifiers anew (`keep_labels=false`), at random (`head_init='random'`); heads step on sums over
+    several batches; answers pass a sparse ranker (`+ sparserank`).
     Needs: texts of examples. Soft targets are exact.
     Costs: two trainings; an example follows beam x links links and scores `shortlist` labels.
     Prefer instead: `renee`, which scores all labels, up to a million labels on one GPU; `cascadexml` for one training.
@@ -42,6 +42,9 @@ class Elias(TreeNetSettings):
     shortlist_weight: float = 0.05  # lambda: weight of the loss of the shortlist's own scores
     graph_learning_rate: float | None = None  # of the encoder in the second stage; none: `learning_rate`
     cluster_learning_rate: float | None = None  # of the clusters' classifiers there; none: as the labels'
+    # initial classifiers: random, or the vectors of label texts, of a cluster their mean; auto: texts where the encoder
+    # is pretrained
+    head_init: Literal["auto", "random", "texts"] = "auto"
     keep_labels: bool = True  # go on with the first stage's label classifiers; false: begin them anew
 
     summary: ClassVar[str] = "clusters of labels, and a learned graph from them to labels"
@@ -61,6 +64,7 @@ class Elias(TreeNetSettings):
                 "keep_labels": False,
                 "schedule": "linear",
                 "bias_init": 0.0,
+                "head_init": "random",
                 "average_from": 8,
                 "average_every": 500,
             },
@@ -72,6 +76,7 @@ class Elias(TreeNetSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.need_texts(self.head_init)
         for name, least in (("cluster_epochs", 0), ("links", 1), ("shortlist", 1), ("shortlist_weight", 0)):
             if getattr(self, name) < least:
                 raise RecipeError(f"setting '{name}' of elias is at least {least}, got {getattr(self, name)}")

@@ -24,7 +24,8 @@ class LightXml(TreeNetSettings):
     numbers.
 
     Published form: also `dropout_until`: the released code leaves dropout off for the rest of an epoch once it has
-    evaluated within it, which its authors say speeds training. Weights averaged: `average_from`.
+    evaluated within it, which its authors say speeds training. Weights averaged: `average_from`. Classifiers begin at
+    random there (`head_init='random'`).
     Needs: texts of examples. Soft targets are exact; a cluster has the largest target of its labels.
     Costs: per example, the clusters and beam x leaf labels products of `hidden` numbers.
     Prefer instead: `cascadexml` for more levels; `renee`, which scores all labels.
@@ -35,6 +36,9 @@ class LightXml(TreeNetSettings):
     hidden: int = 300  # numbers of a label's vector
     beam: int = 32  # clusters whose labels are scored
     schedule: Literal["linear", "cosine", "none"] = "none"
+    # initial classifiers: random, or the vectors of label texts, of a cluster their mean; auto: texts where the encoder
+    # is pretrained
+    head_init: Literal["auto", "random", "texts"] = "auto"
     dropout_until: float = 1.0  # share of each epoch that is trained with dropout
 
     summary: ClassVar[str] = "clusters, then labels, from the last layers of an encoder"
@@ -52,6 +56,7 @@ class LightXml(TreeNetSettings):
                 "hidden": 400,
                 "beam": 75,
                 "bias_init": 0.0,
+                "head_init": "random",
                 "average_from": 4,
                 "average_every": 3000,
             },
@@ -63,6 +68,7 @@ class LightXml(TreeNetSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.need_texts(self.head_init)
         if min(self.layers, self.hidden) < 1 or not 0 < self.dropout_until <= 1:
             raise RecipeError(
                 "lightxml takes layers and hidden of at least 1 and dropout_until above 0 and at most 1, got "

@@ -25,6 +25,7 @@ from longtail.metrics.evaluate import evaluate
 from longtail.nn.encoders.build import Encoder
 from longtail.nn.encoders.encode import encode
 from longtail.nn.encoders.encoder_names import RANDOM_INIT
+from longtail.nn.encoders.text_encoder import normalised
 from longtail.nn.encoders.tokenizers import TextTokenizer
 from longtail.nn.encoders.tokens import Tokens, tokenise
 from longtail.nn.training.checkpoint import checkpoint_folder, training_identity
@@ -178,6 +179,25 @@ class EncoderFit(ABC):
         """The valid rows that validations score, and their tokens."""
         rows = self.valid.take(evenly_spaced(len(self.valid), VALIDATION_ROWS))
         return rows, tokenise(rows.texts or (), self.tokenizer, self.max_tokens, what="valid texts")
+
+    def text_vectors(self) -> Floats:
+        """Unit vectors of the labels' texts by the encoder as it is now.
+
+        Returns:
+            (labels, dimension).
+
+        Raises:
+            DataError: the labels have no texts.
+        """
+        labels = self.train.labels
+        if not labels.has_texts:
+            raise DataError(
+                f"{self.settings.name} starts or regularises classifiers by the texts of labels, and they have none: "
+                "add them to labels.jsonl, or use a recipe that does not read them"
+            )
+        texts = [text or name for text, name in zip(labels.texts_with_names, labels.ids, strict=True)]
+        tokens = tokenise(texts, self.tokenizer, self.max_tokens, what="labels")
+        return normalised(self.encode_tokens(tokens, "labels"))
 
     def held_out_vectors(self) -> Floats:
         """(held-out rows, dimension): the held-out rows by the encoder as it is now, not normalised."""

@@ -16,6 +16,7 @@ from longtail.nn.encoders.text_encoder import TextEncoder
 from longtail.nn.label_tree.cluster_graph import ClusterGraph, partition, strongest_links
 from longtail.nn.label_tree.graph_heads import GraphHeads
 from longtail.nn.label_tree.graph_scorer import GraphScorer
+from longtail.nn.label_tree.level_heads import mean_directions
 from longtail.nn.label_tree.tree_fit import TreeFit
 from longtail.nn.label_tree.tree_task import TreeTask
 
@@ -89,8 +90,13 @@ class GraphFit(TreeFit):
             shortlist_weight=settings.shortlist_weight,
             bias=math.log(share / (1 - share)) if own.bias_init == "auto" else float(own.bias_init),
         )
-        if self.heads is not None:
-            with torch.no_grad():
+        goes_on = self.heads is not None
+        with torch.no_grad():
+            if self.starts_at_texts and not (goes_on and settings.keep_labels):
+                vectors = torch.from_numpy(self.text_vectors())
+                heads.weights.copy_(vectors)
+                heads.clusters.copy_(mean_directions(vectors, self.levels.node_of_label[0], self.levels.nodes(0)))
+            if goes_on:
                 for name in ("clusters", "weights", "bias") if settings.keep_labels else ("clusters",):
                     getattr(heads, name).copy_(getattr(self.heads, name))
         return heads

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 
 from longtail.linear.solvers.platt_scaling import PlattScaling
 from longtail.nn.encoders.text_encoder import TextEncoder
@@ -40,6 +41,8 @@ class LevelFit(TreeFit):
         else:
             for bias in heads.bias.values():
                 bias.data.fill_(float(own.bias_init))
+        if self.starts_at_texts:
+            heads.begin_with(torch.from_numpy(self.text_vectors()))
         return heads
 
     def scorer(self) -> TreeNetScorer:

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from longtail.arrays import Ints
 from longtail.nn.label_tree.candidate_blocks import Entries, block_scores, block_targets, blocks_of
 from longtail.nn.label_tree.label_levels import LabelLevels
 from longtail.nn.training.thread_invariant import softplus
@@ -86,6 +87,20 @@ class LevelHeads(nn.Module):
                     candidates = self.beams[level - 1] * self.levels.nodes(level) / self.levels.nodes(level - 1)
                 share = min(max(positives / candidates, 1e-6), 0.5)
                 nn.init.constant_(self.bias[str(level)], math.log(share / (1 - share)))
+
+    @torch.no_grad()
+    def begin_with(self, vectors: Tensor) -> None:
+        """Start every label's classifier at a vector, as its level sees it, and every cluster's at the mean of its
+        labels'; all have norm 1.
+
+        Args:
+            vectors: (labels, dimension) of the encoder.
+        """
+        for level, feature in enumerate(self.features):
+            seen = vectors[:, feature.first : feature.last]
+            if str(level) in self.maps:
+                seen = self.maps[str(level)](seen)
+            self.weights[level].copy_(mean_directions(seen, self.levels.node_of_label[level], self.levels.nodes(level)))
 
     def loss(self, vectors: Any, entries: Sequence[Entries]) -> Tensor:
         """The sum over the levels of the mean binary cross-entropy of the candidates.
@@ -191,6 +206,22 @@ def beams_of(levels: LabelLevels, beam: int) -> tuple[int, ...]:
     for level in range(1, len(levels.begins)):
         found.append(min(beam, found[-1] * levels.narrowest(level - 1)))
     return tuple(found)
+
+
+def mean_directions(vectors: Tensor, node_of: Ints, nodes: int) -> Tensor:
+    """The mean direction of the vectors of each node.
+
+    Args:
+        vectors: (vectors, dimension).
+        node_of: (vectors,) the node of each.
+        nodes: how many there are.
+
+    Returns:
+        (nodes, dimension), of norm 1; 0 for a node without vectors.
+    """
+    sums = vectors.new_zeros(nodes, vectors.shape[1])
+    sums.index_add_(0, torch.from_numpy(node_of.astype(np.int64)), F.normalize(vectors))
+    return F.normalize(sums)
 
 
 def cross_entropy(scores: Tensor, targets: Tensor) -> Tensor:

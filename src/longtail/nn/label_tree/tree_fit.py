@@ -137,6 +137,13 @@ class TreeFit(EncoderFit):
         """
         return TextReading(self.encoder, texts, self.settings.precision)
 
+    @property
+    def starts_at_texts(self) -> bool:
+        """Whether the classifiers start from the vectors of label texts."""
+        init = getattr(self.settings, "head_init", "random")
+        pretrained = not is_randomly_initialised(self.encoder, self.settings.encoder)
+        return bool(init == "texts" or (init == "auto" and pretrained and all(self.train.labels.texts)))
+
     def token_arrays(self) -> tuple[AnyArray, ...]:
         """See `EncoderFit.token_arrays`."""
         return self.documents.ids, self.documents.offsets

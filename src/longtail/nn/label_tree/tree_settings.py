@@ -75,6 +75,15 @@ class TreeNetSettings:
         """The learner's name in a recipe."""
         return type(self).__name__.lower()
 
+    def need_texts(self, head_init: str) -> None:
+        """Declare that the data need label texts, where classifiers start from them.
+
+        Args:
+            head_init: the setting of a learner that has it.
+        """
+        if head_init == "texts":
+            object.__setattr__(self, "data_needs", self.data_needs | {"label_texts"})
+
     @property
     def cluster_levels(self) -> int:
         """Levels of clusters, at most."""

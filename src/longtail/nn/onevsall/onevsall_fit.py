@@ -13,7 +13,6 @@ import torch
 from longtail.arrays import AnyArray, Floats, Ints, Longs
 from longtail.data.dataset import Dataset
 from longtail.data.subsample import evenly_spaced
-from longtail.errors import DataError
 from longtail.linear.solvers.platt_scaling import PlattScaling
 from longtail.metrics.propensity import inverse_propensity
 from longtail.nn.encoder_fit import (
@@ -25,7 +24,7 @@ from longtail.nn.encoder_fit import (
 )
 from longtail.nn.encoders.build import load_encoder
 from longtail.nn.encoders.device_tokens import DeviceTokens
-from longtail.nn.encoders.text_encoder import TextEncoder, normalised
+from longtail.nn.encoders.text_encoder import TextEncoder
 from longtail.nn.encoders.tokens import Tokens, tokenise
 from longtail.nn.onevsall.batch_targets import TrainingTargets
 from longtail.nn.onevsall.head import HeadSettings, OneVsAllHead
@@ -182,25 +181,6 @@ class OneVsAllFit(EncoderFit):
         tokens = tokenise(sample, self.tokenizer, self.max_tokens, what="some documents")
         vectors = self.encode_tokens(tokens, "some documents")
         return GAIN * slow / max(float(np.einsum("rd,rd->r", vectors, vectors).mean()), 1e-6)
-
-    def text_vectors(self) -> Floats:
-        """Unit vectors of the labels' texts by the encoder as it is now.
-
-        Returns:
-            (labels, dimension).
-
-        Raises:
-            DataError: the labels have no texts.
-        """
-        labels = self.train.labels
-        if not labels.has_texts:
-            raise DataError(
-                f"{self.settings.name} starts or regularises classifiers by the texts of labels, and they have none: "
-                "add them to labels.jsonl, or use a recipe that does not read them"
-            )
-        texts = [text or name for text, name in zip(labels.texts_with_names, labels.ids, strict=True)]
-        tokens = tokenise(texts, self.tokenizer, self.max_tokens, what="labels")
-        return normalised(self.encode_tokens(tokens, "labels"))
 
     def token_arrays(self) -> tuple[AnyArray, ...]:
         """See `EncoderFit.token_arrays`. Any number of processes may resume a checkpoint."""
