@@ -8,10 +8,16 @@ layer is needed, and `LONGTAIL_THREADS` sets the number for all of them. It sets
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
 
 from longtail.errors import DataError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def thread_count() -> int:
@@ -65,6 +71,32 @@ def in_threads(work: Callable[[int], None], items: Iterable[int], threads: int =
             done.result()
     finally:
         pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, items that have not started never do
+
+
+def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Call `work` for each item, on several threads.
+
+    Args:
+        work: called with an item.
+        items: few are asked for ahead, so they may lie in a file.
+
+    Yields:
+        The results, in the order of the items.
+    """
+    threads = thread_count()
+    if threads == 1:
+        yield from map(work, items)
+        return
+    coming = iter(items)
+    pool = ThreadPoolExecutor(threads)
+    try:
+        waiting = deque(pool.submit(work, item) for item in islice(coming, 2 * threads))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(pool.submit(work, item) for item in islice(coming, 1))
+            yield result
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def over_rows(work: Callable[[int, int], None], rows: int, least: int = 256) -> None:

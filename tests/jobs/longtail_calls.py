@@ -28,3 +28,10 @@ def shards_of(folder: Path, shards: int, rows: int) -> Path:
 def answers_of(path: Path) -> list[Any]:
     """The answers of a shard."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def tensors_of(model: Path) -> dict[str, bytes]:
+    """The files of a model that hold what was learned."""
+    found = {path.name: path.read_bytes() for path in model.iterdir() if path.suffix in (".safetensors", ".jsonl")}
+    assert any(name.endswith(".safetensors") for name in found)
+    return found

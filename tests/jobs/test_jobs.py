@@ -60,6 +60,29 @@ def test_files_name_each_job_and_what_is_there_is_not_done_again(model: Path, sh
     assert "no job 5" in call("job", out, "5").error
 
 
+def test_the_folder_around_the_jobs_is_taken_too(data: Path, tmp_path: Path) -> None:
+    """Of a training with several rounds the one whose jobs are left."""
+    recipe, out = "bonsai(trees=1, branches=4, depth=2)", tmp_path / "model"
+    for place in (tmp_path / "model.jobs", out, tmp_path / "model.jobs"):
+        said = call("train", data, recipe, "--out", out, "--on", "files")
+        inner = Path(said.out.split()[2])
+        assert call("job", place).out.splitlines()[0] == f"0 of {len(said.out.splitlines())} jobs are done"
+        for number in range(len(said.out.splitlines())):
+            assert f"in {inner / 'done' / str(number)}" in call("job", place, str(number)).out
+        assert call("job", place, "0").out == "job 0: was done\n"  # all are, and the last round is meant
+    assert call("train", data, recipe, "--out", out, "--on", "files").code == 0 and out.is_dir()
+
+
+def test_a_folder_without_jobs_or_with_several_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "holds no jobs.json, nor does a folder in it" in call("job", tmp_path / "empty", "0").error
+    assert "holds no jobs.json" in call("job", tmp_path / "nowhere", "0").error
+    for name in ("a", "b"):
+        JobFolder.write(tmp_path / "two" / name, "trial", {}, ["x"], [tmp_path / "two" / f"{name}.json"])
+    said = call("job", tmp_path / "two", "0").error
+    assert "2 folders in it have jobs left; give one of them" in said and str(tmp_path / "two" / "a") in said
+
+
 def test_a_broken_shard_is_named_and_the_others_are_done(model: Path, shards: Path, tmp_path: Path) -> None:
     (shards / "part-2.jsonl").write_text('{"text": "fine"}\n{"text": \n', encoding="utf-8")
     out = tmp_path / "out"

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from longtail_calls import answers_of, call, shards_of
+from longtail_calls import answers_of, call, shards_of, tensors_of
 
 import longtail
 from longtail.errors import JobError
 from longtail.jobs import JobFolder
 from longtail.jobs.on_ray import run_on_ray
+from longtail.linear.features import word_count_jobs
 from longtail.linear.trees import tree_jobs
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'longtail[cluster]'")
@@ -95,13 +96,7 @@ def here(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, byte
     """The model of one machine."""
     out = tmp_path_factory.mktemp("here") / "model"
     assert call("train", data, TREES, "--out", out).code == 0
-    return learned(out)
-
-
-def learned(model: Path) -> dict[str, bytes]:
-    found = {path.name: path.read_bytes() for path in model.iterdir() if path.suffix in (".safetensors", ".jsonl")}
-    assert any(name.endswith(".safetensors") for name in found)
-    return found
+    return tensors_of(out)
 
 
 @pytest.mark.parametrize("done", [0, 1, 3, 5, 8])
@@ -121,7 +116,26 @@ def test_a_node_that_is_lost_while_it_trains_changes_nothing(
     with losing_a_node(cluster, moment):
         said = call("train", data, TREES, "--out", out, "--on", "ray")
     assert said.code == 0, said
-    assert learned(out) == here and not jobs.exists()
+    assert tensors_of(out) == here and not jobs.exists()
+
+
+@pytest.mark.parametrize("done", [0, 1, 2, 3, 4])
+def test_a_node_that_is_lost_while_words_are_counted_changes_nothing(
+    done: int, cluster: Any, data: Path, here: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, and after one to four of five shards of the rows: the same bits."""
+    monkeypatch.setattr(word_count_jobs, "LEAST_BYTES", 1)
+    monkeypatch.setattr(word_count_jobs, "MOST_JOBS", 5)
+    out, jobs, seen = tmp_path / "model", tmp_path / "model.jobs", set[Path]()
+
+    def moment() -> bool:
+        seen.update((*jobs.glob("words-*/jobs.json"), *jobs.glob("words-*/?.safetensors")))
+        return len(seen) > done
+
+    with losing_a_node(cluster, moment):
+        said = call("train", data, TREES, "--out", out, "--on", "ray")
+    assert said.code == 0, said
+    assert tensors_of(out) == here and not jobs.exists()
 
 
 def test_a_broken_shard_and_another_version(cluster: Any, model: Path, tmp_path: Path) -> None:
@@ -141,7 +155,7 @@ def test_folds_and_comparisons_run_on_ray_too(cluster: Any, data: Path, tmp_path
     recipe = "bm25 + calibrate(folds=2)"
     for name, on in (("here", ()), ("ray", ("--on", "ray"))):
         assert call("train", data, recipe, "--out", tmp_path / name, *on).code == 0
-    assert learned(tmp_path / "ray") == learned(tmp_path / "here")
+    assert tensors_of(tmp_path / "ray") == tensors_of(tmp_path / "here")
     words = ("compare", data, "bm25", "centroid", "--json", "--report", tmp_path / "page.html")
     ours, theirs = call(*words).json["results"], call(*words, "--on", "ray").json["results"]
     assert [(one["recipe"], one["P@1"]) for one in ours] == [(one["recipe"], one["P@1"]) for one in theirs]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from longtail_calls import Done, call
+from longtail_calls import Done, call, tensors_of
 
 from longtail.comparison.finished import RESULTS
 from longtail.jobs import JobFolder
@@ -29,18 +29,12 @@ def by_files(*words: str | Path, rounds: Sequence[int]) -> Done:
     return call(*words, "--on", "files")
 
 
-def learned(model: Path) -> dict[str, bytes]:
-    found = {path.name: path.read_bytes() for path in model.iterdir() if path.suffix in (".safetensors", ".jsonl")}
-    assert any(name.endswith(".safetensors") for name in found)
-    return found
-
-
 @pytest.mark.parametrize("recipe", FOLDS)
 def test_folds_in_jobs_make_the_model_of_one_machine(recipe: str, data: Path, tmp_path: Path) -> None:
     assert call("train", data, recipe, "--out", tmp_path / "here").code == 0
     done = by_files("train", data, recipe, "--out", tmp_path / "files", rounds=[2])
     assert done.code == 0 and "trained on" in done.out, done
-    assert learned(tmp_path / "files") == learned(tmp_path / "here")
+    assert tensors_of(tmp_path / "files") == tensors_of(tmp_path / "here")
     assert not (tmp_path / "files.jobs").exists()
 
 

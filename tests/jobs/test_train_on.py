@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from longtail_calls import call
+from longtail_calls import call, tensors_of
 
 import longtail
 from longtail.errors import JobError
@@ -23,13 +23,6 @@ RECIPES = ("parabel(trees=2, max_leaf_labels=4, branches=4)", "bonsai(trees=2, b
 def small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many jobs from little data."""
     monkeypatch.setattr(tree_jobs, "LEAST_WORK", 200)
-
-
-def tensors_of(model: Path) -> dict[str, bytes]:
-    """The files of a model that hold what was learned."""
-    found = {path.name: path.read_bytes() for path in model.iterdir() if path.suffix in (".safetensors", ".jsonl")}
-    assert any(name.endswith(".safetensors") for name in found)
-    return found
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

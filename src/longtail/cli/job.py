@@ -9,7 +9,7 @@ import typer
 
 
 def job(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that --on files named.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that --on files named, or around it.")],
     numbers: Annotated[
         list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Jobs to run, from 0; none: say what is left.")
     ] = None,
@@ -21,7 +21,7 @@ def job(
     """
     from longtail.jobs import JobFolder
 
-    found = JobFolder.read(folder / "_jobs" if (folder / "_jobs").is_dir() else folder)
+    found = JobFolder.find(folder)
     for number in numbers or ():
         done = found.run(number)
         typer.echo(f"job {number}: {done:,} done, in {found.outputs[number]}" if done else f"job {number}: was done")

@@ -9,7 +9,7 @@ from typing import overload
 
 import numpy as np
 
-from longtail.arrays import AnyArray, Bytes, Longs
+from longtail.arrays import AnyArray, Bytes, Longs, pack_strings
 from longtail.errors import DataError
 
 BLOCK = 4096  # strings decoded at once
@@ -80,6 +80,17 @@ class MappedTexts(Sequence[str]):
         rows = np.asarray(rows, dtype=np.int64)
         own = rows + self._begin if self._rows is None else self._rows[rows + self._begin]
         return MappedTexts(self._packed, self._offsets, own)
+
+    def packed(self) -> tuple[Bytes, Longs]:
+        """See `packed`."""
+        if self._rows is None:
+            offsets = self._offsets[self._begin : max(self._end, self._begin) + 1]
+            return np.array(self._packed[offsets[0] : offsets[-1]]), offsets - offsets[0]
+        rows = self._rows[self._begin : self._end]
+        starts, ends = self._offsets[rows], self._offsets[rows + 1]
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        raw = b"".join([self._packed[start:end].tobytes() for start, end in spans])
+        return np.frombuffer(raw, dtype=np.uint8).copy(), np.concatenate([[0], np.cumsum(ends - starts)])
 
     def _decoded(self, begin: int, end: int) -> list[str]:
         low, high = self._begin + begin, self._begin + end
@@ -192,6 +203,18 @@ def taken(given: Sequence[str], rows: AnyArray) -> Sequence[str]:
     if isinstance(given, MappedTexts | JoinedTexts):
         return given.take(rows)
     return tuple([given[row] for row in rows.tolist()])
+
+
+def packed(given: Sequence[str]) -> tuple[Bytes, Longs]:
+    """Strings as arrays.
+
+    Args:
+        given: any strings.
+
+    Returns:
+        As `pack_strings`; strings of a file are copied and not decoded.
+    """
+    return given.packed() if isinstance(given, MappedTexts) else pack_strings(given)
 
 
 def joined(given: Sequence[str], more: Sequence[str]) -> Sequence[str]:

@@ -23,6 +23,7 @@ FORMAT = 1
 JOBS = "jobs.json"
 KINDS = {  # the function that runs a job of each kind: (settings, input, output) -> rows done
     "predict": "longtail.batch_prediction:predict_shard",
+    "words": "longtail.linear.features.word_count_jobs:count_shard",
     "classifiers": "longtail.linear.trees.tree_jobs:train_part",
     "fold": "longtail.fold_training:train_fold",
     "comparison": "longtail.comparison.line_jobs:train_line",
@@ -137,6 +138,37 @@ class JobFolder:
                 tuple(Path(job["output"]) for job in jobs),
                 str(found["longtail"]),
             )
+
+    @classmethod
+    def find(cls, path: Path) -> JobFolder:
+        """Read the jobs of a folder that `--on files` named, or of the folder around it.
+
+        Args:
+            path: a folder of jobs, or one that holds folders of jobs, such as that of a training or of answers.
+
+        Returns:
+            The jobs; of several folders the one with jobs left, and where none is left, the last that was written.
+
+        Raises:
+            JobError: there are no jobs here, or several folders have jobs left.
+        """
+        if (path / JOBS).exists() or not path.is_dir():
+            beside = path.with_name(f"{path.name}.jobs")
+            if not (path / JOBS).exists() and beside.is_dir():
+                return cls.find(beside)
+            return cls.read(path)
+        inside = sorted(path.rglob(JOBS), key=lambda file: file.stat().st_mtime)
+        if not inside:
+            raise JobError(
+                f"{path}: holds no {JOBS}, nor does a folder in it; give the folder in a line that --on files printed, "
+                "or the one around it"
+            )
+        found = [cls.read(file.parent) for file in inside]
+        waiting = [one for one in found if one.left()]
+        if len(waiting) > 1:
+            names = ", ".join(str(one.path) for one in waiting[:5])
+            raise JobError(f"{path}: {len(waiting)} folders in it have jobs left; give one of them: {names}")
+        return waiting[0] if waiting else found[-1]
 
     def check_version(self) -> None:
         """Refuse to run jobs of another release.

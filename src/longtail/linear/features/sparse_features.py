@@ -12,7 +12,8 @@ from scipy import sparse
 from longtail.arrays import AnyArray, Doubles, Floats, Matrix, pack_strings, unpack_strings
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import DataError, RecipeError
-from longtail.linear.features.word_counts import MAX_HASH_BITS, PLAIN, WordCounts
+from longtail.linear.features.word_count_jobs import counter_of
+from longtail.linear.features.word_counts import MAX_HASH_BITS, PLAIN, Counter, WordCounts
 from longtail.linear.features.word_counts import Vocabulary as Vocabulary
 from longtail.seams import (
     Array,
@@ -63,12 +64,13 @@ class Features:
             assert train.features is not None
             features = cls(None, np.zeros(0, np.float32), int(train.features.shape[1]))
             return features, unit_rows(train.features)
-        vocabulary, counts = Vocabulary.learn(train.texts, words.told(train.language))
+        counter = counter_of(train.texts)
+        vocabulary, counts = Vocabulary.learn(train.texts, words.told(train.language), counter)
         rows_with = np.bincount(counts.indices, minlength=vocabulary.columns)
         idf = (np.log((1 + len(train)) / (1 + rows_with)) + 1).astype(np.float32)
         own = int(train.features.shape[1]) if share and train.features is not None else 0
         features = cls(vocabulary, idf, vocabulary.columns + own, share, title_weight)
-        vectors = features._weigh(counts) if title_weight == 1 else features._words(train.texts)
+        vectors = features._weigh(counts) if title_weight == 1 else features._words(train.texts, counter)
         return features, features._join(vectors, train.features)
 
     def of(self, rows: Rows) -> Matrix:
@@ -104,13 +106,15 @@ class Features:
     def _join(self, words: Matrix, own: Matrix) -> Matrix:
         return joined(words, own, self.share) if self.share else words
 
-    def _words(self, texts: Sequence[str]) -> Matrix:
+    def _words(self, texts: Sequence[str], counter: Counter | None = None) -> Matrix:
         """Unit vectors of the words; title and rest of a text are counted apart where they have different weights."""
         assert self.vocabulary is not None
         if self.title_weight == 1:
             return self._weigh(self.vocabulary.count(texts))
         parts = [text.partition("\n") for text in texts]
-        titles, rests = (self._scaled(self.vocabulary.count([part[side] for part in parts])) for side in (0, 2))
+        titles, rests = (
+            self._scaled(self.vocabulary.count([part[side] for part in parts], counter)) for side in (0, 2)
+        )
         return unit_rows(_canonical(sparse.csr_array(np.float32(self.title_weight) * titles + rests)))
 
     def _weigh(self, counts: Matrix) -> Matrix:

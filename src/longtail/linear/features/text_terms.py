@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 
-from longtail.arrays import AnyArray, Bools, Bytes, Floats, Ints, Longs
+from longtail.arrays import AnyArray, Bools, Bytes, Floats, Ints, Longs, Matrix
 from longtail.linear.features.word_table import _mixed
 from longtail.linear.solvers.numba_compile import KERNEL, ZERO
 
@@ -98,6 +101,85 @@ def arrange(terms: Ints, counts: Floats, bounds: Longs, columns: Ints) -> Counts
     lengths: Longs = ends - bounds[:-1]
     total = int(lengths.sum())
     return new_columns[:total], new_counts[:total], lengths
+
+
+@dataclass(frozen=True, eq=False)
+class CountEntries:
+    """The words of a block that each text has, then its pairs, and how often."""
+
+    terms: Ints
+    counts: Floats
+    bounds: Longs  # (texts + 1,)
+
+    def as_columns(self, columns: Ints) -> Counts:
+        """The counts with a column for each term; terms with column -1 are dropped."""
+        return arrange(self.terms, self.counts, self.bounds, columns)
+
+
+def terms_to_keep(
+    entries: Sequence[CountEntries],
+    numbers: Sequence[tuple[Ints, Ints]],
+    sizes: tuple[int, int],
+    min_df: int,
+    max_features: int,
+) -> Bools:
+    """Choose the words and pairs that are in enough texts, and of too many those in the most texts.
+
+    Args:
+        entries: of each block.
+        numbers: of each block's words, and of its pairs, among all.
+        sizes: how many different words and pairs there are.
+        min_df: texts that a word or pair is in, at least.
+        max_features: words and pairs to keep at most; 0: all.
+
+    Returns:
+        (words + pairs,).
+    """
+    words, pairs = sizes
+    kept = np.ones(words + pairs, dtype=np.bool_)
+    if min_df == 1 and not 0 < max_features < len(kept):
+        return kept
+    texts_with = np.zeros(words + pairs, dtype=np.int64)
+    for entry, (word_numbers, pair_numbers) in zip(entries, numbers, strict=True):
+        found = np.bincount(entry.terms, minlength=len(word_numbers) + len(pair_numbers))
+        texts_with[word_numbers] += found[: len(word_numbers)]
+        texts_with[pair_numbers + words] += found[len(word_numbers) :]
+    kept = texts_with >= min_df
+    if 0 < max_features < np.count_nonzero(kept):
+        frequent = np.argsort(-texts_with, kind="stable")[:max_features]  # of equals, the first to appear
+        kept = np.zeros_like(kept)
+        kept[frequent] = True
+    return kept
+
+
+def stacked(parts: Iterable[Counts], most_entries: int, columns: int) -> Matrix:
+    """Put the rows of all parts together.
+
+    Each part is copied as it comes and can then be freed: the parts and the whole are never in memory together.
+
+    Args:
+        parts: of `arrange`.
+        most_entries: that they have together at most.
+        columns: of the whole.
+
+    Returns:
+        csr float32 (rows, columns), columns ascending in a row.
+    """
+    held, counts = np.empty(most_entries, np.int32), np.empty(most_entries, np.float32)
+    lengths = [np.zeros(1, np.int64)]
+    end = 0
+    for part_columns, part_counts, part_lengths in parts:
+        begin, end = end, end + len(part_columns)
+        held[begin:end], counts[begin:end] = part_columns, part_counts
+        lengths.append(part_lengths)
+    starts = np.cumsum(np.concatenate(lengths))
+    if end < 2**31:
+        starts = starts.astype(np.int32)  # SciPy would widen the columns to the type of the starts
+    if end < most_entries:
+        held, counts = held[:end].copy(), counts[:end].copy()
+    matrix = sparse.csr_array((counts, held, starts), shape=(len(starts) - 1, columns))
+    matrix.has_canonical_format = True
+    return matrix
 
 
 @njit(**KERNEL)

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress, islice
-from typing import TypeVar
+from itertools import compress
+from typing import Protocol
 
 import numpy as np
-from scipy import sparse
 
-from longtail.arrays import Bools, Floats, Ints, Longs, Matrix, pack_strings, unpack_strings
+from longtail.arrays import Ints, Longs, Matrix, pack_strings, unpack_strings
 from longtail.data.subsample import evenly_spaced
 from longtail.errors import DataError, RecipeError
 from longtail.linear.features.languages import detect, lowered, main_language
-from longtail.linear.features.text_terms import Counts, arrange, cut, merge, word_characters
+from longtail.linear.features.text_terms import (
+    CountEntries,
+    Counts,
+    cut,
+    merge,
+    stacked,
+    terms_to_keep,
+    word_characters,
+)
 from longtail.linear.features.word_forms import CompoundCutter, check_language, forms_of, has_forms, read_forms
 from longtail.linear.features.word_pieces import PIECE, Cutter, PieceCutter, learn_pieces
-from longtail.linear.features.word_table import PairTable, WordTable, hash_pairs
-from longtail.threads import thread_count
+from longtail.linear.features.word_table import LOW, PairTable, WordTable, hash_pairs, pair_keys
+from longtail.threads import in_order
 
 BLOCK_CHARACTERS, BLOCK_TEXTS = 1 << 17, 2048  # what a thread takes at a time: little memory, still few blocks
 MAX_HASH_BITS = 28
 LANGUAGE_SAMPLE = 2000  # texts whose language is guessed, to find the most common one
-LOW = 0xFFFFFFFF
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,32 @@ class WordCounts:
 PLAIN = WordCounts()
 
 
+class Counter(Protocol):
+    """Counts the words of many texts elsewhere: in jobs (`word_count_jobs`)."""
+
+    def blocks(self, texts: Iterable[str], settings: WordCounts) -> Iterable[TextBlock]:
+        """Count the words of blocks of texts.
+
+        Args:
+            texts: the texts.
+            settings: what to count.
+
+        Returns:
+            The blocks, in the order of the texts.
+        """
+
+    def columns(self, texts: Iterable[str], vocabulary: Vocabulary) -> Iterable[Counts]:
+        """Count the words that a vocabulary knows.
+
+        Args:
+            texts: the texts.
+            vocabulary: the words.
+
+        Returns:
+            Columns, counts and lengths of the texts, as `arrange` returns them, of blocks in the order of the texts.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """Words in a fixed order: runs of letters and digits, in lower case. Pairs of words come after all words.
@@ -109,7 +137,9 @@ class Vocabulary:
     pairs: Longs = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # first word << 32 | second word
 
     @classmethod
-    def learn(cls, texts: Iterable[str], settings: WordCounts = PLAIN) -> tuple[Vocabulary, Matrix]:
+    def learn(
+        cls, texts: Iterable[str], settings: WordCounts = PLAIN, counter: Counter | None = None
+    ) -> tuple[Vocabulary, Matrix]:
         """The vocabulary of texts, and their counts.
 
         Columns are in order of first appearance, words and then pairs, whatever the number of threads.
@@ -117,6 +147,7 @@ class Vocabulary:
         Args:
             texts: the texts.
             settings: what to count.
+            counter: counts; None: here, on all threads.
 
         Returns:
             The vocabulary, and how often each text has each word and pair: csr float32 (texts, columns).
@@ -125,31 +156,31 @@ class Vocabulary:
             texts = list(texts)
             settings = settings.fitted(texts)
         if settings.compounds:  # parts of compounds are known words: the vocabulary is the same as without them
-            whole, _ = cls.learn(texts, replace(settings, words=settings.words_uncut))
+            whole, _ = cls.learn(texts, replace(settings, words=settings.words_uncut), counter)
             vocabulary = replace(whole, settings=settings)
-            return vocabulary, vocabulary.count(texts)
+            return vocabulary, vocabulary.count(texts, counter)
         if "pieces" in settings.words:
-            vocabulary = cls._with_pieces(texts, settings)
-            return vocabulary, vocabulary.count(texts)
+            vocabulary = cls._with_pieces(texts, settings, counter)
+            return vocabulary, vocabulary.count(texts, counter)
         if settings.hash_bits:
             vocabulary = cls((), settings)
-            return vocabulary, vocabulary.count(texts)
+            return vocabulary, vocabulary.count(texts, counter)
         words, pairs = WordTable(), PairTable()
-        entries: dict[int, _CountEntries] = {}  # of each block, removed when its columns are made
+        entries: dict[int, CountEntries] = {}  # of each block, removed when its columns are made
         numbers: list[tuple[Ints, Ints]] = []  # of the words and pairs of each block in the tables
-        for block in _each(lambda part: _TextBlock.read(part, settings), _blocks(texts)):
+        for block in counter.blocks(texts, settings) if counter else blocks_here(texts, settings):
             word_numbers = words.add(*block.words.all())
-            numbers.append((word_numbers, pairs.add(_keys(block.pairs, word_numbers))))
+            numbers.append((word_numbers, pairs.add(pair_keys(block.pairs, word_numbers))))
             entries[len(entries)] = block.entries
         sizes = words.size, pairs.size
-        kept = _chosen(list(entries.values()), numbers, *sizes, settings)
+        kept = terms_to_keep(list(entries.values()), numbers, sizes, settings.min_df, settings.max_features)
         columns = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)  # (words and pairs found,)
         strings = unpack_strings(words.packed, words.offsets[: words.size + 1])
         vocabulary = cls(
             tuple(strings if kept.all() else compress(strings, kept.tolist())),
             settings,
             # The words of a pair are in at least as many texts as the pair, so they are kept too.
-            _keys(pairs.all()[kept[words.size :]], columns),
+            pair_keys(pairs.all()[kept[words.size :]], columns),
         )
 
         def arranged(block: int) -> Counts:
@@ -160,17 +191,17 @@ class Vocabulary:
 
         del words, pairs, strings
         max_entries = sum(len(entry.terms) for entry in entries.values())
-        return vocabulary, _stacked(_each(arranged, range(len(entries))), max_entries, vocabulary.columns)
+        return vocabulary, stacked(in_order(arranged, range(len(entries))), max_entries, vocabulary.columns)
 
     @classmethod
-    def _with_pieces(cls, texts: Iterable[str], settings: WordCounts) -> Vocabulary:
+    def _with_pieces(cls, texts: Iterable[str], settings: WordCounts, counter: Counter | None) -> Vocabulary:
         """The terms of the other forms, and pieces of the words behind them."""
         base = read_forms(settings.words)[0]
         plain = replace(settings, words=base or "plain", min_df=1, max_features=0)
-        found, counts = cls.learn(texts, plain)
+        found, counts = cls.learn(texts, plain, counter)
         learned = learn_pieces(found.words, np.asarray(counts.sum(axis=0)).ravel().tolist())
         others = settings.words_uncut
-        terms = cls.learn(texts, replace(settings, words=others))[0].words if others else ()
+        terms = cls.learn(texts, replace(settings, words=others), counter)[0].words if others else ()
         return cls((*terms, *(PIECE + piece for piece in learned)), settings)
 
     @property
@@ -197,24 +228,29 @@ class Vocabulary:
             return PieceCutter(self.words, self.settings.words, whole=not read_forms(self.settings.words)[0])
         return CompoundCutter(self.words, self.settings.words) if self.settings.compounds else None
 
-    def count(self, texts: Iterable[str]) -> Matrix:
+    def count(self, texts: Iterable[str], counter: Counter | None = None) -> Matrix:
         """How often each text has each known word and pair.
 
         Args:
             texts: the texts.
+            counter: counts; None: here, on all threads.
 
         Returns:
             csr float32 (texts, columns), columns ascending in a row.
         """
+        parts = list(counter.columns(texts, self) if counter else self.columns_here(texts))
+        return stacked(parts, sum(len(part[0]) for part in parts), self.columns)
+
+    def columns_here(self, texts: Iterable[str]) -> Iterator[Counts]:
+        """As `Counter.columns`, on the threads of this process."""
 
         def counted(part: list[str]) -> Counts:
-            block = _TextBlock.read(part, self.settings, self._cutter)
+            block = TextBlock.read(part, self.settings, self._cutter)
             return block.entries.as_columns(self._columns_of(block))
 
-        parts = list(_each(counted, _blocks(texts)))
-        return _stacked(parts, sum(len(part[0]) for part in parts), self.columns)
+        return in_order(counted, _blocks(texts))
 
-    def _columns_of(self, block: _TextBlock) -> Ints:
+    def _columns_of(self, block: TextBlock) -> Ints:
         """Columns of the words and pairs of a block, -1 for unknown ones."""
         if bits := self.settings.hash_bits:
             hashes = block.words.all()[-1]
@@ -222,33 +258,20 @@ class Vocabulary:
             return (np.concatenate([hashes, pair_hashes]) >> np.uint64(64 - bits)).astype(np.int32)
         words, pairs = self._tables
         word_numbers = words.find(*block.words.all())
-        found = pairs.find(_keys(block.pairs, word_numbers))
+        found = pairs.find(pair_keys(block.pairs, word_numbers))
         return np.concatenate([word_numbers, np.where(found >= 0, found + len(self.words), -1).astype(np.int32)])
 
 
 @dataclass(frozen=True, eq=False)
-class _CountEntries:
-    """The words of a block that each text has, then its pairs, and how often."""
-
-    terms: Ints
-    counts: Floats
-    bounds: Longs  # (texts + 1,)
-
-    def as_columns(self, columns: Ints) -> Counts:
-        """The counts with a column for each term; terms with column -1 are dropped."""
-        return arrange(self.terms, self.counts, self.bounds, columns)
-
-
-@dataclass(frozen=True, eq=False)
-class _TextBlock:
+class TextBlock:
     """Texts split into words. Each block numbers its own words, so that threads need not wait for each other."""
 
     words: WordTable
     pairs: Longs
-    entries: _CountEntries
+    entries: CountEntries
 
     @classmethod
-    def read(cls, texts: list[str], settings: WordCounts, cutter: Cutter | None = None) -> _TextBlock:
+    def read(cls, texts: list[str], settings: WordCounts, cutter: Cutter | None = None) -> TextBlock:
         words, stream, bounds = word_stream(texts, settings, cutter)
         pairs = PairTable()
         pair_stream, pair_bounds = np.zeros(0, np.int32), np.zeros_like(bounds)
@@ -259,7 +282,20 @@ class _TextBlock:
             pair_stream = pairs.add(keys[inside[:-1]])
             pair_bounds[1:] = np.cumsum(np.maximum(np.diff(bounds) - 1, 0))
         merged = merge(stream, bounds, pair_stream, pair_bounds, (words.size, pairs.size))
-        return cls(words.trimmed(), pairs.all().copy(), _CountEntries(*merged))
+        return cls(words.trimmed(), pairs.all().copy(), CountEntries(*merged))
+
+
+def blocks_here(texts: Iterable[str], settings: WordCounts) -> Iterator[TextBlock]:
+    """Count as `Counter.blocks`, on the threads of this process.
+
+    Args:
+        texts: the texts.
+        settings: what to count.
+
+    Returns:
+        The blocks, in the order of the texts.
+    """
+    return in_order(lambda part: TextBlock.read(part, settings), _blocks(texts))
 
 
 def word_stream(
@@ -331,70 +367,3 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
             block, characters = [], 0
     if block:
         yield block
-
-
-def _each(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Results in the order of the items, computed in threads. Few items are asked for ahead: they may lie in a file."""
-    threads = thread_count()
-    if threads <= 1:
-        yield from map(work, items)
-        return
-    coming = iter(items)
-    pool = ThreadPoolExecutor(threads)
-    try:
-        waiting = deque(pool.submit(work, item) for item in islice(coming, 2 * threads))
-        while waiting:
-            result = waiting.popleft().result()
-            waiting.extend(pool.submit(work, item) for item in islice(coming, 1))
-            yield result
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _keys(pairs: Longs, numbers: Ints) -> Longs:
-    """Pairs of words by the words' new numbers; -1 where one of the words has none."""
-    first, second = numbers[pairs >> 32].astype(np.int64), numbers[pairs & LOW].astype(np.int64)
-    keys: Longs = np.where((first < 0) | (second < 0), -1, first << 32 | second)
-    return keys
-
-
-def _chosen(
-    entries: list[_CountEntries], numbers: list[tuple[Ints, Ints]], words: int, pairs: int, settings: WordCounts
-) -> Bools:
-    """Which words and pairs to keep: those in enough texts, and of too many those in the most texts."""
-    kept = np.ones(words + pairs, dtype=np.bool_)
-    if settings.min_df == 1 and not 0 < settings.max_features < len(kept):
-        return kept
-    texts_with = np.zeros(words + pairs, dtype=np.int64)
-    for entry, (word_numbers, pair_numbers) in zip(entries, numbers, strict=True):
-        found = np.bincount(entry.terms, minlength=len(word_numbers) + len(pair_numbers))
-        texts_with[word_numbers] += found[: len(word_numbers)]
-        texts_with[pair_numbers + words] += found[len(word_numbers) :]
-    kept = texts_with >= settings.min_df
-    if 0 < settings.max_features < np.count_nonzero(kept):
-        frequent = np.argsort(-texts_with, kind="stable")[: settings.max_features]  # of equals, the first to appear
-        kept = np.zeros_like(kept)
-        kept[frequent] = True
-    return kept
-
-
-def _stacked(parts: Iterable[Counts], max_entries: int, columns: int) -> Matrix:
-    """The rows of all parts: csr float32 (rows, columns).
-
-    Each part is copied as it comes and can then be freed: the parts and the whole are never in memory together.
-    """
-    held, counts = np.empty(max_entries, np.int32), np.empty(max_entries, np.float32)
-    lengths = [np.zeros(1, np.int64)]
-    end = 0
-    for part_columns, part_counts, part_lengths in parts:
-        begin, end = end, end + len(part_columns)
-        held[begin:end], counts[begin:end] = part_columns, part_counts
-        lengths.append(part_lengths)
-    starts = np.cumsum(np.concatenate(lengths))
-    if end < 2**31:
-        starts = starts.astype(np.int32)  # SciPy would widen the columns to the type of the starts
-    if end < max_entries:
-        held, counts = held[:end].copy(), counts[:end].copy()
-    matrix = sparse.csr_array((counts, held, starts), shape=(len(starts) - 1, columns))
-    matrix.has_canonical_format = True
-    return matrix

@@ -12,6 +12,7 @@ from longtail.linear.solvers.numba_compile import INNER, KERNEL
 
 MIX_A, MIX_B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 MIN_SLOTS = 64
+LOW = 0xFFFFFFFF
 
 
 class WordSpans(NamedTuple):
@@ -129,6 +130,21 @@ def hash_pairs(first: AnyArray, second: AnyArray) -> AnyArray:
     value = (value ^ (value >> np.uint64(33))) * MIX_B
     hashes: AnyArray = value ^ (value >> np.uint64(33))
     return hashes
+
+
+def pair_keys(pairs: Longs, numbers: Ints) -> Longs:
+    """Renumber the words of pairs.
+
+    Args:
+        pairs: first word << 32 | second word (pairs,).
+        numbers: of each word (words,).
+
+    Returns:
+        The pairs by the new numbers (pairs,); -1 where one of the words has none.
+    """
+    first, second = numbers[pairs >> 32].astype(np.int64), numbers[pairs & LOW].astype(np.int64)
+    keys: Longs = np.where((first < 0) | (second < 0), -1, first << 32 | second)
+    return keys
 
 
 def _roomy(array: AnyArray, used: int, more: int) -> AnyArray:
