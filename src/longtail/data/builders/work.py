@@ -5,7 +5,8 @@
     rows = work.each("rows", 64, partial(write_rows, queries))    # a folder of files; each made once
     work.finish()
 
-A stage writes to a hidden name and is renamed when it is complete: what has its name is whole.
+A stage writes to a hidden name and is renamed when it is complete: what has its name is whole. A later run uses it only
+where every file is as it was then (`seals.py`); where one was changed, the build begins again.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from longtail.data.builders.requirements import unfinished
+from longtail.data.builders.seals import is_intact, remove, write_seal
 from longtail.data.worker_pool import Workers
 from longtail.errors import DataError, WriteError
 from longtail.progress import note, stage
 from longtail.read_back import check_regular
 
 SETTINGS = "build.json"
+SEALS = ".seals"
+OWN = {"lock", ".gitignore", SETTINGS}  # what a build may leave before its first stage
 
 
 @dataclass(frozen=True)
@@ -55,22 +59,29 @@ class Work:
             The build.
 
         Raises:
-            DataError: another process is building the same folder.
+            DataError: another process is building the same folder, or something else stands in its place.
             WriteError: the disk is full or failing.
         """
         folder = unfinished(out)
         files = [[path.name, (facts := path.stat()).st_size, facts.st_mtime_ns] for path in inputs]
         wanted = json.dumps({"settings": settings, "inputs": files}, sort_keys=True)
+        known = folder / SETTINGS
+        if os.path.lexists(folder) and not _is_of_a_build(folder):
+            raise DataError("stands where the build keeps its work, and is no folder of a build; move it away", folder)
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder, out):
-            known = folder / SETTINGS
-            if known.is_file() and known.read_text() == wanted:
+            same = known.is_file() and known.stat().st_size == len(wanted.encode()) and known.read_text() == wanted
+            changed = _changed(folder) if same else None
+            if changed is not None:
+                note(f"{changed} of the unfinished build was changed, so the build begins again")
+            if same and changed is None:
                 done = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
                 note(f"going on with an unfinished build; done before: {', '.join(done) or 'nothing'}")
             else:
                 for path in folder.iterdir():
-                    if path.name != "lock":
-                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    if path.name not in ("lock", SETTINGS):
+                        remove(path)
+                remove(known)  # last: until then the folder is known as a build's
                 (folder / ".gitignore").write_text("*\n")  # queries of persons may be in it
                 known.write_text(wanted)
             try:
@@ -101,10 +112,11 @@ class Work:
         done = self.folder / name
         if not done.is_dir():
             part = self.folder / f".{name}"
-            shutil.rmtree(part, ignore_errors=True)
+            remove(part)
             part.mkdir()
             with stage(name):
                 make(part)
+            write_seal(part, self.folder / SEALS / f"{name}.json")
             part.rename(done)
         return done
 
@@ -122,12 +134,14 @@ class Work:
         done = self.folder / name
         if done.is_dir():
             return done
-        part = self.folder / f".{name}"
+        part, seals = self.folder / f".{name}", self.folder / SEALS / name
+        if part.is_symlink():
+            remove(part)
         part.mkdir(exist_ok=True)
-        left = [one for one in range(number) if not (part / f"{one:03}").exists()]
+        left = [one for one in range(number) if not is_intact(part / f"{one:03}", seals / f"{one:03}.json")]
         with stage(name, total=number) as advance:
             advance(number - len(left))
-            for _ in self.workers.in_order(partial(_make, make, part), left):
+            for _ in self.workers.in_order(partial(_make, make, part, seals), left):
                 advance(1)
         part.rename(done)
         return done
@@ -138,9 +152,36 @@ class Work:
         Args:
             name: of the stage, which counts as done.
         """
-        for path in (self.folder / name).iterdir():
-            if path.suffix != ".json":
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        folder = self.folder / name
+        stays = tuple(path.name for path in folder.iterdir() if path.suffix == ".json")
+        write_seal(folder, self.folder / SEALS / f"{name}.json", stays)
+        for path in folder.iterdir():
+            if path.name not in stays:
+                remove(path)
+
+
+def _is_of_a_build(folder: Path) -> bool:
+    """Whether a folder may be emptied: it is one, no link, and has what a build writes first or nothing at all."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    names = {path.name for path in folder.iterdir()}
+    return SETTINGS in names or names <= OWN
+
+
+def _changed(folder: Path) -> str | None:
+    """The name of a finished stage that is not as it was left."""
+    for done in sorted(path for path in folder.iterdir() if path.name[0] != "." and path.name not in OWN):
+        seals = folder / SEALS / done.name
+        alone = seals.with_name(f"{done.name}.json")
+        if alone.exists():
+            if not is_intact(done, alone):
+                return done.name
+            continue
+        parts = {f"{path.name}.json" for path in done.iterdir()} if done.is_dir() and not done.is_symlink() else set()
+        sealed = {path.name for path in seals.iterdir()} if seals.is_dir() else set()
+        if not parts or parts != sealed or not all(is_intact(done / name[:-5], seals / name) for name in parts):
+            return done.name
+    return None
 
 
 def _of_folder(error: OSError, folder: Path) -> bool:
@@ -148,12 +189,14 @@ def _of_folder(error: OSError, folder: Path) -> bool:
     return error.filename is None or folder in Path(str(error.filename)).parents
 
 
-def _make(make: Callable[[int, Path], None], folder: Path, number: int) -> None:
-    """A file or a folder that is there only when it is whole."""
-    part = folder / f".{number:03}"
-    shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
+def _make(make: Callable[[int, Path], None], folder: Path, seals: Path, number: int) -> None:
+    """A file or a folder that is there only when it is whole, and sealed."""
+    part, done = folder / f".{number:03}", folder / f"{number:03}"
+    remove(part)
+    remove(done)  # one that was changed
     make(number, part)
-    part.rename(folder / f"{number:03}")
+    write_seal(part, seals / f"{number:03}.json")
+    part.rename(done)
 
 
 @contextmanager
