@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,7 +34,8 @@ from longtail.store import load  # noqa: E402
 
 CPU = torch.device("cpu")
 ROWS, LABELS, WIDTH = 30, 17, 6  # 17 labels over 2 and 3 processes; the last batch of an epoch has 2 rows
-CONFIG = TrainingConfig(epochs=4, validate_every=2, keep_best=False)
+CONFIG = TrainingConfig(epochs=4, validate_every=1, monitor="chosen by")
+CHOSEN_BY = (10.0, 40.0, 30.0, 20.0)  # of each epoch: the second has the best weights
 
 
 def made(ranks: ProcessGroup, stop: int | None = None) -> OneVsAllTask:
@@ -57,9 +59,12 @@ def made(ranks: ProcessGroup, stop: int | None = None) -> OneVsAllTask:
         batch_size=7, learning_rate=0.01, head_learning_rate=0.1, device=CPU, dropout=0.4, ranks=ranks,
     )  # fmt: skip
 
+    epochs: list[int] = []
+
     def validate() -> dict[str, float]:
         found, _ = top_of_all(task.head, encoder(inputs).detach(), 1, ranks, LABELS)
-        return {"P@1": 100 * float(dense[np.arange(ROWS), found[:, 0]].mean())}
+        precision = 100 * float(dense[np.arange(ROWS), found[:, 0]].mean())
+        return {"P@1": precision, "chosen by": CHOSEN_BY[epochs[-1]]}
 
     task.evaluate = validate
     begin = task.begin_epoch
@@ -67,6 +72,7 @@ def made(ranks: ProcessGroup, stop: int | None = None) -> OneVsAllTask:
     def begin_epoch(epoch: int) -> None:
         if epoch == stop:
             raise KeyboardInterrupt  # killed, on every process
+        epochs.append(epoch)
         begin(epoch)
 
     task.begin_epoch = begin_epoch  # type: ignore[method-assign]
@@ -125,9 +131,9 @@ def assert_same(found: dict[str, object], expected: dict[str, object]) -> None:
 def test_three_then_two_then_one_process_train_as_one_does(tmp_path: Path) -> None:
     alone = made(ProcessGroup())
     expected = result(alone, [value for _, value in train(alone, CONFIG, {}).values("P@1")])
-    assert len(expected["measured"]) == 2  # type: ignore[arg-type]
+    assert len(expected["measured"]) == 4  # type: ignore[arg-type]
     place = tmp_path / "kept" / "00-classifiers"
-    for count, stop in ((3, 1), (2, 3)):  # killed after one epoch, then after three
+    for count, stop in ((3, 2), (2, 3)):  # killed after two epochs, then after three
         for found in spawned(count, tmp_path, stop):
             assert_same(found, expected)
         parts = sorted(path.name for path in place.glob("head-*"))
@@ -137,6 +143,20 @@ def test_three_then_two_then_one_process_train_as_one_does(tmp_path: Path) -> No
         history = train(last, CONFIG, {})
     assert_same(result(last, [value for _, value in history.values("P@1")]), expected)
     assert not list(place.glob("head-*")) and (place / FILE).exists()  # one process keeps one file
+
+
+def test_two_processes_end_with_the_best_weights_as_one_does(tmp_path: Path) -> None:
+    """Not with the last ones: the head of every process is that of the same epoch."""
+    until_best = made(ProcessGroup(), stop=2)
+    with suppress(KeyboardInterrupt):
+        train(until_best, CONFIG, {})
+    last = made(ProcessGroup())
+    train(last, replace(CONFIG, keep_best=False), {})
+    for found in spawned(2, tmp_path, 0):
+        for name in ("weight", "bias", "velocity"):
+            best, final = (task.head.state_dict()[name].numpy() for task in (until_best, last))
+            assert np.allclose(found[name], best, atol=2e-5), name  # type: ignore[arg-type]
+            assert not np.allclose(best, final, atol=1e-3), name
 
 
 def test_a_damaged_part_is_an_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from longtail.nn.training.label_shards import LabelShardsDir
 from longtail.nn.training.process_group import ProcessGroup
 from longtail.predictions import ranked
 
-OWN = "weights.head."  # prefix of the tensors of a checkpoint that are cut by label
+OWN, BEST = "weights.head.", "best.head."  # prefixes of the tensors of a checkpoint that are cut by label
 BY_LABEL = ("weight", "bias", "velocity")
 
 
@@ -95,11 +95,15 @@ class ShardedCheckpointDir(LabelShardsDir):
 
     def shard(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """See `LabelShardsDir.shard`."""
-        return {name.removeprefix(OWN): tensor for name, tensor in tensors.items() if name.startswith(OWN)}
+        return {
+            name.removeprefix(OWN).replace(BEST, "best.", 1): tensor
+            for name, tensor in tensors.items()
+            if name.startswith((OWN, BEST))
+        }
 
     def shared(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """See `LabelShardsDir.shared`. Several processes keep no best weights."""
-        return {name: tensor for name, tensor in tensors.items() if not name.startswith((OWN, "best."))}
+        """See `LabelShardsDir.shared`."""
+        return {name: tensor for name, tensor in tensors.items() if not name.startswith((OWN, BEST))}
 
     def read(self, identity: Mapping[str, Any]) -> Checkpoint | None:
         """See `CheckpointDir.read`. Shards are cut anew for the number of processes."""
@@ -108,16 +112,41 @@ class ShardedCheckpointDir(LabelShardsDir):
             return found
         facts = dict(found.facts)
         first, last = self.ranks.range(self.labels)
-        own = {name: tensor.cpu().clone() for name, tensor in self.head.state_dict().items()}
-        if "lost" in own:
-            own["lost"].zero_()
+        own, best = self._blank(), self._blank()
+        has_best = False
         if self.named in facts:
             for name in facts.pop(self.named):
                 with self.opened(name) as (tensors, start, end):
-                    _copy(own, tensors, start, end, first, last)
+                    has_best |= _copy_both(own, best, tensors, start, end, first, last)
         else:
-            _copy(own, self.shard(found.tensors), 0, self.labels, first, last)
-        return Checkpoint(facts, self.shared(found.tensors) | {OWN + name: tensor for name, tensor in own.items()})
+            has_best = _copy_both(own, best, self.shard(found.tensors), 0, self.labels, first, last)
+        heads = {OWN + name: tensor for name, tensor in own.items()}
+        heads |= {BEST + name: tensor for name, tensor in best.items()} if has_best else {}
+        return Checkpoint(facts, self.shared(found.tensors) | heads)
+
+    def _blank(self) -> dict[str, Tensor]:
+        """Tensors of this process's head, to be filled from a checkpoint."""
+        own = {name: tensor.cpu().clone() for name, tensor in self.head.state_dict().items()}
+        if "lost" in own:
+            own["lost"].zero_()
+        return own
+
+
+def _copy_both(
+    own: dict[str, Tensor],
+    best: dict[str, Tensor],
+    given: Mapping[str, Any],
+    start: int,
+    end: int,
+    first: int,
+    last: int,
+) -> bool:
+    """Copy the last weights of a shard, and the best ones where it has them; whether it has."""
+    of_best = {name.removeprefix("best."): tensor for name, tensor in given.items() if name.startswith("best.")}
+    _copy(own, given, start, end, first, last)
+    if of_best:
+        _copy(best, of_best, start, end, first, last)
+    return bool(of_best)
 
 
 def _copy(own: dict[str, Tensor], given: Mapping[str, Any], start: int, end: int, first: int, last: int) -> None:

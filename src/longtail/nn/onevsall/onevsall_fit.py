@@ -42,7 +42,7 @@ from longtail.seams import PenalisesRows, TailMethod
 
 GAIN = 2.0  # what one positive row adds to its label's score, at the default learning rate
 NORM_ROWS = 512  # rows whose vectors' norms set that rate
-LARGE = 1 << 30  # bytes of classifiers from which the best weights are not copied
+LARGE = 1 << 30  # bytes of all classifiers from which the best weights are not copied
 COPIED = 1 << 16  # classifiers copied to the host at once
 
 
@@ -189,7 +189,8 @@ class OneVsAllFit(EncoderFit):
     def learn(self) -> None:
         """Train encoder and head."""
         own = self.settings
-        first, last = self.ranks.range(len(self.outputs(own, self.train).counts))
+        classifiers = len(self.outputs(own, self.train).counts)
+        first, last = self.ranks.range(classifiers)
         texts = DeviceTokens(self.documents, self.device, self.max_tokens)
         task = OneVsAllTask(
             encoder=self.encoder,
@@ -210,7 +211,7 @@ class OneVsAllFit(EncoderFit):
         config = self.training_config(
             own.passes(int(np.count_nonzero(self.train.origins == 0))),
             max_gradient_norm=own.max_gradient_norm,
-            keep_best=self.head.weight.nbytes < LARGE and self.ranks.count == 1,
+            keep_best=classifiers * self.head.width * self.head.weight.element_size() < LARGE,
         )
         self.history = train(task, config, self.identity())
 
