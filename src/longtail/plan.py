@@ -17,6 +17,7 @@ import numpy as np
 from longtail.arrays import Matrix
 from longtail.data.dataset import Dataset
 from longtail.data.labels import occurrences
+from longtail.data.mapped_texts import characters_of
 from longtail.memory import readable
 
 WORKING_BYTES = 6_000_000  # scratch space for counting words, on two threads
@@ -37,7 +38,7 @@ class DataFacts:
     shared_terms: float  # words that two rows have in common, on average
     mean_terms: int  # different (label, word of a row with the label) pairs
     terms_per_label: float  # different words of a label's text
-    characters: int  # of all texts
+    characters: int  # of all texts; estimated where they lie in a store
     own_columns: int = 0  # columns of features that rows have besides texts
     own_per_row: float = 0.0  # non-zero features of a row, where it has texts too
     empty: float = 0.0  # share of the labels that no row has
@@ -87,7 +88,7 @@ class DataFacts:
         # more, because growth is faster at the start than over all rows.
         growth = np.log(max(terms / per_row, 1.0)) / np.log(rows) if rows > 1 and per_row > 0 else 0.0
         means = 1.15 * per_row * float((counts[counts > 0] ** growth).sum())
-        characters = sum(map(len, data.texts)) if data.texts is not None else 0
+        characters = characters_of(data.texts) if data.texts is not None else 0
         beside = data.features if data.texts is not None else None
         texts = labels.texts[:: max(len(labels) // 2000, 1)]
         return cls(

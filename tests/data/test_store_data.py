@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import longtail
+from longtail.arrays import pack_strings
 from longtail.data.corpus import Corpus
 from longtail.data.fingerprint import fingerprint
-from longtail.data.mapped_texts import JoinedTexts, MappedTexts, as_strings, joined, taken
+from longtail.data.mapped_texts import JoinedTexts, MappedTexts, as_strings, characters_of, joined, taken
 from longtail.data.store_convert import write_store
 from longtail.data.store_reader import verify_store
 from longtail.data.store_streaming import StreamedSplit, read_pieces
@@ -292,3 +293,21 @@ def test_a_text_of_a_store_that_is_no_utf_8(tmp_path, rows) -> None:
         list(taken(found, np.arange(len(found))[rows]))
     with pytest.raises(DataError, match="no UTF-8 any more"):
         list(found)
+
+
+@pytest.mark.parametrize("words", ["plain words", "Großmütterchen", "東京 の 図書館"])
+def test_characters_of_texts_in_a_file_are_estimated_without_reading_them_all(words: str, monkeypatch) -> None:
+    strings = [words * (row % 7) for row in range(20_000)]
+    stored = MappedTexts(*pack_strings(strings))
+    decoded = []
+    real = MappedTexts._decoded
+    monkeypatch.setattr(MappedTexts, "_decoded", lambda own, *span: decoded.extend(found := real(own, *span)) or found)
+    whole = sum(map(len, strings))
+    assert characters_of(stored) == pytest.approx(whole, rel=0.01)
+    assert len(decoded) < 1100
+    part = slice(500, 15_000)
+    assert characters_of(stored[part]) == pytest.approx(sum(map(len, strings[part])), rel=0.01)
+    assert characters_of(stored.take(np.arange(0, 20_000, 2))) == pytest.approx(sum(map(len, strings[::2])), rel=0.01)
+    assert characters_of(joined(stored, ["äöü"])) == pytest.approx(whole + 3, rel=0.01)
+    assert characters_of(strings) == whole
+    assert characters_of(stored[:0]) == characters_of(MappedTexts(*pack_strings(["", ""]))) == 0

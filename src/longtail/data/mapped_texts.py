@@ -13,6 +13,7 @@ from longtail.arrays import AnyArray, Bytes, Longs, pack_strings
 from longtail.errors import DataError
 
 BLOCK = 4096  # strings decoded at once
+SAMPLE = 1000  # strings whose characters are counted
 
 
 class MappedTexts(Sequence[str]):
@@ -91,6 +92,17 @@ class MappedTexts(Sequence[str]):
         spans = zip(starts.tolist(), ends.tolist(), strict=True)
         raw = b"".join([self._packed[start:end].tobytes() for start, end in spans])
         return np.frombuffer(raw, dtype=np.uint8).copy(), np.concatenate([[0], np.cumsum(ends - starts)])
+
+    def bytes(self) -> int:
+        """Adds up the lengths of the strings without reading them.
+
+        Returns:
+            Bytes of their UTF-8.
+        """
+        if self._rows is None:
+            return int(self._offsets[self._begin + len(self)] - self._offsets[self._begin])
+        rows = self._rows[self._begin : self._begin + len(self)]
+        return int((self._offsets[rows + 1] - self._offsets[rows]).sum())
 
     def _decoded(self, begin: int, end: int) -> list[str]:
         low, high = self._begin + begin, self._begin + end
@@ -176,6 +188,25 @@ class JoinedTexts(Sequence[str]):
         if self._parts and isinstance(self._parts[0], MappedTexts) and rows.max(initial=-1) < self._starts[1]:
             return self._parts[0].take(rows)
         return tuple([self[row] for row in rows.tolist()])
+
+
+def characters_of(texts: Sequence[str]) -> int:
+    """How long texts are together.
+
+    Args:
+        texts: the texts.
+
+    Returns:
+        Their characters. Of texts in a file these are estimated from their bytes: a sample says how many bytes a
+        character takes, and the others are not read.
+    """
+    if isinstance(texts, JoinedTexts):
+        return sum(map(characters_of, texts._parts))
+    if not isinstance(texts, MappedTexts):
+        return sum(map(len, texts))
+    sample = texts[:: max(len(texts) // SAMPLE, 1)]
+    assert isinstance(sample, MappedTexts)
+    return round(texts.bytes() * sum(map(len, sample)) / max(sample.bytes(), 1))
 
 
 def as_strings(given: Sequence[str]) -> Sequence[str]:
