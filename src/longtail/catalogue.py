@@ -285,6 +285,21 @@ def written(part: Part, kind: type[Any]) -> dict[str, Any]:
     return defaults | preset_of(part, kind) | members | {setting.name: setting.value for setting in part.settings}
 
 
+def spelled_out(part: Part) -> Part:
+    """A learner with its members by name, where its class asks for that: which they are decides what it costs.
+
+    Args:
+        part: The part as a recipe writes it.
+
+    Returns:
+        The part, with the members that it has by default where none were given.
+    """
+    kind = learner_class(part.name)
+    if part.members or not getattr(kind, "spells_out_members", False):
+        return part
+    return dataclasses.replace(part, members=tuple(map(Member, kind.members)))
+
+
 def describe(part: object) -> Part:
     """A part as a recipe writes it: its name, and the settings that differ from their defaults.
 

@@ -67,6 +67,7 @@ class Recipe:
             raise RecipeError(f"a recipe as text must be parsed: Recipe.parse({self.parts!r})")
         if not self.parts:
             raise RecipeError("a recipe needs a learner")
+        object.__setattr__(self, "parts", (catalogue.spelled_out(self.parts[0]), *self.parts[1:]))
         check_pairs(self.parts, self.learner, self.tail)
         if self.depth > MAX_DEPTH:
             raise RecipeError(f"members in members: {self.depth} levels of recipes, and at most {MAX_DEPTH} are read")

@@ -10,7 +10,7 @@ import pytest
 
 from longtail.data import Corpus
 from longtail.errors import DataError
-from longtail.learners.memory import MemoryScorer
+from longtail.learners.memory import Memory, MemoryScorer
 from longtail.model import Model
 from longtail.recipe import Recipe
 from longtail.search.approximate import Approximate
@@ -22,6 +22,15 @@ DPR = "dpr(encoder='bag', dimension=32, batch_size=64, epochs=3)"
 
 def fit(recipe: str, corpus: Corpus) -> Model:
     return Recipe.parse(recipe).fit(corpus.train, corpus.valid)
+
+
+def test_memory_alone_is_written_with_the_member_that_it_trains() -> None:
+    """It trains without a GPU, and a table says what was trained."""
+    alone = Recipe.parse("memory(neighbours=9) + rerank")
+    assert str(alone) == "memory(\"dpr(encoder='bag', epochs=3)\", neighbours=9) + rerank"
+    assert Recipe.parse(str(alone)) == alone and str(Recipe.of(Memory())) == str(Recipe.parse("memory"))
+    assert str(Recipe.parse('memory("ngame")')) == 'memory("ngame")'
+    assert str(Recipe.parse("fuse")) == "fuse", "others are written as they were given"
 
 
 def test_memory_votes_with_a_softmax_of_cosines(tiny: Corpus, tmp_path: Path) -> None:

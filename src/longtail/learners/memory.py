@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 Search = Literal["auto", "exact", "approximate"]
 SEARCHES = ("auto", "exact", "approximate")
+QUICK = "dpr(encoder='bag', epochs=3)"  # a member that trains without a GPU
 SINGLE = 16  # texts of a call up to which each is searched by itself; more share one matrix product
 PAIRS = 1 << 23  # (document, neighbour) pairs held at once
 DIMENSION = 384  # of an encoder's vectors, for plans
@@ -210,13 +211,16 @@ class Memory:
     Nothing is trained beyond that recipe, and new examples join by `model.with_rows` without training. Neighbours vote
     with softmax(cosine / temperature). Beside its encoder's recipe in `fuse`, the encoder is trained and stored once.
 
+    Without a member it trains a bag of word vectors for a few epochs, which takes minutes without a GPU. The encoder of
+    memory("ngame") finds better neighbours and is best trained on a GPU.
+
     Needs: a member with an encoder, such as memory("ngame").
     Costs: its encoder's training, one reading of all examples, and their vectors.
     Prefer instead: `knn`, which compares words and trains nothing at all.
     Example: longtail train wordnet "memory('dpr')" --out model
     """
 
-    members: tuple[str, ...] = ("ngame",)  # the recipe or model folder whose encoder is used
+    members: tuple[str, ...] = (QUICK,)  # the recipe or model folder whose encoder is used
     neighbours: int = 50  # training examples that vote
     temperature: float = 0.05
     search: Search = "auto"  # approximate for few texts over many examples; exact; approximate
@@ -226,6 +230,7 @@ class Memory:
     offers: ClassVar[frozenset[str]] = frozenset()
     data_needs: ClassVar[frozenset[str]] = frozenset({"texts"})
     scorer: ClassVar[type[Scorer]] = MemoryScorer
+    spells_out_members: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if len(self.members) != 1:
