@@ -12,6 +12,7 @@ import pytest
 from cli_calls import call
 
 from longtail.catalogue import LEARNERS, TAIL_METHODS
+from longtail.cli.methods import COMMON
 from longtail.cli.plan import refuse_what_will_not_fit
 from longtail.data import Corpus
 from longtail.errors import DataError, WillNotFit
@@ -89,7 +90,7 @@ def test_results_are_shown_although_another_recipe_failed(data: Path, monkeypatc
         done = call("compare", data, "centroid", "centroid + rerank", "knn", "bm25", "--report", "r.html", *words)
         assert done.code == 2
         *_, last = done.err.splitlines()
-        assert "note: stopped after 2 of 4 recipes; here are their results\n" in done.err
+        assert "note: stopped after 2 of 4 recipes; here are the results\n" in done.err
         assert last == "error: broken on purpose"
         assert "centroid + rerank" in Path("r.html").read_text()
         Path("r.html").unlink()
@@ -262,12 +263,13 @@ def test_names_are_no_markup() -> None:
 
 
 def test_methods_lists_the_catalogue() -> None:
-    done = call("methods")
+    done = call("methods", "--all")
     assert (done.code, done.err) == (0, "")
     for name in (*LEARNERS, *TAIL_METHODS):
         assert f" {name} " in done.out
     places = [
-        done.out.index(words) for words in (" lexical ", "over a label tree", " elias ", "answers or encoder", " fuse ")
+        done.out.index(words)
+        for words in (" lexical ", "over a label tree", " elias ", "what others learned", " fuse ")
     ]
     assert places == sorted(places), "nets stand with nets, and combinations apart"
     listed = call("methods", "--json").json
@@ -344,7 +346,12 @@ def test_compare_notes_test_documents_that_are_in_train(rows: list[dict[str, Any
 
 
 def test_methods_fit_a_screen_of_eighty_columns() -> None:
-    lines = call("methods").out.splitlines()
-    assert not any("…" in line for line in lines)
-    assert len(lines) <= 66 and max(map(len, lines)) <= 80
+    short = call("methods").out
+    assert set(COMMON) < {*LEARNERS, *TAIL_METHODS}
+    for kinds in (LEARNERS, TAIL_METHODS):
+        for name in kinds:
+            assert re.search(rf" {name}( |$)", short, re.MULTILINE), f"{name} is in no group"
+    assert len(short.splitlines()) <= 36, "it fits a screen of 40 lines, with room for the next parts"
+    for listed in (short, call("methods", "--all").out):
+        assert "…" not in listed and max(map(len, listed.splitlines())) <= 80
     assert "Goes on: astec, cascadexml, elias, inceptionxml, lightxml, ngame, renee" in call("methods", "glas").out

@@ -46,7 +46,9 @@ def model(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_methods_lists_what_was_installed_and_names_what_is_broken(installed: Path) -> None:
-    listed = longtail("methods", site=installed)
+    short = longtail("methods", site=installed)
+    assert "  of other packages          popular\n" in short.stdout and " twice\n" in short.stdout
+    listed = longtail("methods", "--all", site=installed)
     assert listed.returncode == 0
     assert "  popular" in listed.stdout and "  twice" in listed.stdout
     assert "'broken' comes from the package longtail-toy" in listed.stdout

@@ -1,8 +1,9 @@
-"""`longtail methods`: every learner and tail method on one screen, and all about one of them."""
+"""`longtail methods`: all learners and tail methods on one screen, a line about each, or all about one."""
 
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -11,23 +12,30 @@ from longtail.cli.shared import Json, console, print_json
 from longtail.errors import RecipeError, did_you_mean
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from longtail.method_help import PresetHelp
 
+COMMON = ("parabel", "bonsai", "lexical", "ngame", "renee", "fuse", "gandalf", "lever", "ranknet", "rerank")
+OTHERS = "of other packages"
+WIDTH = 80  # columns of the lists
+Every = Annotated[bool, typer.Option("--all", help="A line of what it does for each, not for the common ones alone.")]
 Name = Annotated[str | None, typer.Argument(help="A learner or tail method to show with its settings, costs, papers.")]
 SEAMS = {  # in the order in which they act
-    "augment": "add training examples, or soft targets",
-    "wrap": "train labels in parts, or beside another model",
+    "augment": "add examples or soft targets",
+    "wrap": "train labels in parts",
     "teacher": "learn from another model",
-    "label tower": "act on labels inside an encoder",
-    "head penalty": "act on classifiers while they train",
+    "label tower": "act on labels in an encoder",
+    "head penalty": "act on classifiers in training",
     "rerank": "re-rank the candidates",
 }
 
 
-def methods(name: Name = None, json: Json = False) -> None:
+def methods(name: Name = None, every: Every = False, json: Json = False) -> None:
     """List learners and tail methods, or show one of them.
 
-    With a NAME: its settings, costs, papers and an example.
+    Without a NAME: what the common ones do, and the names of all by what they are; with --all, what each does. With a
+    NAME: its settings, costs, papers and an example.
     """
     from longtail.catalogue import LEARNERS, TAIL_METHODS
 
@@ -39,7 +47,7 @@ def methods(name: Name = None, json: Json = False) -> None:
     elif json:
         print_json(_everything(learners, tail))
     else:
-        _list(learners, tail)
+        _list_all(learners, tail) if every else _overview(learners, tail)
         for reason in broken.values():
             console().print(f"not available: {reason}", soft_wrap=True)
 
@@ -56,19 +64,42 @@ def _loaded(parts: Any) -> tuple[dict[str, type[Any]], dict[str, str]]:
     return found, broken
 
 
-def _list(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> None:
+def _overview(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> None:
+    """The common ones with what they do, and the names of all: together less than a screen."""
     from rich.text import Text
 
     screen = console()
+    known = [(name, kinds[name], kinds is tail) for kinds in (learners, tail) for name in COMMON if name in kinds]
+    _summaries(screen, "Common ones", [(f"{'+ ' * is_tail}{name}", kind) for name, kind, is_tail in known])
+    for heading, groups in (("Learners", _grouped_learners(learners)), ("+ tail methods", _grouped_tail(tail))):
+        screen.print(Text(heading, style="bold"))
+        left = max(map(len, groups))
+        for title, names in groups.items():
+            lines = textwrap.wrap(" ".join(names), WIDTH - left - 4, break_long_words=False, break_on_hyphens=False)
+            for place, line in enumerate(lines):
+                screen.print(Text(f"  {'' if place else title:{left}}  {line}"))
+    screen.print("What each does: longtail methods --all. About one: longtail methods NAME")
+    screen.print('A recipe: "parabel + gandalf + ranknet"')
+
+
+def _list_all(learners: dict[str, type[Any]], tail: dict[str, type[Any]]) -> None:
+    screen = console()
     width = max(map(len, (*learners, *tail)))
-    groups = [(title, names, learners) for title, names in _grouped_learners(learners).items()]
-    groups += [(f"+ {title}", names, tail) for title, names in _grouped_tail(tail).items()]
+    groups = [(f"Learners {title}", names, learners) for title, names in _grouped_learners(learners).items()]
+    groups += [(f"+ tail methods that {title}", names, tail) for title, names in _grouped_tail(tail).items()]
     for title, names, kinds in groups:
-        screen.print(Text(title, style="bold"))
-        for name in names:
-            line = Text(f"  {name:{width}}  {kinds[name].summary}")
-            screen.print(line, no_wrap=True, overflow="ellipsis")
+        _summaries(screen, title, [(name, kinds[name]) for name in names], width)
     screen.print('A recipe: "parabel + gandalf + ranknet". About one part: longtail methods NAME')
+
+
+def _summaries(screen: Console, title: str, parts: list[tuple[str, type[Any]]], width: int = 0) -> None:
+    """A heading, and a line for each part: its name and what it does."""
+    from rich.text import Text
+
+    width = width or max(len(name) for name, _ in parts)
+    screen.print(Text(title, style="bold"))
+    for name, kind in parts:
+        screen.print(Text(f"  {name:{width}}  {kind.summary}"), no_wrap=True, overflow="ellipsis")
 
 
 def _grouped_learners(learners: dict[str, type[Any]]) -> dict[str, list[str]]:
@@ -78,20 +109,20 @@ def _grouped_learners(learners: dict[str, type[Any]]) -> dict[str, list[str]]:
     from longtail.nn.onevsall.onevsall_settings import OneVsAllSettings
     from longtail.nn.shallow.shallow_settings import ShallowSettings
 
-    words, answers = "Learners over words: no GPU", "Learners over the answers or encoder of others"
+    words, answers = "over words, no GPU", "over what others learned"
     bases: dict[type[Any], str] = {
-        ShallowSettings: "Shallow nets over word vectors",
-        DualEncoderSettings: "Dual encoders",
-        OneVsAllSettings: "An encoder under one classifier a label",
-        TreeNetSettings: "An encoder over a label tree",
+        ShallowSettings: "that are shallow nets",
+        DualEncoderSettings: "that are dual encoders",
+        OneVsAllSettings: "with a classifier a label",
+        TreeNetSettings: "over a label tree",
     }
-    found: dict[str, list[str]] = {title: [] for title in (words, *bases.values(), answers, "Others")}
+    found: dict[str, list[str]] = {title: [] for title in (words, *bases.values(), answers, OTHERS)}
     for name, kind in learners.items():
         title = next((title for base, title in bases.items() if issubclass(kind, base)), None)
         if title is None and "words" in {field.name for field in dataclasses.fields(kind)}:
             title = words
         own = kind.__module__.startswith("longtail.")
-        found[title or (answers if own else "Others")].append(name)
+        found[title or (answers if own else OTHERS)].append(name)
     return {title: names for title, names in found.items() if names}
 
 
