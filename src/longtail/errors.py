@@ -86,7 +86,8 @@ class JobsLeft(JobError):
     def __init__(self, folder: Path, left: Sequence[int], jobs: int) -> None:
         self.folder, self.left, self.jobs = folder, tuple(left), jobs
         super().__init__(
-            f"{len(self.left)} of {jobs} jobs in {folder} are not run: `longtail job {folder} NUMBER` runs one; then "
+            f"{len(self.left)} of {counted(jobs, 'job')} in {folder} "
+            f"are not run: `longtail job {folder} NUMBER` runs one; then "
             "run the command again"
         )
 
@@ -96,6 +97,20 @@ class MissingExtra(LongtailError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'longtail[{extra}]'")
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number and what it counts: "1 line", "2,000 lines", "1 copy was", "2 copies were".
+
+    Args:
+        number: of things.
+        one: what a single one is called, with its verb where the sentence needs it.
+        many: what several are called; without it `one` with an s.
+
+    Returns:
+        The number in groups of three digits, and its words.
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from longtail.data.corpus import Corpus
 from longtail.drawing import words
 from longtail.drawing.axes import AxisScale, Box
 from longtail.drawing.markup import Safe, join, tag
+from longtail.errors import counted
 from longtail.metrics.curves import ScoreBin, calibration_curve
 from longtail.metrics.measures import Measures
 from longtail.report.download import csv_link
 from longtail.report.how_to_repeat import table_box
-from longtail.report.result import Result
+from longtail.report.result import Result, deviation
 from longtail.report.sections import section
-from longtail.report.shapes import both, css_class, legend, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, error_bar, legend, marker, picture, rules, stroke, target
 
 PLACES = 5
 MARKS = [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
@@ -33,7 +36,11 @@ def calibration_section(results: Sequence[Result], corpus: Corpus) -> Safe | Non
     shown = [number for number, result in enumerate(results) if f"ECE@{PLACES}" in result.measures.values]
     if not shown or len(corpus.test) == 0:
         return None
-    curves = {number: calibration_curve(results[number].predictions, corpus.test, PLACES) for number in shown}
+    curves, errors = {}, {}
+    for number in shown:
+        of_seeds = [calibration_curve(one, corpus.test, PLACES) for one in results[number].all_predictions]
+        curves[number], errors[number] = mean_curve(of_seeds)
+    varied = any(error > 0 for some in errors.values() for error in some)
     without = [result.recipe for number, result in enumerate(results) if number not in shown]
     return section(
         "calibration",
@@ -45,11 +52,17 @@ def calibration_section(results: Sequence[Result], corpus: Corpus) -> Safe | Non
             "is overconfident. ECE, the expected calibration error, is the mean distance from the diagonal in points. ",
             tag("code", "+ calibrate"),
             " turns the scores of any recipe into probabilities.",
+            " Points are means over seeds, bars standard deviations." if varied else None,
             class_="lead",
         ),
         legend([results[number].recipe for number in shown], shown),
-        tag("figure", calibration_svg([results[number].recipe for number in shown], shown, list(curves.values()))),
-        tag("p", _saved(results, curves), class_="note"),
+        tag(
+            "figure",
+            calibration_svg(
+                [results[number].recipe for number in shown], shown, list(curves.values()), errors=list(errors.values())
+            ),
+        ),
+        tag("p", _saved(results, curves, errors if varied else None), class_="note"),
         _errors(results, shown),
         tag(
             "p",
@@ -63,17 +76,48 @@ def calibration_section(results: Sequence[Result], corpus: Corpus) -> Safe | Non
     )
 
 
-def _saved(results: Sequence[Result], curves: Mapping[int, Sequence[ScoreBin]]) -> Safe:
+def mean_curve(of_seeds: Sequence[Sequence[ScoreBin]]) -> tuple[tuple[ScoreBin, ...], tuple[float, ...]]:
+    """The mean of calibration curves of several seeds.
+
+    Args:
+        of_seeds: the score bins of each.
+
+    Returns:
+        The bins that some seed has predictions in, with means over the seeds that have; and how much each hit rate
+        varies: its standard deviation over seeds (n - 1), NaN with one.
+    """
+    by_score: dict[float, list[ScoreBin]] = {}
+    for one in (one for curve in of_seeds for one in curve):
+        by_score.setdefault(one.low, []).append(one)
+    bins, errors = [], []
+    for low in sorted(by_score):
+        same = by_score[low]
+        count, score, hits = np.mean([(one.count, one.mean_score, one.hit_rate) for one in same], axis=0).tolist()
+        bins.append(ScoreBin(low, same[0].high, round(count), score, hits))
+        errors.append(deviation([one.hit_rate for one in same]))
+    return tuple(bins), tuple(errors)
+
+
+def _saved(
+    results: Sequence[Result],
+    curves: Mapping[int, Sequence[ScoreBin]],
+    errors: Mapping[int, Sequence[float]] | None,
+) -> Safe:
+    header = ["recipe", "predictions", "mean score", "hit rate"] + (["deviation of the hit rate"] if errors else [])
     rows = [
-        (results[number].recipe, one.count, one.mean_score, one.hit_rate)
+        (results[number].recipe, one.count, one.mean_score, one.hit_rate, *([errors[number][place]] if errors else []))
         for number, curve in curves.items()
-        for one in curve
+        for place, one in enumerate(curve)
     ]
-    return csv_link("calibration", ("recipe", "predictions", "mean score", "hit rate"), rows)
+    return csv_link("calibration", header, rows)
 
 
 def calibration_svg(
-    names: Sequence[str], numbers: Sequence[int], curves: Sequence[Sequence[ScoreBin]], what: str = f"top {PLACES}"
+    names: Sequence[str],
+    numbers: Sequence[int],
+    curves: Sequence[Sequence[ScoreBin]],
+    what: str = f"top {PLACES}",
+    errors: Sequence[Sequence[float]] = (),
 ) -> Safe:
     """Draws the hit rate over the score, both in percent, with the diagonal.
 
@@ -82,10 +126,12 @@ def calibration_svg(
         numbers: the recipe number of each line, which sets its colour and marker.
         curves: the score bins of each line.
         what: the predictions that were binned, for the chart's title.
+        errors: half the length of each hit rate's error bar, in [0, 1]; NaN: none.
 
     Returns:
         The chart.
     """
+    errors = errors or [[0.0] * len(curve) for curve in curves]
     title = f"Share of right predictions against their score, {what}: " + ", ".join(names)
 
     def draw(width: int, height: int, roomy: bool) -> Safe:
@@ -101,13 +147,18 @@ def calibration_svg(
         diagonal = f"M{frame.left} {frame.bottom}L{frame.right} {frame.top}"
         parts.append(tag("path", d=diagonal, class_="base", fill="none"))
         drawn = []
-        for name, number, curve in zip(names, numbers, curves, strict=True):
+        for name, number, curve, halves in zip(names, numbers, curves, errors, strict=True):
             spots = [(across(100 * one.mean_score), down(100 * one.hit_rate), one) for one in curve]
             line = [stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in spots), number)] if spots else []
-            for x, y, one in spots:
+            for (x, y, one), half in zip(spots, halves, strict=True):
+                right = f"{100 * one.hit_rate:.0f}%"
+                if half > 0:
+                    low, high = max(one.hit_rate - half, 0.0), min(one.hit_rate + half, 1.0)
+                    line.append(error_bar(x, down(100 * low), x, down(100 * high)))
+                    right = f"{100 * one.hit_rate:.0f} ± {100 * half:.0f}%"
                 figures = (
-                    f"{name}: {words.count(one.count)} predictions with a mean score of {100 * one.mean_score:.0f}%, "
-                    f"{100 * one.hit_rate:.0f}% of them are right"
+                    f"{name}: {counted(one.count, 'prediction')} with a mean score of {100 * one.mean_score:.0f}%, "
+                    f"{right} of them right"
                 )
                 line += [marker(x, y, number), target(x, y, figures)]
             drawn.append(tag("g", *line, class_=css_class(number)))

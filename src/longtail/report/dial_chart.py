@@ -13,7 +13,7 @@ from longtail.report.download import csv_link
 from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
-from longtail.report.shapes import both, css_class, legend, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, error_bar, legend, marker, picture, rules, stroke, target
 
 ACROSS = "P@1"
 UP = (
@@ -61,6 +61,7 @@ def dial_section(results: Sequence[Result]) -> Safe | None:
             " predicts with t = 0.3. These are test documents: choose t on others, with ",
             tag("code", "longtail evaluate MODEL DATA --split valid --dial 0.3"),
             ".",
+            " Bars are standard deviations over seeds." if any(result.runs for result in results) else None,
             class_="lead",
         ),
         legend([result.recipe for result in results]) if len(results) > 1 else None,
@@ -96,30 +97,45 @@ def dial_svg(results: Sequence[Result], up: str) -> Safe:
         if result.dial
     )
     curves = [_points(result, up) for result in results]
+    errors = [_errors(result, up) for result in results]
+    ends = [
+        (x - wide, x + wide, y - high, y + high)
+        for curve, error in zip(curves, errors, strict=True)
+        for (x, y, _), (wide, high) in zip(curve, error, strict=True)
+    ]
 
     def draw(width: int, height: int, roomy: bool) -> Safe:
         frame = Box(44, 26, width - 16, height - 44)
-        right = AxisScale(*_ends([x for curve in curves for x, _, _ in curve]), frame.left, frame.right)
-        down = AxisScale(*_ends([y for curve in curves for _, y, _ in curve]), frame.bottom, frame.top)
+        right = AxisScale(*_ends([x for one in ends for x in one[:2]]), frame.left, frame.right)
+        down = AxisScale(*_ends([y for one in ends for y in one[2:]]), frame.bottom, frame.top)
         parts = [rules(_inside(down, 5), down, frame), _rules_across(_inside(right, 6 if roomy else 4), right, frame)]
         parts.append(tag("text", ACROSS, x=frame.right, y=height - 6, text_anchor="end", class_="axis-name"))
         parts.append(tag("text", up, x=2, y=13, class_="axis-name"))
-        drawn, dots, numbers = [], [], []
-        for number, (result, curve) in enumerate(zip(results, curves, strict=True)):
+        drawn, dots, numbers, bars = [], [], [], []
+        for number, (result, curve, error) in enumerate(zip(results, curves, errors, strict=True)):
             spots = [(right(x), down(y), dial) for x, y, dial in curve]
             line = [stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in spots), number)] if len(spots) > 1 else []
-            for place, ((x, y, dial), (across, high, _)) in enumerate(zip(spots, curve, strict=True)):
+            for place, ((x, y, dial), (across, high, _), (x_error, y_error)) in enumerate(
+                zip(spots, curve, error, strict=True)
+            ):
                 setting = "" if dial is None else f", t = {dial:g}"
+                left, top = right(across - x_error), down(high + y_error)
+                far, bottom = right(across + x_error), down(high - y_error)
+                line += [error_bar(left, y, far, y)] if x_error else []
+                line += [error_bar(x, bottom, x, top)] if y_error else []
                 line.append(marker(x, y, number, 6.5 if place == 0 else 3.0))
-                line.append(target(x, y, f"{result.recipe}{setting}: {ACROSS} {across:.1f}, {up} {high:.1f}"))
+                figures = f"{ACROSS} {_figure(across, x_error)}, {up} {_figure(high, y_error)}"
+                line.append(target(x, y, f"{result.recipe}{setting}: {figures}"))
                 dots.append((x, y))
+                bars.append(Box(left, top, far, bottom))
                 numbers.append(f"{dial:g}" if dial in WRITTEN else "")
             between = [((x + right_x) / 2, (y + right_y) / 2) for (x, y, _), (right_x, right_y, _) in pairwise(spots)]
             dots += between  # numbers keep off the line, too
+            bars += [Box(x, y, x, y) for x, y in between]
             numbers += [""] * len(between)
             drawn.append(tag("g", *line, class_=css_class(number)))
         parts += reversed(drawn)  # the first recipe on top
-        for name, spot in zip(numbers, beside(dots, numbers, frame), strict=True):
+        for name, spot in zip(numbers, beside(dots, numbers, frame, bars), strict=True):
             if name and spot is not None:
                 parts.append(tag("text", name, x=spot.x, y=spot.y, text_anchor=spot.anchor, class_="tick"))
         return picture(width, height, title, parts)
@@ -128,8 +144,15 @@ def dial_svg(results: Sequence[Result], up: str) -> Safe:
 
 
 def _saved(results: Sequence[Result], up: str) -> Safe:
-    rows = [(result.recipe, dial, x, y) for result in results for x, y, dial in _points(result, up)]
-    return csv_link(f"dial-{ACROSS}-against-{up}".replace("@", ""), ("recipe", "dial", ACROSS, up), rows)
+    rows = [
+        (result.recipe, dial, x, y, *errors)
+        for result in results
+        for (x, y, dial), errors in zip(_points(result, up), _errors(result, up), strict=True)
+    ]
+    header = ["recipe", "dial", ACROSS, up, f"deviation of {ACROSS}", f"deviation of {up}"]
+    if not any(result.runs for result in results):
+        header, rows = header[:4], [row[:4] for row in rows]
+    return csv_link(f"dial-{ACROSS}-against-{up}".replace("@", ""), header, rows)
 
 
 def _points(result: Result, up: str) -> list[tuple[float, float, float | None]]:
@@ -138,6 +161,20 @@ def _points(result: Result, up: str) -> list[tuple[float, float, float | None]]:
         return [(point.values[ACROSS], point.values[up], point.dial) for point in result.dial]
     values = result.measures.values
     return [(values[ACROSS], values[up], None)] if ACROSS in values and up in values else []
+
+
+def _errors(result: Result, up: str) -> list[tuple[float, float]]:
+    """Half the lengths of each point's error bars, across and up; 0 where there is none."""
+    names = (ACROSS, up)
+    if result.dial:
+        found = [[result.dial_deviation(place, name) for name in names] for place in range(len(result.dial))]
+    else:
+        found = [[result.deviation(name) for name in names] for _ in _points(result, up)]
+    return [(x if x > 0 else 0.0, y if y > 0 else 0.0) for x, y in found]  # NaN is not above 0
+
+
+def _figure(value: float, error: float) -> str:
+    return f"{value:.1f} ± {error:.1f}" if error else f"{value:.1f}"
 
 
 def _pair(point: DialPoint, up: str) -> str:
@@ -188,12 +225,16 @@ def _table(results: Sequence[Result]) -> Safe:
                 tag(
                     "tr",
                     tag("th", f"{point.dial:g}", scope="row", class_="stick"),
-                    *(tag("td", words.percent(point.values[name])) for name in CURVE_MEASURES),
+                    *(_cell(point.values[name], result.dial_deviation(place, name)) for name in CURVE_MEASURES),
                 )
-                for point in result.dial
+                for place, point in enumerate(result.dial)
             ),
         )
         for result in results
     )
     table = table_box("Measures by setting of the dial", head, *bodies, class_="plain bins")
     return tag("details", tag("summary", "The figures behind these charts"), table)
+
+
+def _cell(value: float, error: float) -> Safe:
+    return tag("td", words.percent(value), tag("small", f" ± {words.percent(error)}") if error > 0 else None)

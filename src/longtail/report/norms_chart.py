@@ -22,7 +22,7 @@ from longtail.report.download import csv_link
 from longtail.report.how_to_repeat import table_box
 from longtail.report.result import Result
 from longtail.report.sections import section
-from longtail.report.shapes import both, css_class, legend, marker, picture, rules, stroke, target
+from longtail.report.shapes import both, css_class, error_bar, legend, marker, picture, rules, stroke, target
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Line:
     name: str
     same: tuple[str, ...]
     bins: tuple[NormBin, ...]
+    errors: tuple[float, ...]  # half the length of the error bar of each bin's mean; NaN: none
 
 
 def norm_lines(results: Sequence[Result]) -> list[Line]:
@@ -56,7 +57,7 @@ def norm_lines(results: Sequence[Result]) -> list[Line]:
         )
         bins = result.norm_bins()
         if bins:
-            lines.append(Line(number, result.recipe, same, bins))
+            lines.append(Line(number, result.recipe, same, bins, result.norm_deviations()))
     return lines
 
 
@@ -81,6 +82,7 @@ def norms_section(results: Sequence[Result]) -> Safe | None:
             "their scores stay small for every text, and frequent labels win. A line shows the mean norm over labels "
             "with similar numbers of training examples; its band holds the middle 80% of these labels. Both scales "
             "are logarithmic. The flatter the line, the more equally head and tail are treated.",
+            " Bars are standard deviations over seeds." if any(map(math.isfinite, _all_errors(lines))) else None,
             class_="lead",
         ),
         legend([line.name for line in lines], [line.number for line in lines]),
@@ -94,11 +96,18 @@ def norms_section(results: Sequence[Result]) -> Safe | None:
 def _saved(lines: Sequence[Line]) -> Safe:
     header = ("recipe", "fewest examples", "most examples", "labels", "mean norm", "10th percentile", "90th percentile")
     rows = [
-        (line.name, one.low, one.high, one.labels, one.mean, one.lowest, one.highest)
+        (line.name, one.low, one.high, one.labels, one.mean, one.lowest, one.highest, error)
         for line in lines
-        for one in line.bins
+        for one, error in zip(line.bins, line.errors, strict=True)
     ]
+    if any(map(math.isfinite, _all_errors(lines))):
+        return csv_link("classifier-norms", (*header, "deviation of the mean"), rows)
+    rows = [row[:-1] for row in rows]
     return csv_link("classifier-norms", header, rows)
+
+
+def _all_errors(lines: Sequence[Line]) -> list[float]:
+    return [error for line in lines for error in line.errors]
 
 
 def norms_svg(lines: Sequence[Line]) -> Safe:
@@ -118,9 +127,11 @@ def norms_svg(lines: Sequence[Line]) -> Safe:
     def draw(width: int, height: int, roomy: bool) -> Safe:
         frame = Box(40, 26, width - 16, height - 52)
         every = [one for line in lines for one in line.bins]
+        tips = [one.mean + error for line in lines for one, error in zip(line.bins, line.errors, strict=True)]
+        tips = [tip for tip in tips if math.isfinite(tip)]
         rarest, commonest = min(one.middle for one in every), max(one.middle for one in every)
         across = AxisScale(math.log(commonest), math.log(rarest), frame.left + 14, frame.right - 14)
-        down, marks = _down([value for one in every for value in (one.lowest, one.mean, one.highest)], frame)
+        down, marks = _down([value for one in every for value in (one.lowest, one.mean, one.highest)] + tips, frame)
         parts = [rules(marks, down, frame), _powers(rarest, commonest, across, frame.bottom)]
         parts.append(tag("text", "norm of the classifier", x=2, y=13, class_="axis-name"))
         names = (
@@ -167,8 +178,11 @@ def _band(line: Line, across: AxisScale, down: Callable[[float], float]) -> str:
 def _mean(line: Line, across: AxisScale, down: Callable[[float], float]) -> Safe:
     spots = [(across(math.log(one.middle)), down(one.mean), one) for one in line.bins]
     parts = [stroke("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in spots), line.number)]
-    for x, y, one in spots:
+    for (x, y, one), error in zip(spots, line.errors, strict=True):
         figures = f"{line.name}, labels with {_range(one)} training examples: {_norm(one.mean)}"
+        if error > 0:
+            figures += f" ± {_norm(error)}"
+            parts.append(error_bar(x, down(max(one.mean - error, 0.0)), x, down(one.mean + error)))
         parts += [marker(x, y, line.number), target(x, y, figures)]
     return tag("g", *parts, class_=css_class(line.number))
 

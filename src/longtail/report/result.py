@@ -19,6 +19,7 @@ from longtail.predictions import Predictions
 
 COSTS = ("train_seconds", "predict_seconds", "peak_bytes", "model_bytes")
 BIN_FIGURES = ("contribution", "recall", "coverage")
+NORM_FIGURES = ("mean", "lowest", "highest")
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,7 @@ class Result:
         Returns:
             The standard deviation over seeds (n - 1); NaN with one seed.
         """
-        values = [_figure(run, name) for run in self.runs]
-        return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+        return deviation([_figure(run, name) for run in self.runs])
 
     def bin_deviation(self, bin_name: str, figure: str) -> float:
         """How much a figure of a frequency bin varies over seeds.
@@ -75,8 +75,21 @@ class Result:
         Returns:
             The standard deviation over seeds (n - 1); NaN with one seed.
         """
-        values = [getattr(one, figure) for run in self.runs for one in run.measures.bins if one.name == bin_name]
-        return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+        return deviation(
+            [getattr(one, figure) for run in self.runs for one in run.measures.bins if one.name == bin_name]
+        )
+
+    def dial_deviation(self, place: int, name: str) -> float:
+        """How much a measure varies over seeds at a setting of the dial.
+
+        Args:
+            place: of the setting in `dial`.
+            name: of the measure.
+
+        Returns:
+            The standard deviation over seeds (n - 1); NaN with one seed.
+        """
+        return deviation([run.dial[place].values[name] for run in self.runs if len(run.dial) == len(self.dial)])
 
     @property
     def all_predictions(self) -> tuple[Predictions, ...]:
@@ -123,9 +136,43 @@ class Result:
         """Norms of classifiers by label frequency.
 
         Returns:
-            Bins, the rarest labels first; none where the recipe has no classifiers.
+            Bins, the rarest labels first, with means over the seeds; none where the recipe has no classifiers.
         """
-        return () if self.row_norms is None else norm_bins(self.row_norms, self.predictions.labels.counts)
+        several = self._norm_bins_of_seeds()
+        return tuple(
+            replace(same[0], **{name: float(np.mean([getattr(one, name) for one in same])) for name in NORM_FIGURES})
+            for same in zip(*several, strict=True)
+        )
+
+    def norm_deviations(self) -> tuple[float, ...]:
+        """How much the mean norm of each bin of `norm_bins` varies over seeds.
+
+        Returns:
+            The standard deviations over seeds (n - 1); NaN with one seed.
+        """
+        return tuple(deviation([one.mean for one in same]) for same in zip(*self._norm_bins_of_seeds(), strict=True))
+
+    def _norm_bins_of_seeds(self) -> list[tuple[NormBin, ...]]:
+        """The bins of each seed, or of the first one where seeds have classifiers for different labels."""
+        several = [
+            norm_bins(run.row_norms, run.predictions.labels.counts)
+            for run in self.runs or (self,)
+            if run.row_norms is not None
+        ]
+        sizes = [[(one.low, one.high, one.labels) for one in bins] for bins in several]
+        return several if all(one == sizes[0] for one in sizes) else several[:1]
+
+
+def deviation(values: Sequence[float]) -> float:
+    """How much values vary.
+
+    Args:
+        values: one a seed.
+
+    Returns:
+        Their standard deviation (n - 1); NaN for fewer than two.
+    """
+    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
 
 
 def joined(runs: Sequence[Result]) -> Result:

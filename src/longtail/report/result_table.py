@@ -9,6 +9,7 @@ from itertools import groupby
 
 from longtail.drawing import words
 from longtail.drawing.markup import Safe, breakable, tag
+from longtail.errors import counted
 from longtail.metrics.significance import BETTER, WORSE
 from longtail.report.comparison_table import MARKS, Column, columns, shared_notes, signed
 from longtail.report.download import Cell, csv_link
@@ -43,8 +44,8 @@ def table_section(results: Sequence[Result]) -> Safe:
             "by Holm); without a mark no difference is shown. Point at a figure for its 95% interval. "
         )
     if any(result.runs for result in results):
-        key.append(f"Figures are means ± deviations over {seeds} seeds. Norms, calibration curves, labels found and ")
-        key.append("examples are those of the first seed. ")
+        key.append(f"Figures are means ± deviations over {seeds} seeds. Labels found and examples are those of ")
+        key.append("the first seed. ")
     key.append("Measures are in percent, on the test split. Point at, tap or tab to a column's name for its meaning. ")
     key.append(_saved(results))
     lines = shared_notes(results)
@@ -214,8 +215,8 @@ def _clean(results: Sequence[Result]) -> list[Safe]:
     ]
     if not clean:
         return []
-    rows = f"{words.count(clean[0].measures.rows)} of {words.count(results[0].measures.rows)}"
-    title = tag("h3", f"On the {rows} documents without the problems above")
+    rows = counted(results[0].measures.rows, "document")
+    title = tag("h3", f"On the {clean[0].measures.rows:,} of {rows} without the problems above")
     return [title, results_table(clean, "Results on clean documents", costs=False)]
 
 
