@@ -169,7 +169,7 @@ ARROWS: dict[str, set[str]] = {
     "fold_jobs": {"arrays", "atomic", "data", "errors", "jobs", "read_back"},
     "fold_training": {"read_back", "arrays", "atomic", "catalogue", "data", "errors", "predictions", "recipe"},
     "held_out": {"arrays", "data", "errors", "fold_jobs", "model", "predictions", "progress", "reuse"},
-    "inspection": {"arrays", "data", "metrics"},
+    "inspection": {"arrays", "data", "errors", "metrics"},
     "jobs": {"atomic", "errors", "progress", "read_back", "threads", "version"},
     "learners": {
         "arrays",

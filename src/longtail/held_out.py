@@ -12,7 +12,7 @@ from longtail.arrays import Longs
 from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 from longtail.fold_jobs import answers_by_jobs, spreads_folds
 from longtail.model import Model
 from longtail.predictions import CANDIDATES, Predictions
@@ -52,7 +52,9 @@ class HeldOutPredictions:
         if len(given) < 2:
             raise DataError(f"out-of-fold predictions need at least 2 training examples, and train has {len(given)}")
         if not 2 <= number <= len(given):
-            raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
+            raise DataError(
+                f"{counted(len(given), 'training example')} cannot be cut into {number} folds; give 2 to {len(given)}"
+            )
         hashes = hashed([self.train.ids[row] for row in given.tolist()], seed)
         shuffled = given[np.argsort(hashes, kind="stable")]  # every number-th row from the first is a fold: equal sizes
         wanted = shuffled[:max_rows]

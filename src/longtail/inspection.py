@@ -16,6 +16,7 @@ from longtail.arrays import AnyArray, Bools
 from longtail.data.corpus import Corpus
 from longtail.data.dataset import Dataset
 from longtail.data.mended_labels import likely_no_labels, twins
+from longtail.errors import counted
 from longtail.metrics import BANDS, bands, pos80
 
 LEAK_IS_AN_ERROR = 0.5  # more than this share of the test examples in train
@@ -142,7 +143,7 @@ def _problems(corpus: Corpus, splits: dict[str, Dataset], facts: dict[str, Any])
     missing = likely_no_labels(corpus.labels)
     if missing:
         rows = {label: int(corpus.labels.counts[corpus.labels.row_of[label]]) for label in missing[:10]}
-        named = ", ".join(f"{label!r} ({count:,} examples)" for label, count in rows.items())
+        named = ", ".join(f"{label!r} ({counted(count, 'example')})" for label, count in rows.items())
         warnings.append(f"labels that look like missing values: {named}; --ignore-labels leaves them out")
     texts = Counter(text.strip().lower() for text in corpus.labels.texts if text.strip())
     shared = sum(number for number in texts.values() if number > 1)
@@ -201,7 +202,8 @@ def _search(corpus: Corpus) -> tuple[Concern, ...]:
     with_twin = np.zeros(len(test), dtype=np.bool_)
     with_twin[row_of[twin[test.targets.indices]]] = True
     pairs = int(twin.sum())
-    message = f"test examples have a label whose text another has too ({pairs:,} such labels): no text tells them apart"
+    such = counted(pairs, "such label")
+    message = f"test examples have a label whose text another has too ({such}): no text tells them apart"
     found.append((message, with_twin.tolist()))
     return tuple(
         Concern(f"{sum(rows):,} of {len(test):,} {message}", np.array(rows, dtype=np.bool_))

@@ -21,7 +21,7 @@ from longtail.data.dataset import Dataset, Rows
 from longtail.data.labels import LabelSet
 from longtail.data.table_facts import TableFacts
 from longtail.dial import check_dial, turned
-from longtail.errors import DataError, ModelError
+from longtail.errors import DataError, ModelError, counted
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
 from longtail.seams import (
@@ -233,7 +233,7 @@ class Model:
         if not isinstance(rows, Rows):
             rows = Rows(texts=tuple(rows))
         if len(rows) != len(predictions):
-            raise DataError(f"{len(rows)} documents and predictions of {len(predictions)} do not match")
+            raise DataError(f"{counted(len(rows), 'document')} and predictions of {len(predictions)} do not match")
         if isinstance(self.scorer, Explains) and len(rows):
             return self.scorer.explain(rows, predictions.indices)
         counts = self.labels.counts

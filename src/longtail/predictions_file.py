@@ -20,7 +20,7 @@ from longtail.data.files import lines, objects, shown
 from longtail.data.labels import LabelSet
 from longtail.data.opening import check_room, reading
 from longtail.data.rows import as_id
-from longtail.errors import DataError, did_you_mean
+from longtail.errors import DataError, counted, did_you_mean
 from longtail.predictions import Predictions
 
 MADE_UP_ID = re.compile(r"(train|valid|test)-\d+")  # of a row in a table without a column of ids
@@ -176,7 +176,8 @@ def _run(path: Path, labels: LabelSet, skip_unknown: bool) -> Iterator[RowAnswer
         fields = text.split()
         if len(fields) != 6:
             raise DataError(
-                f"{len(fields)} fields where a TREC run has six (row Q0 label rank score name), and no JSON object "
+                f"{counted(len(fields), 'field')} "
+                f"where a TREC run has six (row Q0 label rank score name), and no JSON object "
                 "either; give one of the two forms",
                 path,
                 line,

@@ -17,7 +17,7 @@ from longtail.atomic import new_file
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.numpy_files import read_arrays
 from longtail.data.opening import reading
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 FORMAT = 1
 
@@ -102,7 +102,9 @@ def load_predictions(path: str | Path, labels: LabelSet | None = None) -> tuple[
         raise _broken(error, source) from None
     if labels is not None and labels.ids != found.ids:
         raise DataError(
-            f"holds predictions over another label set ({len(found)} labels) than the one given ({len(labels)})", source
+            f"holds predictions over another label set ({counted(len(found), 'label')}) "
+            f"than the one given ({len(labels)})",
+            source,
         )
     return found if labels is None else labels, indices, scores
 

@@ -107,7 +107,7 @@ def test_a_comparison_that_is_killed_goes_on_within_a_training(data: Path) -> No
     assert process.returncode == -signal.SIGKILL and 3 <= before < 20
     again = call(*words, "--checkpoint-dir", "run")
     assert again.code == 0, again
-    assert "run has 1 finished trainings" in again.err
+    assert "run has 1 finished training;" in again.err
     stood = re.search(r"^resumes from run/dpr\S+/00-\w+: (\d+) of 20 epochs", again.err, re.MULTILINE)
     assert stood is not None and int(stood[1]) >= before - 1
     (place,) = Path("run").glob("dpr*/00-*")

@@ -82,7 +82,7 @@ def test_kill_9_at_several_moments_changes_nothing(data: Path) -> None:
     done = start(*words, "--checkpoint-dir", "run")
     out, err = done.communicate(timeout=180)
     assert done.returncode == 0, err
-    assert re.match(rf"run has {len(before)} finished trainings", err.decode())
+    assert re.match(rf"run has {len(before)} finished training", err.decode())
     assert figures(json.loads(out)) == wanted
     after = {path.name: path.stat().st_mtime_ns for path in Path("run/results").glob("*.safetensors")}
     assert len(after) == total and {name: after[name] for name in before} == before

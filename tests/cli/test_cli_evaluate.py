@@ -149,7 +149,7 @@ def test_labels_in_another_order_and_some_that_the_model_does_not_know(tmp_path:
     same, other = call("evaluate", "m", "one", "--json"), call("evaluate", "m", "two", "--json")
     assert same.json["P@1"] == 100 and "does not know" not in same.err
     assert other.json["P@1"] == 75 and other.json["C@1"] == pytest.approx(100 * 2 / 3)
-    assert "note: test has 1 labels that the model does not have; they count as misses\n" in other.err
+    assert "note: test has 1 label that the model does not have; it counts as a miss\n" in other.err
     assert "note: counts and propensities of labels are those of the data that the model was trained on\n" in other.err
     assert [part["name"] for part in other.json["bins"]][-1] == "zero-shot"
     Path("shuffled.csv").write_text("text,labels\n" + "".join(f"{text},{labels}\n" for text, labels in rows[1:]))

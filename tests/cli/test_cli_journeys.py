@@ -73,7 +73,7 @@ def test_from_a_messy_csv(messy: ModuleType) -> None:
                 (faults["open quote"], "lines with broken quotes"),
                 (faults["copy"], "rows that repeat an earlier one, id and all"),
             ):
-                assert f"error: {number:,} {words}" in done.out
+                assert f"error: {words}: {number:,} (" in done.out
             advised = next(line for line in done.out.splitlines() if line.startswith("to mend them: "))
             converting = next(line for line in lines("docs/messy-csv.md") if line.words[0] == "convert")
             assert set(converting.words[3:]) - set(advised.split()) <= {"--test-share", "0.1"}
@@ -104,7 +104,7 @@ def test_from_a_drawer_of_books(messy: ModuleType) -> None:
     def seen(command: str, done: Done) -> None:
         if command == "check":
             assert done.code == 1 and "lines that are not UTF-8" in done.out and "--encoding auto" in done.out
-            assert "1 documents of train have no NAME.tsv or NAME.key" in done.out
+            assert "1 document of train has no NAME.tsv or NAME.key" in done.out
             assert "'http://example.org/subjects/gone'" in done.out
             return
         assert done.code == 0, (command, done.err)

@@ -74,7 +74,7 @@ def test_the_counts_are_of_the_examples_that_the_weights_come_from(rows: list[di
     many = {**rows[0], "id": "long", "labels": ["L0", "L1", *(f"other {number}" for number in range(120))]}
     Path("all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, many]))
     done = call("neighbours", "all.jsonl", "L0", "-k", "200", "--json")
-    assert done.err.count("note: 1 examples with more than 100 labels are not counted, as in gandalf\n") == 1
+    assert done.err.count("note: 1 example with more than 100 labels is not counted, as in gandalf\n") == 1
     shown = done.json
     assert not any(one["id"].startswith("other") for one in shown["neighbours"])
     assert shown["label"]["rows"] < sum("L0" in row["labels"] for row in rows)

@@ -47,7 +47,7 @@ def test_rows_that_cannot_be_read_are_left_out_where_that_is_asked_for(model: Pa
     assert "--encoding auto" in call("predict", model, "in.csv").error
     asked = ["--encoding", "auto", "--skip-bad-rows", "bad.jsonl"]
     done = call("predict", model, "in.csv", "--out", "out.csv", *asked)
-    assert done.code == 0 and "1 rows with too many or too few fields (in.csv:3)" in done.err, done
+    assert done.code == 0 and "rows with too many or too few fields: 1 (in.csv:3)" in done.err, done
     with Path("out.csv").open(newline="") as file:
         assert [(row["id"], row["text"]) for row in csv.DictReader(file)] == [("x7", "apple café"), ("x9", "bridge")]
     assert [json.loads(line)["line"] for line in Path("bad.jsonl").read_text().splitlines()] == [3]

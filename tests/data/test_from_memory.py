@@ -36,7 +36,7 @@ def test_lists(tiny: Corpus) -> None:
     assert corpus.train.ids == ("t", "h", "k", "s") and corpus.test.ids == ("f",)
     assert corpus.train.targets.toarray().tolist() == [[0, 1, 0, 0], [1, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
     assert corpus.valid.texts == ("a lion",)
-    assert corpus.notes == ("1 labels have no text in label_texts",)
+    assert corpus.notes == ("1 label has no text in label_texts",)
     model = longtail.Recipe.parse("bm25").fit(corpus.train, corpus.valid)
     assert model.predict(["purr"], k=1).answers(0)[0].id == "cats"
 
@@ -158,7 +158,7 @@ def test_features_instead_of_texts() -> None:
         ({"texts": TEXTS, "labels": LABELS, "valid": ["a"]}, "valid: give a pair of texts and labels"),
         ({"texts": TEXTS, "labels": LABELS, "test": {"text": []}}, "test: unknown entry 'text'"),
         ({"data": 3, "texts": "a", "labels": "b"}, "train: int is no table"),
-        ({"texts": ["a"], "labels": np.ones((1, 2)), "label_texts": {"x": ""}}, "2 columns, and label_texts 1 labels"),
+        ({"texts": ["a"], "labels": np.ones((1, 2)), "label_texts": {"x": ""}}, "2 columns, and label_texts 1 label;"),
         ({"texts": [], "labels": []}, "the train split has no examples"),
     ],
 )

@@ -181,7 +181,7 @@ def test_wrong_settings(change: dict[str, float], words: str) -> None:
 
 
 def test_too_few_documents() -> None:
-    with pytest.raises(DataError, match="only 1 nodes have a parent"):
+    with pytest.raises(DataError, match="only 1 node has a parent"):
         build(graph("ab", "bb"))
     with pytest.raises(DataError, match="only 0 nodes have a parent"):
         build(graph(nodes="abc"))

@@ -124,7 +124,7 @@ def test_rare_labels_and_duplicates(tmp_path: Path) -> None:
     assert corpus.labels.ids == ("a", "c")
     assert corpus.train.texts == ("one", "one", "two", "three", "four")
     assert corpus.train.targets.toarray().tolist() == [[1, 0], [1, 0], [1, 1], [0, 1], [0, 0]]
-    assert any("fewer than 2" in note and "1 rows have no label left" in note for note in corpus.notes)
+    assert any("fewer than 2" in note and "1 row has no label left" in note for note in corpus.notes)
 
 
 def test_folding_joins_what_people_mean(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_wide_encodings_are_found_without_a_mark_too(tmp_path: Path, encoding: s
         load(path)
     corpus = load(path, valid_share=0, remedies=Remedies(encoding="auto"))
     assert corpus.train.texts is not None and corpus.train.texts[49] == "d\u00e9j\u00e0 49"
-    assert f"1 files in {encoding[:6].upper()}" in "\n".join(corpus.notes)
+    assert f"files in {encoding[:6].upper()}" in "\n".join(corpus.notes)
 
 
 @pytest.mark.parametrize("ends", ["\r", "\r|\n|\r\n"])

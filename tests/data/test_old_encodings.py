@@ -50,4 +50,4 @@ def test_each_line_of_a_file_has_its_own(tmp_path: Path) -> None:
     corpus = load(tmp_path / "books.csv", valid_share=0, remedies=Remedies(encoding="auto"))
     assert list(corpus.train.texts or ()) == [text for text, _ in rows]
     for name, line in (("Windows-1252", 3), ("DOS 850", 4), ("Windows-1251", 5)):
-        assert any(f"30 lines that are not UTF-8, read as {name} (books.csv:{line}," in note for note in corpus.notes)
+        assert any(f"lines that are not UTF-8, read as {name}: 30 (books.csv:{line}," in note for note in corpus.notes)

@@ -100,7 +100,7 @@ def test_labels_and_features_of_a_header(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("2 2000000000 10\n1 1:1\n2 2:1\n")
     assert "declares 2,000,000,000 features" in complaint(tmp_path)
     (tmp_path / "train.txt").write_text("2000000000 10 10\n1 1:1\n2 2:1\n")
-    assert "the header says 2000000000 rows, but there are 2" in complaint(tmp_path)
+    assert "the header says 2,000,000,000 rows, but there are 2" in complaint(tmp_path)
     (tmp_path / "train.txt").write_text("2 10 3000\n1 1:1\n2 2:1\n")  # a sample of few rows keeps its label set
     assert len(load(tmp_path).labels) == 3000
 

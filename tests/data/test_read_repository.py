@@ -255,7 +255,7 @@ def test_facts_stand_beside_any_layout(tmp_path: Path) -> None:
         ("", "has no data set"),
         ("3 4\n", "has no data set"),
         ("2 4 5\n0 0:1\n", "train.txt: the header says 2 rows, but there are 1; copy the file again or correct"),
-        ("1 4 5\n0 0:1\n\n1 1:1\n", "train.txt:4: the header says 1 rows, but more follow; correct the header"),
+        ("1 4 5\n0 0:1\n\n1 1:1\n", "train.txt:4: the header says 1 row, but more follow; correct the header"),
         ("2 4 5\n0 0:1\n0 4:1\n", "train.txt:3: column 4 is out of range: the header gives 4, and they count from 0"),
         ("2 4 5\n0 0:1\n0,5 3:1\n", "train.txt:3: label 5 is out of range: the header gives 5"),
         ("2 4 5\n0 0:1\n0 1:nan\n", "train.txt:3: value 'nan' is not a finite number"),
@@ -326,7 +326,7 @@ def test_repeated_and_zero_entries(tmp_path: Path) -> None:
         ({"trn_X_Y__txt": TRAIN_Y, "trn_X__txt": "a\nb\n"}, "trn_X.txt: has 2 rows, but trn_X_Y.txt has 3"),
         (
             {"trn_X_Y__txt": TRAIN_Y, "trn_X__txt": "a\nb\nc\n", "Y__txt": "a\n"},
-            "Y.txt: has 1 labels, but trn_X_Y.txt has 5",
+            "Y.txt: has 1 label, but trn_X_Y.txt has 5",
         ),
         (
             {"trn_X_Y__txt": TRAIN_Y, "trn_X_Xf__txt": TRAIN_X, "tst_X_Y__txt": "2 6\n\n\n", "tst_X_Xf__txt": TEST_X},

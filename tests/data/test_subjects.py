@@ -60,8 +60,8 @@ def test_folders_and_tables_are_read_with_their_vocabulary(annif: Path) -> None:
     assert dict(zip(corpus.train.ids, corpus.train.texts or (), strict=True))["one"] == "A book about dogs\nand más"
     assert labels_of(corpus, "test") == {"test-1": {"http://e.org/animals", "http://e.org/dogs"}, "test-2": set()}
     said = "\n".join(corpus.notes)
-    assert "1 labels that vocab.ttl does not have: 'http://e.org/gone'" in said
-    assert "1 documents of train have no NAME.tsv or NAME.key" in said and "three" in said
+    assert "1 label that vocab.ttl does not have: 'http://e.org/gone'" in said
+    assert "1 document of train has no NAME.tsv or NAME.key" in said and "three" in said
     assert load(annif, valid_share=0, vocabulary=VocabularyFile(annif / "vocab.ttl", "de")).labels.texts == (
         "Tiere",
         "Hunde",
@@ -77,7 +77,7 @@ def test_names_that_two_folders_have_are_different_documents(annif: Path) -> Non
         (annif / "test" / f"{name}.key").write_text("dogs\n")
     corpus = load(annif, valid_share=0)
     assert corpus.train.ids == ("one", "three", "two") and corpus.test.ids == ("four", "test/one")
-    assert "1 documents of test have the name of one in another folder" in "\n".join(corpus.notes)
+    assert "1 document of test has the name of one in another folder" in "\n".join(corpus.notes)
     assert labels_of(corpus, "test")["test/one"] == {"http://e.org/dogs"}
 
 
@@ -117,7 +117,7 @@ def test_subjects_are_found_by_further_names_notations_and_successors(annif: Pat
     assert found["one"] == {"http://e.org/dogs"} and found["two"] == {"http://e.org/dogs", "http://e.org/animals"}
     said = "\n".join(corpus.notes)
     assert "3 labels found by a further name, a notation or a successor: 'http://e.org/old = dogs'" in said
-    assert "1 labels that vocab.ttl does not have: 'beings'" in said  # two labels have that name
+    assert "1 label that vocab.ttl does not have: 'beings'" in said  # two labels have that name
 
 
 @pytest.mark.parametrize("tables", [False, True])

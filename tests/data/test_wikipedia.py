@@ -175,7 +175,7 @@ def test_every_schema_gives_the_same_graph(tmp_path: Path, schema: str) -> None:
     assert "Articles of association" in hierarchy.names  # not in `category`: only a page
     assert not any("Wikipedia" in name or "short description" in name for name in hierarchy.names)
     assert hierarchy.notes == (
-        "1 links between categories that the dump does not list were dropped",
+        "1 link between categories that the dump does not list was dropped",
         "2 meta categories were left out with 2 links",
     )
 
@@ -189,7 +189,7 @@ def test_built(tmp_path: Path, schema: str) -> None:
             found[name] = {corpus.labels.ids[column] for column in split.targets[[row]].indices}
     assert found["Fußball"] == {"Football_('soccer'),_\"the\"_game", "Football", "Ball_games", "Team_sports"}
     assert found["Football"] == {"Ball_games", "Sports", "Team_sports"}
-    assert corpus.notes[0].startswith("1 links between")
+    assert corpus.notes[0].startswith("1 link between")
 
 
 def test_files_given_one_by_one(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_an_excluded_true_label_stays_true_and_is_noted() -> None:
     data = data_with(labels, [[0, 1]], excluded=[[0]])
     measures = evaluate(predicting(labels, [[0, 1]]), data, ks=(1, 2))
     assert measures["R@2"] == 50
-    assert any("1 true labels are excluded" in note for note in measures.notes)
+    assert any("1 true label is excluded" in note for note in measures.notes)
 
 
 def test_ndcg_is_normalised_by_the_labels_a_row_has() -> None:
@@ -104,7 +104,7 @@ def test_a_repeated_label_counts_once_and_does_not_use_a_place() -> None:
     measures = evaluate(predicting(labels, [[0, 0, 1]]), data, ks=(1, 2, 3))
     assert measures["P@2"] == 100
     assert measures["P@3"] == pytest.approx(100 * 2 / 3)
-    assert any("1 predictions repeat a label" in note for note in measures.notes)
+    assert any("1 prediction repeats a label" in note for note in measures.notes)
 
 
 def test_fewer_places_than_k_are_misses_and_noted() -> None:
@@ -114,7 +114,7 @@ def test_fewer_places_than_k_are_misses_and_noted() -> None:
     assert measures["P@1"] == 100
     assert measures["P@10"] == pytest.approx(10)
     assert measures["R@10"] == pytest.approx(100 * (1 / 3 + 1) / 2)
-    assert any("1 places, fewer than k = 10" in note for note in measures.notes)
+    assert any("1 place, fewer than k = 10" in note for note in measures.notes)
 
 
 def test_an_enormous_k_costs_nothing() -> None:
@@ -201,7 +201,7 @@ def test_many_rows_on_many_threads_give_the_reference(monkeypatch: pytest.Monkey
 def test_wrong_input_is_an_error() -> None:
     labels = labels_with([5, 5])
     data, ranked = data_with(labels, [[0]]), predicting(labels, [[0]])
-    with pytest.raises(DataError, match="2 predictions for 1 documents"):
+    with pytest.raises(DataError, match="2 predictions for 1 document;"):
         evaluate(predicting(labels, [[0], [1]]), data)
     with pytest.raises(DataError, match=r"another label set \(3 labels\)"):
         evaluate(predicting(labels_with([5, 5, 5]), [[0]]), data)

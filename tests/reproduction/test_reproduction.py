@@ -12,7 +12,7 @@ import pytest
 import longtail
 from longtail.comparison import compare
 from longtail.data import Corpus
-from longtail.errors import DataError, RecipeError
+from longtail.errors import DataError, RecipeError, counted
 from longtail.metrics.calibration import Teaching
 from longtail.reproduction import PaperTable, Publication, find_paper, papers, reproduce
 from longtail.reproduction.listing import listed, seconds_of_table
@@ -278,7 +278,9 @@ def test_a_table_of_the_paper_runs(tiny: Corpus, tmp_path: Path) -> None:
     judged = [word for one in outcome.table.rows if (word := outcome.verdict(one))]
     effects = [effect.mean for row in outcome.table.rows if outcome.verdict(row)
                if (effect := outcome.effect(row, "PSP@1")) is not None]  # fmt: skip
-    assert f"of {len(judged)} rows with published effects {judged.count(IN_KIND)} in kind" in found.sentence()
+    assert (
+        f"of {counted(len(judged), 'row')} with published effects {judged.count(IN_KIND)} in kind" in found.sentence()
+    )
     assert f"PSP@1 {min(effects):+.2f}" in found.sentence() and "+0.75 to +10.21 published." in found.sentence()
     assert replace(found, seeds=(0,)).sentence().endswith("published; one seed, so an effect of any size counts.")
     bare = replace(

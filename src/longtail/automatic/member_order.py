@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from longtail.data.corpus import Corpus, held_out
+from longtail.data.corpus import Corpus, held_out, held_out_note
 from longtail.data.dataset import Dataset
 from longtail.drawing import words
-from longtail.errors import LongtailError
+from longtail.errors import LongtailError, counted
 from longtail.linear.features.languages import main_language
 from longtail.linear.fusion.boosted_trees import require_lightgbm
 from longtail.memory import available_bytes, readable
@@ -75,7 +75,7 @@ class DataProfile:
         names = f"label texts ({self.label_language})" if self.label_texts else "no label texts"
         return (
             f"{words.count(facts.rows)} training and {words.count(self.valid_rows)} valid examples, "
-            f"{words.count(facts.labels)} labels, {facts.terms_per_row:.0f} words an example, {examples}, {names}, "
+            f"{counted(facts.labels, 'label')}, {facts.terms_per_row:.0f} words an example, {examples}, {names}, "
             f"{'a GPU' if self.gpu else 'no GPU'}"
         )
 
@@ -115,7 +115,7 @@ def with_valid(corpus: Corpus) -> Corpus:
     if len(corpus.valid) or len(corpus.train) < 2:
         return corpus
     out = held_out(corpus.train.ids, VALID, "valid:0")  # as reading the data would hold them out
-    text = f"there is no valid split: {int(out.sum())} examples ({VALID:.0%}) of train were held out as valid"
+    text = held_out_note("valid", int(out.sum()), VALID)
     note(f"note: {text}")
     notes = (*corpus.notes, text)
     return replace(corpus, train=corpus.train.take(~out), valid=corpus.train.take(out), notes=notes)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.cli.shared import ready_to_write, say, speaks
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from longtail.recipe import Recipe
@@ -82,13 +83,16 @@ def comparison_messages(checkpoint_dir: Path | None) -> Iterator[None]:
             yield from checkpoint_status(folder)
 
     if finished():
-        say(f"{checkpoint_dir} has {finished()} finished trainings; those of this comparison are not trained again")
+        say(
+            f"{checkpoint_dir} has {counted(finished(), 'finished training')}; "
+            "those of this comparison are not trained again"
+        )
     for place, words in loops():
         say(f"resumes from {place}: {words}")
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        say(f"{checkpoint_dir} has {finished()} finished trainings; the same command goes on from there")
+        say(f"{checkpoint_dir} has {counted(finished(), 'finished training')}; the same command goes on from there")
         for place, words in loops():
             say(f"checkpoint in {place}: {words}")
         raise

@@ -26,7 +26,7 @@ from longtail.cli.shared import (
     say,
     versions,
 )
-from longtail.errors import DataError, RecipeError
+from longtail.errors import DataError, RecipeError, counted
 
 if TYPE_CHECKING:
     from longtail.comparison import Comparison
@@ -134,7 +134,7 @@ def compare(
             results.extend(each(corpus, task.lines, task.ks, checkpoint_dir, task.seeds))  # each as it is done
     except BaseException:  # recipes may have trained for hours: show their results although another failed or Ctrl-C
         if results:
-            say(f"note: stopped after {len(results)} of {len(task.lines)} recipes; here are their results")
+            say(f"note: stopped after {len(results)} of {counted(len(task.lines), 'recipe')}; here are the results")
             try:
                 _show(task, results, corpus)
             except DataError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.cli.shared import VALID, Json, Source, print_json, progress, reads_data, ready_to_write, say
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +89,7 @@ def _report(corpus: Corpus, target: Path, to: str, json: bool) -> None:
         print_json({"target": str(target), "to": to, "labels": len(corpus.labels), "rows": rows})
     else:
         sizes = ", ".join(f"{number:,} {name}" for name, number in rows.items() if number)
-        typer.echo(f"{corpus.name}: wrote {target} ({sizes}; {len(corpus.labels):,} labels): {KINDS[to]}")
+        typer.echo(f"{corpus.name}: wrote {target} ({sizes}; {counted(len(corpus.labels), 'label')}): {KINDS[to]}")
 
 
 def _stored(source: Source, target: Path, overwrite: bool) -> Corpus:

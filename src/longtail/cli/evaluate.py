@@ -22,6 +22,7 @@ from longtail.cli.shared import (
     say,
 )
 from longtail.cutoff import Cutoff, CutoffChoice
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from longtail.data.dataset import Dataset
@@ -168,7 +169,8 @@ def _known(data: Dataset, model: Model, split: str = "") -> Dataset:
     if split:
         say("note: counts and propensities of labels are those of the data that the model was trained on")
     if split and unknown:
-        say(f"note: {split} has {unknown:,} labels that the model does not have; they count as misses")
+        misses = "it counts as a miss" if unknown == 1 else "they count as misses"
+        say(f"note: {split} has {counted(unknown, 'label')} that the model does not have; {misses}")
     return found
 
 
@@ -233,7 +235,9 @@ def _show(measures: Measures, ks: tuple[int, ...]) -> None:
     columns = max((screen.width - 12) // (4 + max(6, len(str(ks[-1])))), 1)  # that fit without cutting a figure
     for first in range(0, len(ks), columns):
         shown = ks[first : first + columns]
-        table = Table(caption=f"percent, on {measures.rows:,} examples; propensity with {measures.propensity}{unseen}")
+        table = Table(
+            caption=f"percent, on {counted(measures.rows, 'example')}; propensity with {measures.propensity}{unseen}"
+        )
         table.add_column("measure")
         for k in shown:
             table.add_column(f"@{k}", justify="right", no_wrap=True)

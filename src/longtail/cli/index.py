@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from longtail.cli.shared import progress
+from longtail.errors import counted
 
 Database = Annotated[
     str, typer.Option("--database", metavar="ADDRESS", help="postgresql://user@host/name; passwords: see PGPASSFILE.")
@@ -36,4 +37,4 @@ def index(
         loaded = load(model)
         indexed = load_into(loaded, place, indexed=False if exact else None)
     how = "an HNSW index" if indexed else "exact search"
-    typer.echo(f"{len(loaded.labels):,} label vectors in the table {table}, with {how}")
+    typer.echo(f"{counted(len(loaded.labels), 'label vector')} in the table {table}, with {how}")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from longtail.errors import counted
+
 
 def job(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that --on files named, or around it.")],
@@ -27,6 +29,6 @@ def job(
         typer.echo(f"job {number}: {done:,} done, in {found.outputs[number]}" if done else f"job {number}: was done")
     if not numbers:
         left = found.left()
-        typer.echo(f"{len(found) - len(left)} of {len(found)} jobs are done")
+        typer.echo(f"{len(found) - len(left)} of {counted(len(found), 'job is', 'jobs are')} done")
         if left:
             typer.echo(f"left: {' '.join(map(str, left[:50]))}{' ...' if len(left) > 50 else ''}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, ready_to_write, say
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from longtail.neighbours import Graph
@@ -58,10 +59,11 @@ def neighbours(
         right = right_by_size(corpus.train, corpus.valid)
     if len(train) < len(corpus.train):
         skipped = len(corpus.train) - len(train)
-        say(f"note: {skipped:,} examples with more than 100 labels are not counted, as in gandalf")
+        what = counted(skipped, "example with more than 100 labels is", "examples with more than 100 labels are")
+        say(f"note: {what} not counted, as in gandalf")
     # Counted on the examples that the weights come from, without those held out as valid.
     counts = np.bincount(train.targets.indices, minlength=len(labels))
-    subtitle = f"{counts[row]:,} training examples; weights by {graph}"
+    subtitle = f"{counted(int(counts[row]), 'training example')}; weights by {graph}"
     if svg is not None:
         from longtail.atomic import new_file
         from longtail.report.links import links_svg

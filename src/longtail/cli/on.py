@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from longtail.cli.shared import say
-from longtail.errors import JobsLeft, RecipeError
+from longtail.errors import JobsLeft, RecipeError, counted
 
 if TYPE_CHECKING:
     from longtail.recipe import Recipe
@@ -46,7 +46,10 @@ def spread_on(on: str | None, folder: Path) -> Iterator[None]:
             yield
     except JobsLeft as waiting:
         here = waiting.folder
-        say(f"{len(waiting.left)} of {waiting.jobs} jobs are left; run each by its number, such as in an array job:")
+        say(
+            f"{len(waiting.left)} of {counted(waiting.jobs, 'job is', 'jobs are')} left; "
+            "run each by its number, such as in an array job:"
+        )
         say(f"  sbatch --array=0-{waiting.jobs - 1} --wrap 'longtail job {here} $SLURM_ARRAY_TASK_ID'")
         say("then run the same command again")
         typer.echo("\n".join(f"longtail job {here} {number}" for number in waiting.left))

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from longtail.cli.shared import progress, say
-from longtail.errors import DataError, JobError
+from longtail.errors import DataError, JobError, counted
 
 NAMED = 5  # failed shards that the error names; the others are in the folder
 
@@ -41,17 +41,23 @@ def predict_on(
         shown = "; ".join(one.reason for one in failed[:NAMED])
         more = f" and {len(failed) - NAMED} more, see {folder.path / 'failed'}" if len(failed) > NAMED else ""
         raise JobError(
-            f"{len(failed)} of {len(folder)} shards failed, the others are done: {shown}{more}; mend them and run the "
+            f"{len(failed)} of {counted(len(folder), 'shard')} failed, "
+            f"the others are done: {shown}{more}; mend them and run the "
             "command again"
         )
     was = f" ({len(folder) - before} were there)" if before < len(folder) else ""
-    typer.echo(f"{len(folder)} shards are answered in {out}{was}, {time.perf_counter() - begin:.1f} s")
+    typer.echo(
+        f"{counted(len(folder), 'shard is', 'shards are')} answered in {out}{was}, {time.perf_counter() - begin:.1f} s"
+    )
 
 
 def _say_what_to_run(out: Path, left: list[int], all_jobs: int) -> None:
     if not left:
-        typer.echo(f"{all_jobs} shards are answered in {out}")
+        typer.echo(f"{counted(all_jobs, 'shard is', 'shards are')} answered in {out}")
         return
-    say(f"{len(left)} of {all_jobs} jobs are left; run each by its number, such as in an array job of Slurm:")
+    say(
+        f"{len(left)} of {counted(all_jobs, 'job is', 'jobs are')} left; "
+        "run each by its number, such as in an array job of Slurm:"
+    )
     say(f"  sbatch --array=0-{all_jobs - 1} --wrap 'longtail job {out} $SLURM_ARRAY_TASK_ID'")
     typer.echo("\n".join(f"longtail job {out} {number}" for number in left))

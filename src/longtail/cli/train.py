@@ -28,7 +28,7 @@ from longtail.cli.torchrun import Patience, joined, written_by_an_earlier_attemp
 from longtail.cli.train_within import train_within
 from longtail.cli.tune import seconds_of
 from longtail.cutoff import Cutoff, CutoffChoice
-from longtail.errors import DataError, ModelError, RecipeError, what_to_do
+from longtail.errors import DataError, ModelError, RecipeError, counted, what_to_do
 
 if TYPE_CHECKING:
     from longtail.data.corpus import Corpus
@@ -156,7 +156,7 @@ def train(
         )
     else:
         typer.echo(
-            f"{recipes[0]}: trained on {rows:,} examples with {len(corpus.labels):,} labels "
+            f"{recipes[0]}: trained on {counted(rows, 'example')} with {counted(len(corpus.labels), 'label')} "
             f"in {seconds:.1f} s, peak {readable(peak.bytes)}; wrote {out} ({readable(size)})"
         )
         if model.cutoff is not None:

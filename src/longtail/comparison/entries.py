@@ -12,7 +12,7 @@ import numpy as np
 
 from longtail.data.corpus import Corpus
 from longtail.data.dataset import Dataset
-from longtail.errors import DataError, RecipeError
+from longtail.errors import DataError, RecipeError, counted
 from longtail.grammar import Member, Part, Setting
 from longtail.model import MAX_SHARED_EXCLUSIONS, Model
 from longtail.predictions import Predictions
@@ -129,7 +129,8 @@ class SavedPredictions:
             found = Predictions.load(self.file, data.labels)
             if len(found) != len(data):
                 raise DataError(
-                    f"has predictions for {len(found):,} documents, and {len(data):,} are compared on; predict those",
+                    f"has predictions for {counted(len(found), 'document')}, "
+                    f"and {len(data):,} are compared on; predict those",
                     self.file,
                 )
         return found.without(data.excluded).top(places)

@@ -17,7 +17,7 @@ from longtail.data.limits import MAX_COLUMNS, MAX_FIELD
 from longtail.data.mended_csv import mended_records, split_at_returns
 from longtail.data.mending import mender, pass_over
 from longtail.data.parquet import parquet_columns, parquet_records
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 Records: TypeAlias = Generator[tuple[int, tuple[Any, ...]], None, None]  # close it, or read it to its end
 ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx")
@@ -102,7 +102,7 @@ def records(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Records:
         for line, record in found:
             if len(record) != len(names):
                 raise DataError(
-                    f"{len(record)} fields where the header has {len(names)}; put quotes around fields that "
+                    f"{counted(len(record), 'field')} where the header has {len(names)}; put quotes around fields that "
                     "have the delimiter in them, or leave such rows out: --skip-bad-rows FILE",
                     path,
                     line,

@@ -15,7 +15,7 @@ from longtail.data.dataset import GIVEN, Dataset
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.mapped_texts import MappedTexts
 from longtail.data.table_facts import TableFacts
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,10 +101,11 @@ class Corpus:
         if len(self.valid) == 0:
             raise DataError(f"{self.name} has no valid examples to judge on; give a valid split or a --valid-share")
         out = np.zeros(len(self.train), dtype=np.bool_)
-        note = f"judged on the {len(self.valid)} examples of valid; test was not touched"
+        note = f"judged on the {counted(len(self.valid), 'example')} of valid; test was not touched"
         if valid_share:
             out = held_out(self.train.ids, valid_share, f"valid of train:{seed}")
-            note += f"; {int(out.sum())} other examples of train take the place of valid"
+            others = counted(int(out.sum()), "other example of train takes", "other examples of train take")
+            note += f"; {others} the place of valid"
         return replace(
             self,
             train=self.train.take(np.flatnonzero(~out)),
@@ -161,6 +162,21 @@ def hashed(ids: Sequence[str], salt: int | str = 0) -> npt.NDArray[np.uint64]:
     return places
 
 
+def held_out_note(split: str, rows: int, share: float) -> str:
+    """What a corpus notes where the data had no such split.
+
+    Args:
+        split: its name.
+        rows: number of examples held out for it.
+        share: of train that was asked for.
+
+    Returns:
+        A sentence.
+    """
+    examples = counted(rows, f"example ({share:.0%}) of train was", f"examples ({share:.0%}) of train were")
+    return f"no {split} split was given: {examples} held out as {split}"
+
+
 def make_corpus(
     *,
     name: str,
@@ -206,9 +222,7 @@ def make_corpus(
         out = held_out(train.ids, test_share, seed + 1)
         train, test = train.take(np.flatnonzero(~out)), train.take(np.flatnonzero(out))
         drawn.append("test")
-        all_notes.append(
-            f"no test split was given: {len(test)} examples ({test_share:.0%}) of train were held out as test"
-        )
+        all_notes.append(held_out_note("test", len(test), test_share))
     labels = train.labels.counted(train.targets)
     if valid is None:
         # Another salt than for test: rows that stayed out of test all have large hashes under that salt.
@@ -216,9 +230,7 @@ def make_corpus(
         train, valid = train.take(np.flatnonzero(~out)), train.take(np.flatnonzero(out))
         if valid_share:
             drawn.append("valid")
-            all_notes.append(
-                f"no valid split was given: {len(valid)} examples ({valid_share:.0%}) of train were held out as valid"
-            )
+            all_notes.append(held_out_note("valid", len(valid), valid_share))
     empty = train.take([])
     return Corpus(
         name=name,

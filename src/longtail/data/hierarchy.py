@@ -17,7 +17,7 @@ from longtail.data.corpus import Corpus, held_out, make_corpus
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.opening import check_room
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 from longtail.progress import stage
 
 DEPTH = 3
@@ -108,7 +108,9 @@ def build(
         np.diff(parents.indptr) if hierarchy.rows is None else (np.diff(parents.indptr) > 0) & hierarchy.rows
     )
     if len(documents) < 2:
-        raise DataError(f"{hierarchy.name}: only {len(documents)} nodes have a parent; check the edges")
+        raise DataError(
+            f"{hierarchy.name}: only {counted(len(documents), 'node has', 'nodes have')} a parent; check the edges"
+        )
     is_label = np.zeros(len(hierarchy), dtype=np.bool_)
     is_label[parents.indices] = True
     label_nodes = np.flatnonzero(is_label)
@@ -144,7 +146,7 @@ def build(
         notes=(
             *hierarchy.notes,
             *notes,
-            f"{len(ids)} documents and {len(labels)} labels; ancestors up to depth {depth}; "
+            f"{counted(len(ids), 'document')} and {counted(len(labels), 'label')}; ancestors up to depth {depth}; "
             f"{test_share:.0%} of the documents are test, by a hash of their id with seed {seed}",
         ),
     )
@@ -157,13 +159,15 @@ def _parents(hierarchy: Hierarchy) -> tuple[Matrix, list[str]]:
     loops: Bools = hierarchy.child == hierarchy.parent
     child, parent = hierarchy.child[~loops], hierarchy.parent[~loops]
     if loops.any():
-        notes.append(f"{int(loops.sum())} edges from a node to itself were dropped")
+        notes.append(
+            f"{counted(int(loops.sum()), 'edge from a node to itself was', 'edges from a node to itself were')} dropped"
+        )
     parents = sparse.csr_array(
         (np.ones(len(child), dtype=np.bool_), (child, parent)), shape=(nodes, nodes), dtype=np.bool_
     )
     parents.sum_duplicates()
     if parents.nnz < len(child):
-        notes.append(f"{len(child) - parents.nnz} duplicate edges were dropped")
+        notes.append(f"{counted(len(child) - parents.nnz, 'duplicate edge was', 'duplicate edges were')} dropped")
     cycles, inside = _cycles(parents)
     if cycles:
         notes.append(f"{inside} nodes lie on cycles (groups of nodes that reach each other: {cycles})")

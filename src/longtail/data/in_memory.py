@@ -18,7 +18,7 @@ from longtail.data.frames import column, column_names, is_missing, plain_list
 from longtail.data.labels import LabelSet, Propensity
 from longtail.data.rows import MIN_WEIGHT, as_id, without_repeats
 from longtail.data.text_language import text_language
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 VALID_NAMES = ("valid", "validation", "dev")  # of a split in a mapping of splits
 
@@ -128,7 +128,7 @@ class _Index:
         if wrong is not None:
             raise DataError(f"label_texts: the text of {wrong!r} is not a string but {type(texts[wrong]).__name__}")
         without = len(self.row_of) - len(self.known)
-        notes = (f"{without} labels have no text in label_texts",) if without else ()
+        notes = (f"{counted(without, 'label has', 'labels have')} no text in label_texts",) if without else ()
         found = tuple(texts.get(label, "") for label in self.row_of)
         return LabelSet(ids=tuple(self.row_of), texts=found, propensity=propensity), notes
 
@@ -242,7 +242,10 @@ def _cells(split: str, labels: Any, index: _Index) -> Sequence[Any]:
     matrix = sparse.csr_array(labels if sparse.issparse(labels) else np.asarray(labels))
     known = names or list(index.known) or [str(number) for number in range(shape[1])]
     if len(known) != shape[1]:
-        raise DataError(f"{split}: labels have {shape[1]} columns, and label_texts {len(known)} labels; give as many")
+        raise DataError(
+            f"{split}: labels have {counted(shape[1], 'column')}, "
+            f"and label_texts {counted(len(known), 'label')}; give as many"
+        )
     for label in known:  # columns without an entry are labels too
         index.row_of.setdefault(label, len(index.row_of))
     bounds = matrix.indptr

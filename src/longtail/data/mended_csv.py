@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from longtail.data.mending import ENCODING, mender, pass_over
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 SPAN = 1000  # lines that the record of a damaged file may have; a longer one is an open quote
 
@@ -103,7 +103,7 @@ def mended_records(
         if width is None:
             width = len(record)
         elif len(record) != width:
-            problem = DataError(f"{len(record)} fields where the header has {width}", path, taken[0][0])
+            problem = DataError(f"{counted(len(record), 'field')} where the header has {width}", path, taken[0][0])
             pass_over(problem, "rows with too many or too few fields", taken[0][1])
             waiting.extendleft(reversed(taken[1:]))
             continue

@@ -16,6 +16,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.data.mending import Remedies
 from longtail.data.rows import Splits
+from longtail.errors import counted
 
 # Missing values as people and programs write them, in some languages of Europe.
 MISSING = (
@@ -90,7 +91,9 @@ def mended(splits: Splits, remedies: Remedies) -> Splits:
     if remedies.min_count > 1:
         counts = np.bincount(splits.train.targets.indices, minlength=len(splits.train.labels))
         few = np.flatnonzero(counts < remedies.min_count)
-        splits = _without(splits, few, f"left out, because they have fewer than {remedies.min_count} training examples")
+        splits = _without(
+            splits, few, f"left out, because they have fewer than {counted(remedies.min_count, 'training example')}"
+        )
     return splits
 
 
@@ -133,7 +136,7 @@ def _without_copies(splits: Splits) -> Splits:
             seen.add(key)
         if copies:
             notes.append(
-                f"left out {len(copies):,} rows of {name} with the text and labels of an earlier row: "
+                f"left out {counted(len(copies), 'row')} of {name} with the text and labels of an earlier row: "
                 f"{named([data.ids[row] for row in copies])}"
             )
         found[name] = data.take(kept) if copies else data
@@ -155,7 +158,8 @@ def _folded(splits: Splits) -> Splits:
         target[rows] = best
         pairs.append(" = ".join(repr(labels.ids[row]) for row in [best, *(row for row in rows if row != best)]))
     kept = np.unique(target)
-    note = f"folded {len(labels) - len(kept):,} spellings into {len(groups):,} labels: {', '.join(pairs[:SHOWN])}"
+    note = f"folded {counted(len(labels) - len(kept), 'spelling')} into {counted(len(groups), 'label')}: "
+    note += ", ".join(pairs[:SHOWN])
     note += ", …" if len(pairs) > SHOWN else ""
     column_of = np.searchsorted(kept, target)
     return over(splits, labels.take(kept), column_of, note)
@@ -172,8 +176,9 @@ def _without(splits: Splits, gone: Longs, why: str) -> Splits:
     before = sum(int((np.diff(data.targets.indptr) == 0).sum()) for data in _every(splits).values())
     mended = over(splits, labels.take(kept), column_of, "")
     after = sum(int((np.diff(data.targets.indptr) == 0).sum()) for data in _every(mended).values())
-    note = f"labels {why}: {len(gone):,} ({named([labels.ids[row] for row in gone.tolist()])}), {entries:,} entries"
-    note += f"; {after - before:,} rows have no label left" if after > before else ""
+    note = f"labels {why}: {len(gone):,} ({named([labels.ids[row] for row in gone.tolist()])}), "
+    note += counted(entries, "entry", "entries")
+    note += f"; {counted(after - before, 'row has', 'rows have')} no label left" if after > before else ""
     return replace(mended, notes=(*splits.notes, note))
 
 

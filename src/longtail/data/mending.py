@@ -68,7 +68,7 @@ class Fault:
     def line(self) -> str:
         """One line for people."""
         more = ", …" if self.count > min(len(self.places), PLACES) else ""
-        return f"{self.count:,} {self.kind} ({', '.join(self.places[:PLACES])}{more})"
+        return f"{self.kind}: {self.count:,} ({', '.join(self.places[:PLACES])}{more})"
 
 
 class Mender:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from longtail.data.columns import column_names, table_kind
-from longtail.data.corpus import Corpus, held_out, make_corpus
+from longtail.data.corpus import Corpus, held_out, held_out_note, make_corpus
 from longtail.data.corpus_facts import CorpusFacts, check_text_field, read_facts
 from longtail.data.files import find, listing
 from longtail.data.folder_layout import read_folder, read_rows_file
@@ -273,7 +273,7 @@ def _read_store(
     out = held_out(corpus.train.ids, test_share, seed + 1)
     train, test = corpus.train.take(np.flatnonzero(~out)), corpus.train.take(np.flatnonzero(out))
     labels = corpus.labels.counted(train.targets)
-    note = f"no test split was given: {len(test)} examples ({test_share:.0%}) of train were held out as test"
+    note = held_out_note("test", len(test), test_share)
     return replace(
         corpus, train=train.over(labels), valid=corpus.valid.over(labels), test=test.over(labels),
         drawn=(*corpus.drawn, "test"), notes=(*corpus.notes, note),

@@ -32,7 +32,7 @@ from longtail.data.repository_matrix import (
 )
 from longtail.data.repository_text import Described, read_described, read_texts
 from longtail.data.rows import Splits, check_declared
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 SHORT = {"train": ("trn", "train"), "valid": ("val", "valid"), "test": ("tst", "test")}
 TARGETS = ("{}_X_Y.txt", "{}_X_Y.npz", "Y.{}.npz", "{}_lbl_mat.txt")
@@ -248,7 +248,9 @@ def _agree(what: str, counts: Sequence[tuple[Path | None, int]]) -> None:
         first, expected = counts[0]
         if count != expected and first is not None:
             raise DataError(
-                f"has {count} {what}, but {first.name} has {expected}; check that the files belong together", path
+                f"has {counted(count, what.removesuffix('s'), what)}, but {first.name} has {expected}; "
+                "check that the files belong together",
+                path,
             )
 
 

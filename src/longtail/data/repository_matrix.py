@@ -28,7 +28,7 @@ from longtail.data.opening import check_room
 from longtail.data.repository_numbers import COLON, COMMA, NEWLINE, numbers
 from longtail.data.rows import MIN_WEIGHT, pairs, without_repeats
 from longtail.data.sparse_files import sparse_matrix
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 from longtail.progress import stage
 
 TOO_LARGE = 2.0**128 - 2.0**103  # this and more rounds to infinity in float32
@@ -161,10 +161,11 @@ def _read_text(path: Path, numbers_in_header: int, wrong: _Wrong) -> tuple[Matri
         seen += len(part.counts)
         if past.size:
             line = first + max(rows - (seen - len(part.counts)), 0) + int(past[0])
-            raise DataError(f"the header says {rows} rows, but more follow; correct the header", path, line)
+            raise DataError(f"the header says {counted(rows, 'row')}, but more follow; correct the header", path, line)
     if seen < rows:
         raise DataError(
-            f"the header says {rows} rows, but there are {seen}; copy the file again or correct the header", path
+            f"the header says {counted(rows, 'row')}, but there are {seen}; copy the file again or correct the header",
+            path,
         )
     return (
         targets.matrix(rows, labels, path) if numbers_in_header == 3 else None,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from longtail.data.columns import table_kind
-from longtail.data.corpus import Corpus
+from longtail.data.corpus import Corpus, held_out_note
 from longtail.data.corpus_facts import CorpusFacts, read_facts
 from longtail.data.dataset import Dataset
 from longtail.data.files import find
@@ -159,9 +159,7 @@ def _stream(
     shares = {"test": writer.test_share, "valid": writer.valid_share}
     for split in writer.drawn:
         rows = writer.splits[split].rows
-        notes.append(
-            f"no {split} split was given: {rows} examples ({shares[split]:.0%}) of train were held out as {split}"
-        )
+        notes.append(held_out_note(split, rows, shares[split] or 0.0))
     warning = constants_note((name, place.resolve().name), writer.counted, len(labels), labels.propensity)
     writer.finish(
         labels,

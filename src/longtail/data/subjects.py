@@ -22,7 +22,7 @@ from longtail.data.files import COMPRESSED, chunks, document_text, lines
 from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, check_ids
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 from longtail.progress import stage
 
 SPLITS = {"train": ("train",), "valid": ("valid", "validate", "validation"), "test": ("test",)}
@@ -216,7 +216,8 @@ def _apart(gathered: dict[str, Gathered]) -> list[str]:
             part.ids[row] = f"{split}/{part.ids[row]}"
         if again:
             notes.append(
-                f"{len(again):,} documents of {part.path.name} have the name of one in another folder: their ids begin "
+                f"{counted(len(again), f'document of {part.path.name} has', f'documents of {part.path.name} have')} "
+                f"the name of one in another folder: their ids begin "
                 f"with {split}/, such as {part.ids[again[0]]!r}"
             )
         seen.update(part.ids)
@@ -237,10 +238,8 @@ def _read_documents(folder: Path, part: Gathered) -> list[str]:
     if not without:
         return []
     more = ", …" if len(without) > 5 else ""
-    return [
-        f"{len(without):,} documents of {folder.name} have no NAME{SUBJECTS} or NAME{NAMES}, so they have no labels: "
-        f"{', '.join(without[:5])}{more}"
-    ]
+    documents = counted(len(without), f"document of {folder.name} has", f"documents of {folder.name} have")
+    return [f"{documents} no NAME{SUBJECTS} or NAME{NAMES}, so no labels: {', '.join(without[:5])}{more}"]
 
 
 def _subjects_of(folder: Path, name: str, labels: LabelIndex) -> list[str] | None:

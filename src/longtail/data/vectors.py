@@ -14,7 +14,7 @@ from longtail.arrays import AnyArray
 from longtail.data.dataset import Dataset
 from longtail.data.numpy_files import read_array
 from longtail.data.rows import Splits
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 
 def with_vectors(splits: Splits, folder: Path) -> Splits:
@@ -51,7 +51,9 @@ def _joined(data: Dataset, path: Path) -> Dataset:
     vectors = _read(path)
     if len(vectors) != len(data):
         raise DataError(
-            f"has {len(vectors)} vectors for {len(data)} documents; give each document one, in the same order", path
+            f"has {counted(len(vectors), 'vector')} for {counted(len(data), 'document')}; "
+            "give each document one, in the same order",
+            path,
         )
     try:
         return replace(data, features=vectors)

@@ -14,7 +14,7 @@ from longtail.data.mended_labels import folded, named, over
 from longtail.data.rows import Splits
 from longtail.data.skos import FORMATS, read_skos
 from longtail.data.subjects import id_of
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 STEMS = ("vocabulary", "vocab", "subjects", "skos", "thesaurus")
 TABLE = ".tsv"
@@ -89,7 +89,7 @@ class VocabularyFile:
             exclude_collections=self.exclude_collections,
         )
         left = ", ".join(f"{number:,} {reason}" for reason, number in found.left_out.items())
-        said = f"{self.path.name}: {len(found.concepts):,} concepts with names in {found.language!r}"
+        said = f"{self.path.name}: {counted(len(found.concepts), 'concept')} with names in {found.language!r}"
         if found.named_otherwise:
             said += f", {found.named_otherwise:,} of them without one, named in another language"
         labels = found.label_set(propensity)
@@ -120,7 +120,9 @@ class VocabularyFile:
         column_of, otherwise = _matched(own.ids, labels, aliases)
         if otherwise:
             pairs = [f"{own.ids[row]} = {labels.word(int(column_of[row]))}" for row in otherwise]
-            notes += (f"{len(pairs):,} labels found by a further name, a notation or a successor: {named(pairs)}",)
+            notes += (
+                f"{counted(len(pairs), 'label')} found by a further name, a notation or a successor: {named(pairs)}",
+            )
         unknown = np.flatnonzero(column_of < 0).tolist()
         if len(own) and len(unknown) == len(own):
             raise DataError(
@@ -130,7 +132,7 @@ class VocabularyFile:
             )
         note = ""
         if unknown:
-            note = f"left out {len(unknown):,} labels that {self.path.name} does not have: "
+            note = f"left out {counted(len(unknown), 'label')} that {self.path.name} does not have: "
             note += named([own.ids[row] for row in unknown])
         found = over(splits, labels, column_of, note)
         return replace(found, notes=(*notes, *found.notes)), None if language == UNKNOWN else language

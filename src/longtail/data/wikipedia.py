@@ -18,7 +18,7 @@ from longtail.arrays import AnyArray, Bools, Ints, Longs
 from longtail.data.hierarchy import Hierarchy
 from longtail.data.opening import reading
 from longtail.data.wikipedia_sql import SqlRows, SqlTable, open_table
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 CATEGORY_NAMESPACE = 14
 UNKNOWN = -1
@@ -101,7 +101,8 @@ def _read(paths: dict[str, Path], meta_name: re.Pattern[str]) -> Hierarchy:
     child, parent, dropped = _edges(links, titles, pages, targets)
     notes = []
     if dropped:
-        notes.append(f"{dropped} links between categories that the dump does not list were dropped")
+        unlisted = "between categories that the dump does not list"
+        notes.append(f"{counted(dropped, f'link {unlisted} was', f'links {unlisted} were')} dropped")
     return _without_meta(titles, child, parent, meta_name, _wiki(links.path), notes)
 
 
@@ -184,7 +185,8 @@ def _without_meta(
     child, parent = new_node[child], new_node[parent]
     kept: Bools = (child != UNKNOWN) & (parent != UNKNOWN)
     if len(ids) < len(titles):
-        notes.append(f"{len(titles) - len(ids)} meta categories were left out with {int((~kept).sum())} links")
+        left_out = counted(len(titles) - len(ids), "meta category was", "meta categories were")
+        notes.append(f"{left_out} left out with {counted(int((~kept).sum()), 'link')}")
     return Hierarchy(
         name=wiki, ids=ids, names=names, texts=names, child=child[kept], parent=parent[kept], notes=tuple(notes)
     )

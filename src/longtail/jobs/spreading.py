@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from longtail.errors import JobError, JobsLeft
+from longtail.errors import JobError, JobsLeft, counted
 from longtail.jobs.folder import JobFolder
 from longtail.jobs.running import run_jobs
 
@@ -41,7 +41,8 @@ class Spread:
             shown = "; ".join(one.reason for one in failed[:NAMED])
             more = f" and {len(failed) - NAMED} more, see {jobs.path / 'failed'}" if len(failed) > NAMED else ""
             raise JobError(
-                f"{len(failed)} of {len(jobs)} jobs failed, the others are done: {shown}{more}; run the command again"
+                f"{len(failed)} of {counted(len(jobs), 'job')} failed, "
+                f"the others are done: {shown}{more}; run the command again"
             )
         left = jobs.left()
         if left:

@@ -11,7 +11,7 @@ import numpy as np
 from longtail.arrays import Longs
 from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
-from longtail.errors import DataError, RecipeError
+from longtail.errors import DataError, RecipeError, counted
 from longtail.fold_jobs import answers_by_jobs, spreads_folds
 from longtail.linear.fusion.boosted_trees import Growing, require_lightgbm
 from longtail.linear.fusion.candidates import Answers
@@ -257,7 +257,9 @@ def fold_rows(train: Dataset, number: int, seed: int) -> list[tuple[Longs, Longs
             "examples, which fuse learns on with folds=0"
         )
     if not 2 <= number <= len(given):
-        raise DataError(f"{len(given)} training examples cannot be cut into {number} folds; give 2 to {len(given)}")
+        raise DataError(
+            f"{counted(len(given), 'training example')} cannot be cut into {number} folds; give 2 to {len(given)}"
+        )
     shuffled = given[np.argsort(hashed([train.ids[row] for row in given.tolist()], seed), kind="stable")]
     every = np.arange(len(train))
     return [(np.setdiff1d(every, shuffled[fold::number]), shuffled[fold::number]) for fold in range(number)]

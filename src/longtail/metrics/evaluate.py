@@ -9,7 +9,7 @@ import numpy as np
 from longtail.arrays import Doubles, Ints, Longs
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 from longtail.metrics.frequency import equi_volume_bins
 from longtail.metrics.measures import Bin, Measures
 from longtail.metrics.tally import Tally, check_places, tally
@@ -61,32 +61,32 @@ def evaluate(
         raise DataError(f"bins_at must be a k of 1 or more, got {bins_at}")
     bin_of = equi_volume_bins(data.labels, bins)
     check_places(ks)
-    counted = tally(predictions, data, [*ks, bins_at])
-    steps = {k: counted.ks.index(k) for k in map(int, ks)}
-    columns = {**_row_measures(counted), **_label_measures(counted)}
-    if counted.cells is not None:
-        columns["ECE"] = _calibration_error(counted.cells)
+    tallied = tally(predictions, data, [*ks, bins_at])
+    steps = {k: tallied.ks.index(k) for k in map(int, ks)}
+    columns = {**_row_measures(tallied), **_label_measures(tallied)}
+    if tallied.cells is not None:
+        columns["ECE"] = _calibration_error(tallied.cells)
     percent = {
         f"{name}@{k}": 100.0 * float(column[step]) for name, column in columns.items() for k, step in steps.items()
     }
-    at = counted.ks.index(bins_at)
+    at = tallied.ks.index(bins_at)
     return Measures(
         values=percent,
-        bins=_bins(data.labels, bin_of, bins, counted.found[:, at], counted.positives, counted.rows * bins_at),
+        bins=_bins(data.labels, bin_of, bins, tallied.found[:, at], tallied.positives, tallied.rows * bins_at),
         bins_at=bins_at,
         propensity=data.labels.propensity,
-        rows=counted.rows,
-        notes=tuple(_notes(counted, predictions.places)),
+        rows=tallied.rows,
+        notes=tuple(_notes(tallied, predictions.places)),
     )
 
 
-def _row_measures(counted: Tally) -> dict[str, Doubles]:
+def _row_measures(tallied: Tally) -> dict[str, Doubles]:
     """Means and ratios over rows, each with one value a k."""
     from longtail.metrics import kernels
 
-    sums, rows = counted.sums, counted.rows
+    sums, rows = tallied.sums, tallied.rows
     return {
-        "P": sums[:, kernels.HITS] / (rows * np.array(counted.ks, dtype=np.float64)),
+        "P": sums[:, kernels.HITS] / (rows * np.array(tallied.ks, dtype=np.float64)),
         "nDCG": sums[:, kernels.NDCG] / rows,
         "PSP": _ratio(sums[:, kernels.GAIN], sums[:, kernels.BEST_GAIN]),
         "PSnDCG": _ratio(sums[:, kernels.SCALED_GAIN], sums[:, kernels.BEST_SCALED_GAIN]),
@@ -97,9 +97,9 @@ def _row_measures(counted: Tally) -> dict[str, Doubles]:
     }
 
 
-def _label_measures(counted: Tally) -> dict[str, Doubles]:
+def _label_measures(tallied: Tally) -> dict[str, Doubles]:
     """Coverage and macro means over labels, each with one value a k."""
-    found, predicted, positives = counted.found, counted.predicted, counted.positives[:, None]
+    found, predicted, positives = tallied.found, tallied.predicted, tallied.positives[:, None]
     labels = max(1, len(found))
     return {
         "C": (found > 0).sum(axis=0) / max(1, int((positives > 0).sum())),
@@ -142,22 +142,28 @@ def _bins(labels: LabelSet, bin_of: Ints, bins: int, found: Longs, positives: Lo
     return tuple(result)
 
 
-def _notes(counted: Tally, places: int) -> list[str]:
+def _notes(tally: Tally, places: int) -> list[str]:
     """Facts about the predictions that a reader of the measures should know."""
-    largest = counted.ks[-1]
+    largest = tally.ks[-1]
     notes = []
     if largest > places:
-        notes.append(f"the predictions have {places} places, fewer than k = {largest}: the missing are misses")
-    elif counted.short:
         notes.append(
-            f"{counted.short} of {counted.rows} examples have fewer than {largest} predictions: the missing are misses"
+            f"the predictions have {counted(places, 'place')}, fewer than k = {largest}: the missing are misses"
         )
-    if counted.repeated:
-        notes.append(f"{counted.repeated} predictions repeat a label of their example and were dropped")
-    if counted.unlabelled:
-        notes.append(f"{counted.unlabelled} of {counted.rows} examples have no true label and count as misses")
-    if counted.lost:
-        notes.append(f"{counted.lost} true labels are excluded for their example and can never be hit")
-    if counted.cells is None:
+    elif tally.short:
+        notes.append(
+            f"{tally.short} of {tally.rows} examples have fewer than {largest} predictions: the missing are misses"
+        )
+    if tally.repeated:
+        notes.append(
+            f"{counted(tally.repeated, 'prediction repeats', 'predictions repeat')} a label of their example: dropped"
+        )
+    if tally.unlabelled:
+        notes.append(f"{tally.unlabelled} of {tally.rows} examples have no true label and count as misses")
+    if tally.lost:
+        notes.append(
+            f"{counted(tally.lost, 'true label is', 'true labels are')} excluded for their example and can never be hit"
+        )
+    if tally.cells is None:
         notes.append("no ECE: some scores lie outside [0, 1], so they are not probabilities")
     return notes

@@ -10,7 +10,7 @@ import numpy as np
 
 from longtail.arrays import AnyArray, Doubles, Ints, Longs, Matrix
 from longtail.data.dataset import Dataset
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 from longtail.metrics.propensity import inverse_propensity
 from longtail.predictions import Predictions
 from longtail.threads import thread_count
@@ -109,7 +109,8 @@ def _check(predictions: Predictions, data: Dataset, ks: Sequence[int]) -> None:
         raise DataError("there is nothing to measure: the data has no examples; choose a split with some")
     if len(predictions) != len(data):
         raise DataError(
-            f"{len(predictions)} predictions for {len(data)} documents; predict the same ones, in the same order"
+            f"{counted(len(predictions), 'prediction')} for {counted(len(data), 'document')}; "
+            "predict the same ones, in the same order"
         )
     if predictions.labels is not data.labels and predictions.labels.ids != data.labels.ids:
         raise DataError(

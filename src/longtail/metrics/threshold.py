@@ -8,7 +8,7 @@ import numpy as np
 
 from longtail.cutoff import Cutoff, CutoffChoice
 from longtail.data.dataset import Dataset
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 from longtail.predictions import Predictions
 
 
@@ -141,4 +141,6 @@ def choose_cutoff(predictions: Predictions, data: Dataset, choice: CutoffChoice)
 
 def _check(predictions: Predictions, data: Dataset) -> None:
     if len(data) == 0 or len(predictions) != len(data):
-        raise DataError(f"{len(predictions)} predictions for {len(data)} documents; predict the same ones")
+        raise DataError(
+            f"{counted(len(predictions), 'prediction')} for {counted(len(data), 'document')}; predict the same ones"
+        )

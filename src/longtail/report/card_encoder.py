@@ -8,6 +8,7 @@ from typing import Any
 
 from longtail.catalogue import learner_class, written
 from longtail.drawing import words
+from longtail.errors import counted
 from longtail.grammar import parse
 from longtail.seams import Scorer
 
@@ -63,7 +64,7 @@ def _used(asked: str, init_from: str | None, encoder: Any) -> UsedEncoder:
     weights = sum(int(array.size) for array in encoder.weights.values())
     architecture = {"bag": "a mean of word vectors", "gru": "a recurrent net"}.get(kind, "a transformer")
     if "layers" in settings:
-        architecture += f" of {words.count(settings['layers'])} layers"
+        architecture += f" of {counted(settings['layers'], 'layer')}"
     architecture += (
         f", {words.count(weights)} weights, reads the first {words.count(encoder.max_tokens)} tokens of a text"
     )

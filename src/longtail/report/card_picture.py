@@ -11,6 +11,7 @@ from longtail.data.labels import LabelSet
 from longtail.drawing import words
 from longtail.drawing.axes import AxisScale, ticks
 from longtail.drawing.markup import Safe, join, tag
+from longtail.errors import counted
 from longtail.metrics.frequency import BANDS
 from longtail.metrics.measures import Bin
 from longtail.report.zipf import band_sizes
@@ -37,7 +38,7 @@ def card_svg(labels: LabelSet, bins: Sequence[Bin], measured: str) -> str:
     if bins:
         parts.append(_recall(bins, half, WIDTH, measured))
     sizes = zip(BANDS, band_sizes(labels).tolist(), strict=True)
-    title = "; ".join(f"{words.count(size)} {name} labels" for name, size in sizes if size)
+    title = "; ".join(f"{counted(size, f'{name} label')}" for name, size in sizes if size)
     if bins:
         title += f". Recall {measured}, by training examples: " + "; ".join(
             f"{_range(one)}: {one.recall:.1f}%" for one in bins
@@ -102,7 +103,7 @@ def _recall(bins: Sequence[Bin], left: float, right: float, measured: str) -> Sa
     parts += [_rule(down(mark), left, right, f"{mark:g}") for mark in marks]
     for place, one in enumerate(bins):
         x = left + 52 + slot * place
-        title = f"{_range(one)} training examples, {words.count(one.labels)} labels: recall {k} {one.recall:.1f}%"
+        title = f"training examples: {_range(one)}, {counted(one.labels, 'label')}: recall {k} {one.recall:.1f}%"
         bar = {"x": x + 0.15 * slot, "width": 0.7 * slot, "y": down(one.recall), "height": BOTTOM - down(one.recall)}
         parts.append(tag("rect", tag("title", title), fill=ORANGE, **bar))
         parts.append(tag("text", _range(one), x=x + slot / 2, y=BOTTOM + 17, text_anchor="middle"))

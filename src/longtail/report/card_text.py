@@ -10,6 +10,7 @@ from longtail.catalogue import learner_class, preset_of, tail_class
 from longtail.citations import papers_of
 from longtail.data.labels import LabelSet
 from longtail.drawing import words
+from longtail.errors import counted
 from longtail.grammar import Setting, parse
 from longtail.metrics.frequency import BANDS, TAIL_ROWS, bands, pos80
 from longtail.metrics.measures import Measures
@@ -91,7 +92,7 @@ def card_text(model: FittedModel, facts: CardFacts, picture: str) -> str:
 
 def _opening(model: FittedModel, facts: CardFacts) -> str:
     of = f" of {_safe(facts.data)}" if facts.data else ""
-    return f"A model of longtail {__version__} that finds the right few of {words.count(len(model.labels))} labels{of}."
+    return f"A model of longtail {__version__} that finds the right few of {counted(len(model.labels), 'label')}{of}."
 
 
 def _recipe(model: FittedModel) -> str:
@@ -157,7 +158,7 @@ def _measures(facts: CardFacts) -> str:
         recall, coverage = (one.recall, one.coverage) if one.positives else (None, None)  # the split has none of them
         found = (words.percent(one.contribution), words.percent(recall), words.percent(coverage))
         by_bin.append((span, words.count(one.labels), *found))
-    examples = f"{words.count(measures.rows)} examples of the {split} split"
+    examples = f"{counted(measures.rows, 'example')} of the {split} split"
     on = f"Percent, on {examples}; PSP with {measures.propensity}; C: the share of their labels found at least once"
     warning = {
         "valid": " The recipe may have chosen settings or calibrated on these examples; expect less on new documents.",
@@ -202,7 +203,7 @@ def _limits(model: FittedModel, facts: CardFacts) -> str:
     ]
     if unseen:
         how = "are found by their texts alone" if reads else "cannot be found: the recipe does not read label texts"
-        items.append(f"{words.count(unseen)} labels have no training example and {how}.")
+        items.append(f"{counted(unseen, 'label has', 'labels have')} no training example: such labels {how}.")
     items.append(_about_scores(model.recipe, facts))
     items.append(
         "It was measured on documents like those it was trained on, not on other kinds of text or other languages."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from longtail.drawing import words
+from longtail.errors import counted
 from longtail.metrics.significance import BETTER, SAME, WORSE
 from longtail.report.result import Result
 
@@ -305,8 +306,8 @@ def clean_table(results: Sequence[Result], width: int | None = None) -> Table | 
     if not clean:
         return None
     table = comparison_table(clean, width, costs=False)
-    rows = f"{clean[0].measures.rows:,} of {results[0].measures.rows:,}"
-    table.caption = f"on the {rows} documents without the problems above"
+    rows = counted(results[0].measures.rows, "document")
+    table.caption = f"on the {clean[0].measures.rows:,} of {rows} without the problems above"
     return table
 
 

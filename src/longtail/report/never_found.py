@@ -9,6 +9,7 @@ import numpy as np
 from longtail.data.corpus import Corpus
 from longtail.drawing import words
 from longtail.drawing.markup import Safe, tag
+from longtail.errors import counted
 from longtail.metrics.frequency import BANDS
 from longtail.report import shapes
 from longtail.report.download import csv_link
@@ -72,7 +73,7 @@ def never_section(results: Sequence[Result], corpus: Corpus, findings: Findings)
 
 
 def _band_head(name: str, number: int) -> list[Safe | str]:
-    return [name, tag("small", f"{words.count(number)} labels")]
+    return [name, tag("small", counted(number, "label"))]
 
 
 def _never_cell(never: int, wanted: int, number: int) -> Safe:
@@ -104,5 +105,7 @@ def _by_no_recipe(results: Sequence[Result], corpus: Corpus, findings: Findings)
     )
     which = "this recipe never predicts" if len(results) == 1 else "none of the recipes ever predicts"
     total = words.count(len(labels))
-    what = f"The {total} labels" if len(labels) <= NEVER_SHOWN else f"{NEVER_SHOWN} of the {total} labels"
+    what = (
+        f"The {counted(len(labels), 'label')}" if len(labels) <= NEVER_SHOWN else f"{NEVER_SHOWN} of the {total} labels"
+    )
     return tag("div", tag("h3", f"{what} {which}"), tag("ul", *items, class_="chips", role="list"), class_="by-none")

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from longtail.atomic import new_file
 from longtail.data.corpus import Corpus
-from longtail.drawing import words
 from longtail.drawing.markup import Safe, tag
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 from longtail.report import never_found, sections
 from longtail.report.calibration_chart import calibration_section
 from longtail.report.dial_chart import dial_section
@@ -176,8 +175,8 @@ def _page(
         tag("p", headline(results, findings), class_="takeaway"),
         tag(
             "p",
-            f"{words.count(len(corpus.train))} training examples, {words.count(len(corpus.test))} test examples, "
-            f"{words.count(len(corpus.labels))} labels",
+            f"{counted(len(corpus.train), 'training example')}, {counted(len(corpus.test), 'test example')}, "
+            f"{counted(len(corpus.labels), 'label')}",
             class_="under",
         ),
         tag("ul", *(tag("li", warning) for warning in warnings), class_="warnings") if warnings else None,

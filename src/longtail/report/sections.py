@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from longtail.drawing import words
 from longtail.drawing.markup import Safe, tag
+from longtail.errors import counted
 from longtail.metrics.measures import Bin
 from longtail.report import figures
 from longtail.report.download import Cell, csv_link
@@ -225,10 +226,13 @@ def _ranges(result: Result, across: str, up: str) -> tuple[figures.Range, figure
 
 def _slot(one: Bin) -> Slot:
     if one.name == "zero-shot":
-        return Slot("never seen", f"{words.short_count(one.labels)} labels", apart=True)
+        return Slot("never seen", _labels(one), apart=True)
     low, high = words.short_count(one.low), words.short_count(one.high)
-    plural = "label" if one.labels == 1 else "labels"
-    return Slot(low if low == high else f"{low}–{high}", f"{words.short_count(one.labels)} {plural}")
+    return Slot(low if low == high else f"{low}–{high}", _labels(one))
+
+
+def _labels(one: Bin) -> str:
+    return f"{words.short_count(one.labels)} {'label' if one.labels == 1 else 'labels'}"
 
 
 def _of_bin(result: Result, name: str, field: str) -> float:
@@ -272,7 +276,7 @@ def _range(one: Bin) -> str:
 
 
 def _sizes(one: Bin) -> list[Safe]:
-    return [tag("small", f"{words.count(one.labels)} labels"), tag("small", f"{words.count(one.positives)} positives")]
+    return [tag("small", counted(one.labels, "label")), tag("small", counted(one.positives, "positive"))]
 
 
 def nothing() -> Safe:

@@ -11,6 +11,7 @@ from longtail.data.labels import LabelSet
 from longtail.drawing import words
 from longtail.drawing.axes import LETTER, AxisScale, Box
 from longtail.drawing.markup import Safe, join, tag
+from longtail.errors import counted
 from longtail.metrics.frequency import BANDS, bands
 from longtail.report.shapes import both, picture
 
@@ -70,7 +71,7 @@ def zipf_svg(labels: LabelSet) -> Safe:
     """
     sizes = band_sizes(labels)
     title = "Training examples of each label by rank, on log scales: " + ", ".join(
-        f"{words.count(number)} {name} labels" for name, number in zip(BANDS, sizes.tolist(), strict=True) if number
+        counted(number, f"{name} label") for name, number in zip(BANDS, sizes.tolist(), strict=True) if number
     )
 
     def draw(width: int, height: int, roomy: bool) -> Safe:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from longtail.errors import counted
 from longtail.report.result import Result, finite
 from longtail.reproduction.paper_tables import COSTS, IN_BIN, PAIRS, PaperTable
 from longtail.reproduction.table_rows import TableRow
@@ -190,8 +191,8 @@ class Reproduction:
         here = [found.mean for one, row in same if (found := one.effect(row, column)) is not None]
         theirs = [figures[0] for one, row in same for figures in one.table.effects_of(row).values()]
         return (
-            f"{self.paper} is {whole} on {self.data}: of {len(judged)} rows with published effects {counts[IN_KIND]} "
-            f"in kind, {counts[IN_PART]} in part, {counts[NOT]} not; {column} {_range(here)} here, "
+            f"{self.paper} is {whole} on {self.data}: of {counted(len(judged), 'row')} with published effects "
+            f"{counts[IN_KIND]} in kind, {counts[IN_PART]} in part, {counts[NOT]} not; {column} {_range(here)} here, "
             f"{_range([one for one in theirs if one is not None])} published{once}."
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longtail.drawing import words
+from longtail.errors import counted
 from longtail.reproduction.outcome import Reproduction, TableOutcome, cells, published_cells
 
 
@@ -25,8 +26,8 @@ def markdown(found: Reproduction, command: str, versions: dict[str, str], json_f
         "",
         f"    {command}",
         "",
-        f"{facts['train_rows']:,} training documents, {facts['test_rows']:,} test documents, "
-        f"{facts['labels']:,} labels; A = {propensity['a']:g}, B = {propensity['b']:g}. "
+        f"{counted(facts['train_rows'], 'training document')}, {counted(facts['test_rows'], 'test document')}, "
+        f"{counted(facts['labels'], 'label')}; A = {propensity['a']:g}, B = {propensity['b']:g}. "
         f"Seeds {', '.join(map(str, found.seeds))}; {words.seconds(found.seconds)}. "
         f"{', '.join(f'{name} {one}' for name, one in versions.items())}.",
         "",

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from longtail.errors import counted
 from longtail.serve.settings import Settings
 from longtail.serve.share import client_of, is_trusted, networks
 
@@ -81,7 +82,7 @@ class Connections:
         cap = self.settings.connections_per_address
         crowded = len(own) >= cap and not is_trusted(one.peer, self.trusted)
         if crowded and not self._close_spare(own, ("closing", "idle")):
-            return f"this address has {cap} connections open; close some, or wait"
+            return f"this address has {counted(cap, 'connection')} open; close some, or wait"
         if self._total >= self.most and not self._make_room(len(own)):
             return "the service has too many connections open; try again"
         self._by_client.setdefault(client, {})[one] = None

@@ -183,7 +183,7 @@ class Guard:
             self._bodies.take(address, -size)
             raise Refused(
                 408,
-                f"the request did not come within {self._settings.timeout:g} seconds",
+                f"the request did not come within {self._settings.timeout:g} s",
                 "slow",
                 {"Connection": "close"},
             ) from None

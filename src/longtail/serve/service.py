@@ -144,7 +144,7 @@ class Service:
         if since is not None:
             seconds = asyncio.get_running_loop().time() - since
             if seconds > STUCK * self.settings.timeout:
-                return f"a batch has been computed for {seconds:.0f} seconds"
+                return f"a batch has been computed for {seconds:.0f} s"
         return None
 
     def _predict(self, key: _Key, texts: list[str]) -> list[Any]:
@@ -344,7 +344,7 @@ class Service:
             raise self._busy(busy.retry_after) from None
         except TooLate:
             raise Refused(
-                503, f"not done within {self.settings.timeout:g} seconds; try again, or send fewer texts", "late",
+                503, f"not done within {self.settings.timeout:g} s; try again, or send fewer texts", "late",
                 {"Retry-After": str(self.batcher.retry_after)},
             ) from None  # fmt: skip
         except Stopped:

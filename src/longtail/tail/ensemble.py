@@ -10,7 +10,7 @@ import numpy as np
 from longtail.arrays import Bools, Floats, Ints
 from longtail.data.dataset import Dataset, Rows
 from longtail.data.subsample import evenly_spaced
-from longtail.errors import DataError, RecipeError
+from longtail.errors import DataError, RecipeError, counted
 from longtail.linear.fusion.known_words import knows_words
 from longtail.linear.solvers.score_scale import DECLARED, ScoreCalibration
 from longtail.metrics.evaluate import evaluate
@@ -224,7 +224,7 @@ class EnsembleLearner(WrappedLearner):
             tried.append((value, threshold, replace(both, tail=tail, scales=scales)))
         _, chosen, best = max(tried, key=lambda one: one[0])  # of equals the lowest
         if own.tail_max_count == "auto":
-            note(f"ensemble: the encoder answers for labels with at most {chosen} training examples")
+            note(f"ensemble: the encoder answers for labels with at most {counted(chosen, 'training example')}")
         emit(TailThreshold(chosen, {threshold: value for value, threshold, _ in tried}))
         return best
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from longtail.data.corpus import Corpus, hashed, held_out
 from longtail.data.dataset import Dataset
-from longtail.errors import DataError, LongtailError
+from longtail.errors import DataError, LongtailError, counted
 from longtail.metrics import evaluate
 from longtail.progress import Measured, calling, stage
 from longtail.recipe import Recipe
@@ -78,7 +78,9 @@ class Judge:
             learned, inner = _without(train, seed)
             return cls((Split(learned, inner, valid),), objectives)
         if not 2 <= folds <= len(train):
-            raise DataError(f"{len(train)} training examples can be cut into 2 to {len(train)} folds, not {folds}")
+            raise DataError(
+                f"{counted(len(train), 'training example')} can be cut into 2 to {len(train)} folds, not {folds}"
+            )
         order = np.argsort(hashed(train.ids, f"folds:{seed}"), kind="stable")
         splits = []
         for fold in range(folds):

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from longtail.data.corpus import Corpus
-from longtail.errors import DataError, RecipeError
+from longtail.errors import DataError, RecipeError, counted
 from longtail.jobs import current_spread
 from longtail.progress import Measured, measured, note, stage
 from longtail.recipe import Recipe
@@ -81,7 +81,7 @@ def tune(
         if folder is not None:
             study.resume(identity_of(corpus, space, objectives, folds, seed), folder)
             if study.finished:
-                note(f"{folder} has {study.finished} finished trials; the search goes on after them")
+                note(f"{folder} has {counted(study.finished, 'finished trial')}; the search goes on after them")
         Recipe.parse(space.corners()[0]).check(corpus.train)  # what the data lacks is no matter of settings
         spread = current_spread()
         jobs = None if spread is None else TrialJobs(corpus, objectives, folds, seed, spread)
@@ -202,7 +202,7 @@ class _Search:
     def _nothing_found(self) -> None:
         failed = [one for one in self.study.results() if one.state == FAILED]
         if failed:
-            raise RecipeError(f"{len(failed)} trials failed and none ended; the last: {failed[-1].why}")
+            raise RecipeError(f"{counted(len(failed), 'trial')} failed and none ended; the last: {failed[-1].why}")
         raise RecipeError("no trial ended in the time that was given; give more (--within), or a quicker recipe")
 
 

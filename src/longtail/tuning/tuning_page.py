@@ -10,6 +10,7 @@ from importlib import resources
 from longtail.drawing import words
 from longtail.drawing.axes import AxisScale, Box, log_ticks, ticks
 from longtail.drawing.markup import Safe, join, tag
+from longtail.errors import counted
 from longtail.report.sections import section
 from longtail.report.shapes import bars, both, css_class, marker, picture, rules, stroke
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult, Tuning
@@ -47,7 +48,11 @@ def render(found: Tuning, *, command: str, data: str) -> str:
         tag("div", tag("span", "longtail tune", class_="brand"), class_="bar-top"),
         tag("h1", tag("bdi", found.data), ": settings found"),
         tag("p", "Best: ", tag("strong", tag("bdi", best.recipe)), class_="takeaway"),
-        tag("p", f"{values}, judged on {found.judged_on}; {len(found.trials)} trials ({states})", class_="under"),
+        tag(
+            "p",
+            f"{values}, judged on {found.judged_on}; {counted(len(found.trials), 'trial')} ({states})",
+            class_="under",
+        ),
         _code(f"longtail train {shlex.quote(data)} {shlex.quote(best.recipe)} --out model"),
     )
     # No script: the theme follows the system by a copy of the dark rules.

@@ -152,7 +152,7 @@ def test_few_lines_in_another_encoding_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["one"], "the first line has 1 columns"),
+        (["one"], "the first line has 1 column,"),
         (["a\tb\tc\td\te"], "the first line has 5 columns"),
         (["a\tb", "a\tb\tc"], r"log\.tsv\.gz:2: 3 columns instead of 2; 1 of 2 lines are damaged"),
         (["a\tb\t1", "a\tb\tx"], r"log\.tsv\.gz:2: clicks are 'x'"),

@@ -106,7 +106,7 @@ def test_the_dev_judgements_of_a_beir_folder_are_valid(tmp_path: Path) -> None:
         ("query e",), ("query a", "query d"), ("query b", "query c")
     ]  # fmt: skip
     assert (done.counts["train"], done.counts["valid"], done.counts["test"]) == (1, 2, 2)
-    assert "1 queries have judgements in train and valid; they count as valid" in done.notes
+    assert "1 query with judgements in train and valid counts as valid" in done.notes
 
 
 def test_beir_folders_without_train_judgements(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_few_damaged_lines_are_left_out_and_many_refused(tmp_path: Path) -> None
     log.write_bytes(gzip.compress(text))
     done = build_prefixes([log], tmp_path / "built", PrefixSettings(), propensity=Propensity(), accepted=True)
     assert done.counts["log lines"] == 3594 and done.counts["train queries"] == len(asked_in_train(lines))
-    assert "1 of 3,594" in done.notes[0] and "log.txt.gz:3: 1 columns instead of 5" in done.notes[0]
+    assert "1 of 3,594" in done.notes[0] and "log.txt.gz:3: 1 column instead of 5" in done.notes[0]
     log.write_bytes(gzip.compress(text.replace(b"\t\t\n", b"\t\n")))
     with pytest.raises(DataError, match=r"4 columns instead of 5; 3,\d+ of 3,\d+ lines are damaged"):
         build_prefixes([log], tmp_path / "again", PrefixSettings(), propensity=Propensity(), accepted=True)

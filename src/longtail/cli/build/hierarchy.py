@@ -10,6 +10,7 @@ import typer
 
 from longtail.cli.build.options import Constants, Out, Overwrite, Seed
 from longtail.cli.shared import Json, constants, print_json, progress, ready_to_write, say
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from longtail.data.hierarchy import Hierarchy
@@ -135,4 +136,4 @@ def _build(
         print_json({"data": str(out), "rows": sizes, "labels": len(corpus.labels), "notes": list(corpus.notes)})
     else:
         examples = ", ".join(f"{number:,} {name}" for name, number in sizes.items())
-        typer.echo(f"wrote {out}: {examples} examples and {len(corpus.labels):,} labels")
+        typer.echo(f"wrote {out}: {examples} examples and {counted(len(corpus.labels), 'label')}")

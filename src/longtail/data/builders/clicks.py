@@ -47,7 +47,7 @@ from longtail.data.files import chunks
 from longtail.data.labels import Propensity
 from longtail.data.limits import MAX_COUNT
 from longtail.data.worker_pool import Workers, processes_for
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 COLUMNS = {2: "query,item", 3: "query,item,clicks", 4: "id,query,item,url"}  # by how many there are; 4 is ORCAS
 KNOWN = ("id", "query", "item", "url", "clicks", "-")
@@ -135,7 +135,7 @@ def build_clicks(
         counts["log lines"] = remembered(read, "counts")["lines"]
         counts["log queries"] = int(sum(np.load(part / "queries.npy") for part in rows.iterdir()))
         if not counts["train"]:
-            raise DataError(f"no document has {settings.least} clicks and a train query; lower --least", log)
+            raise DataError(f"no document has {counted(settings.least, 'click')} and a train query; lower --least", log)
         parts: dict[str, Sequence[Path]] = {
             split: [part / "rows" for part in sorted((work.folder / f"{split}-lines").iterdir())]
             for split in ("train", "test")
@@ -173,7 +173,8 @@ def check_columns(log: Path, given: str) -> str:
         _check_is_log(log, first)
         if number not in COLUMNS:
             raise DataError(
-                f"the first line has {number} columns, separated by tabs; 2 (query, item), 3 (query, item, clicks) and "
+                f"the first line has {counted(number, 'column')}, separated by tabs; "
+                f"2 (query, item), 3 (query, item, clicks) and "
                 "4 (ORCAS: id, query, item, url) are known, others need --columns, such as --columns -,query,item",
                 log,
                 1,
@@ -184,7 +185,7 @@ def check_columns(log: Path, given: str) -> str:
     if unknown or names.count("query") != 1 or names.count("item") != 1:
         raise DataError(f"--columns takes query, item and perhaps id, url, clicks and - in order, got {given!r}")
     if len(names) != number:
-        raise DataError(f"has {number} columns, but --columns names {len(names)}", log, 1)
+        raise DataError(f"has {counted(number, 'column')}, but --columns names {len(names)}", log, 1)
     return given
 
 
@@ -232,7 +233,7 @@ def _read_piece(columns: str, buckets: int, piece: FilePiece) -> Found:
     for number, line in text_lines(piece, found):
         fields = line.split(b"\t")
         if len(fields) != len(names):
-            found.damaged(piece, number, f"{len(fields)} columns instead of {len(names)}")
+            found.damaged(piece, number, f"{counted(len(fields), 'column')} instead of {len(names)}")
             continue
         query, item = b" ".join(fields[place["query"]].split()), fields[place["item"]].strip()
         if number == 1 and query.lower() == b"query":

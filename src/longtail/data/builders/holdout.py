@@ -13,7 +13,7 @@ from longtail.data.builders.output import Built, sizes
 from longtail.data.corpus import Corpus, held_out
 from longtail.data.dataset import Dataset
 from longtail.data.write import write_folder, write_repository
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 
 def build_holdout(
@@ -56,7 +56,9 @@ def build_holdout(
     counts = sizes(len(made.train), len(made.test), len(made.labels), made.train.targets.nnz, made.test.targets.nnz)
     counts |= {"labels held out": made.held_out_labels, "test positives of unseen labels": positives}
     lost = len(corpus.train) - len(made.train)
-    notes = (f"{lost:,} training examples had no other label and were left out",) if lost else ()
+    notes = (
+        (f"{counted(lost, 'training example had', 'training examples had')} no other label: left out",) if lost else ()
+    )
     return Built(out, counts, None, notes)
 
 

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from longtail.data.files import lines, shown
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 Judgements = dict[str, dict[str, float]]  # relevance of passages, by query
 
@@ -31,7 +31,9 @@ def read_judgements(path: Path) -> tuple[Judgements, int]:
         if not any(fields) or (number == 1 and fields[0] in ("query-id", "query_id", "qid")):
             continue
         if len(fields) not in (3, 4) or not fields[0] or not fields[-2]:
-            raise DataError(f"{len(fields)} columns instead of 4 (query, 0, passage, relevance) or 3", path, number)
+            raise DataError(
+                f"{counted(len(fields), 'column')} instead of 4 (query, 0, passage, relevance) or 3", path, number
+            )
         try:
             relevance = float(fields[-1])
         except ValueError:

@@ -34,7 +34,7 @@ from longtail.data.files import find, lines, listing, objects, shown
 from longtail.data.labels import Propensity
 from longtail.data.rows import as_id
 from longtail.data.worker_pool import Workers, processes_for
-from longtail.errors import DataError
+from longtail.errors import DataError, counted
 
 ROWS = 50_000  # rows of a gzip member
 CHOICES = ("all", "seen")
@@ -195,13 +195,16 @@ def _judged(files: PassageFiles, share: float | None, seed: int) -> tuple[dict[s
             continue
         found[split], others = read_judgements(path)
         if others:
-            notes.append(f"{others:,} judgements of {path.name} are not relevant and were left out")
+            notes.append(f"{counted(others, 'judgement is', 'judgements are')} not relevant and left out: {path.name}")
         for before in (one for one in found if one != split):
             both = found[before].keys() & found[split].keys()
             for query in both:
                 del found[before][query]
             if both:
-                notes.append(f"{len(both):,} queries have judgements in {before} and {split}; they count as {split}")
+                notes.append(
+                    f"{counted(len(both), 'query', 'queries')} with judgements in {before} and {split} "
+                    f"{'counts' if len(both) == 1 else 'count'} as {split}"
+                )
     if share is not None:
         queries = list(found["test"])
         drawn = (hashed(queries, seed) < np.uint64(int(share * 2**64))).tolist()
@@ -352,8 +355,13 @@ def _notes(judged: dict[str, Judgements], done: set[str], missing: Iterable[str]
     notes = []
     lost = sum(query not in done for found in judged.values() for query in found)
     if lost:
-        notes.append(f"{lost:,} judged queries have no text in the files of queries and were left out")
+        notes.append(
+            f"{counted(lost, 'judged query has', 'judged queries have')} no text in the files of queries: left out"
+        )
     gone = len(list(missing))
     if gone:
-        notes.append(f"{gone:,} judged passages are not in the collection; their judgements were left out")
+        notes.append(
+            f"{counted(gone, 'judged passage is', 'judged passages are')} not in the collection: "
+            "such judgements were left out"
+        )
     return notes

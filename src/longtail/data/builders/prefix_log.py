@@ -17,6 +17,7 @@ import numpy as np
 
 from longtail.arrays import Bytes, Longs
 from longtail.data.builders.buckets import FilePiece, Found, bucket_of, by_bucket, check_kind, each_line, read_bucket
+from longtail.errors import counted
 
 TRAIN_DAYS = ("2006-03-01", "2006-05-18")  # from the first day to before the second
 TEST_DAYS = ("2006-05-25", "2006-06-01")
@@ -36,7 +37,7 @@ class LogReader:
 
     def __call__(self, piece: FilePiece) -> Found:
         """The queries of a piece, by bucket."""
-        found, counted = Found(), Counter[tuple[int, bytes]]()
+        found, times = Found(), Counter[tuple[int, bytes]]()
         before: tuple[bytes, bytes] | None = None  # person and query of the last query kept
         raw_before: list[bytes] = []
         first: tuple[tuple[bytes, bytes], int, bytes] | None = None
@@ -48,7 +49,7 @@ class LogReader:
             found.counts["lines"] += 1
             fields = line.split(b"\t")
             if len(fields) not in (3, 5):
-                found.damaged(piece, number, f"{len(fields)} columns instead of 5")
+                found.damaged(piece, number, f"{counted(len(fields), 'column')} instead of 5")
                 continue
             if fields[:2] == raw_before:
                 continue  # the same person repeats the query: a second click, or the next page
@@ -72,14 +73,14 @@ class LogReader:
             if before is None:
                 first = (here, split, kept)
             elif kept:
-                counted[split, kept] += 1
+                times[split, kept] += 1
             before = here
-        found.outputs = by_bucket("queries", self._lines(counted))
+        found.outputs = by_bucket("queries", self._lines(times))
         found.more = (first, before)
         return found
 
-    def _lines(self, counted: Counter[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        for (split, query), number in counted.items():
+    def _lines(self, times: Counter[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        for (split, query), number in times.items():
             counts = (number, 0) if split == 0 else (0, number)
             yield bucket_of(query, self.buckets), b"%s\t%d\t%d" % (query, *counts)
 

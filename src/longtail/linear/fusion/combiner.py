@@ -10,6 +10,7 @@ from scipy import sparse
 
 from longtail.arrays import AnyArray, Bools, Doubles, Floats, Ints, Matrix
 from longtail.data.dataset import Dataset
+from longtail.errors import counted
 from longtail.linear.features.sparse_features import matrix_from, matrix_state
 from longtail.linear.fusion.boosted_trees import BoostedTrees, Growing, grow
 from longtail.linear.fusion.candidate_numbers import NumberColumns, company_numbers, member_numbers, side_by_side
@@ -208,7 +209,7 @@ def learn(
     start = Combiner(columns, places, None, 0.0, facts, record, phrases)
     wrong = len(right) - int(right.sum())
     if right.sum() < MIN_RIGHT or wrong == 0:
-        few = f"only {int(right.sum())} candidates are right, too few"
+        few = f"only {counted(int(right.sum()), 'candidate is', 'candidates are')} right, too few"
         note(
             f"fuse: {few if wrong else 'no candidate is wrong, so nothing'} to learn from; members' scores are averaged"
         )
@@ -230,8 +231,8 @@ def learn(
         trees = grow(numbers, truth, None, replace(small, trees=max(len(trees.roots), 1)))
     emit(CombinerFit(int(ends[-1]), len(right), int(right.sum()), share, len(trees.roots), error))
     note(
-        f"fuse: {len(trees.roots)} trees from {len(right):,} candidates of {ends[-1]:,} examples, calibration error "
-        f"{error:.2f} points on a held-out fifth"
+        f"fuse: {counted(len(trees.roots), 'tree')} from {len(right):,} candidates of {ends[-1]:,} examples, "
+        f"calibration error {error:.2f} points on a held-out fifth"
     )
     return replace(start, trees=trees, log_kept=log_kept)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from longtail.arrays import Floats, Longs
 from longtail.data.dataset import Dataset
 from longtail.data.subsample import evenly_spaced
-from longtail.errors import RecipeError
+from longtail.errors import RecipeError, counted
 from longtail.nn.dual.balanced_clusters import balanced_clusters
 from longtail.nn.dual.dual_fit import DualEncoderFit, initial_calibration
 from longtail.nn.dual.dual_settings import DualEncoderSettings
@@ -173,8 +173,8 @@ class PoolFit(DualEncoderFit):
         mined = self.mine(pool.negatives * pool.refresh_every, documents) if pool.negatives else None
         seconds = time.monotonic() - started
         if epoch == 0 or seconds >= NOTED:
-            and_mined = f", {mined.shape[1]} hard negatives each" if mined is not None else ""
-            note(f"{own.name}: clustered {len(learned):,} documents{and_mined}, in {seconds:.1f} s")
+            and_mined = f", {counted(mined.shape[1], 'hard negative')} each" if mined is not None else ""
+            note(f"{own.name}: clustered {counted(len(learned), 'document')}{and_mined}, in {seconds:.1f} s")
         return clusters, mined
 
     def _classifier_training(self, settings: TableSettings, rows_weight: float) -> ClassifierTraining:

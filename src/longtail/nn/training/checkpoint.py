@@ -32,7 +32,7 @@ from safetensors import SafetensorError, safe_open
 
 from longtail.arrays import AnyArray, Matrix
 from longtail.atomic import new_path, remove_leftovers
-from longtail.errors import ModelError
+from longtail.errors import ModelError, counted
 from longtail.read_back import reading_back
 
 if TYPE_CHECKING:
@@ -217,8 +217,8 @@ def _status(file: Path) -> str:
         return "a checkpoint that cannot be read"
     if stopped or epoch == epochs:
         return f"finished after epoch {epoch} of {epochs}"
-    and_steps = f" and {steps} steps" if steps else ""
-    return f"{epoch} of {epochs} epochs{and_steps} done"
+    and_steps = f" and {counted(steps, 'step')}" if steps else ""
+    return f"{epoch} of {counted(epochs, 'epoch')}{and_steps} done"
 
 
 def next_checkpoint_dir(name: str) -> CheckpointDir | None:
