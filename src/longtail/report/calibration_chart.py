@@ -62,7 +62,7 @@ def calibration_section(results: Sequence[Result], corpus: Corpus) -> Safe | Non
                 [results[number].recipe for number in shown], shown, list(curves.values()), errors=list(errors.values())
             ),
         ),
-        tag("p", _saved(results, curves, errors if varied else None), class_="note"),
+        tag("p", _saved(results, curves, errors, varied), class_="note"),
         _errors(results, shown),
         tag(
             "p",
@@ -101,15 +101,17 @@ def mean_curve(of_seeds: Sequence[Sequence[ScoreBin]]) -> tuple[tuple[ScoreBin, 
 def _saved(
     results: Sequence[Result],
     curves: Mapping[int, Sequence[ScoreBin]],
-    errors: Mapping[int, Sequence[float]] | None,
+    errors: Mapping[int, Sequence[float]],
+    varied: bool,
 ) -> Safe:
-    header = ["recipe", "predictions", "mean score", "hit rate"] + (["deviation of the hit rate"] if errors else [])
+    header = ["recipe", "predictions", "mean score", "hit rate"]
+    header += ["deviation of the hit rate"] if varied else []
     rows = [
-        (results[number].recipe, one.count, one.mean_score, one.hit_rate, *([errors[number][place]] if errors else []))
+        (results[number].recipe, one.count, one.mean_score, one.hit_rate, error)
         for number, curve in curves.items()
-        for place, one in enumerate(curve)
+        for one, error in zip(curve, errors[number], strict=True)
     ]
-    return csv_link("calibration", header, rows)
+    return csv_link("calibration", header, [row[: len(header)] for row in rows])
 
 
 def calibration_svg(

@@ -149,10 +149,9 @@ def _saved(results: Sequence[Result], up: str) -> Safe:
         for result in results
         for (x, y, dial), errors in zip(_points(result, up), _errors(result, up), strict=True)
     ]
-    header = ["recipe", "dial", ACROSS, up, f"deviation of {ACROSS}", f"deviation of {up}"]
-    if not any(result.runs for result in results):
-        header, rows = header[:4], [row[:4] for row in rows]
-    return csv_link(f"dial-{ACROSS}-against-{up}".replace("@", ""), header, rows)
+    header = ["recipe", "dial", ACROSS, up]
+    header += [f"deviation of {name}" for name in (ACROSS, up)] if any(result.runs for result in results) else []
+    return csv_link(f"dial-{ACROSS}-against-{up}".replace("@", ""), header, [row[: len(header)] for row in rows])
 
 
 def _points(result: Result, up: str) -> list[tuple[float, float, float | None]]:

@@ -94,16 +94,14 @@ def norms_section(results: Sequence[Result]) -> Safe | None:
 
 
 def _saved(lines: Sequence[Line]) -> Safe:
-    header = ("recipe", "fewest examples", "most examples", "labels", "mean norm", "10th percentile", "90th percentile")
+    header = ["recipe", "fewest examples", "most examples", "labels", "mean norm", "10th percentile", "90th percentile"]
+    header += ["deviation of the mean"] if any(map(math.isfinite, _all_errors(lines))) else []
     rows = [
         (line.name, one.low, one.high, one.labels, one.mean, one.lowest, one.highest, error)
         for line in lines
         for one, error in zip(line.bins, line.errors, strict=True)
     ]
-    if any(map(math.isfinite, _all_errors(lines))):
-        return csv_link("classifier-norms", (*header, "deviation of the mean"), rows)
-    rows = [row[:-1] for row in rows]
-    return csv_link("classifier-norms", header, rows)
+    return csv_link("classifier-norms", header, [row[: len(header)] for row in rows])
 
 
 def _all_errors(lines: Sequence[Line]) -> list[float]:
