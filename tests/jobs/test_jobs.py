@@ -16,7 +16,7 @@ import pytest
 from longtail_calls import answers_of, call, shards_of
 
 from faults import Faults, injected
-from longtail.errors import JobError
+from longtail.errors import JobError, counted
 from longtail.jobs import JobFolder
 from longtail.jobs.processes import run_in_processes
 from longtail.version import __version__
@@ -66,7 +66,8 @@ def test_the_folder_around_the_jobs_is_taken_too(data: Path, tmp_path: Path) -> 
     for place in (tmp_path / "model.jobs", out, tmp_path / "model.jobs"):
         said = call("train", data, recipe, "--out", out, "--on", "files")
         inner = Path(said.out.split()[2])
-        assert call("job", place).out.splitlines()[0] == f"0 of {len(said.out.splitlines())} jobs are done"
+        number = counted(len(said.out.splitlines()), "job is", "jobs are")
+        assert call("job", place).out.splitlines()[0] == f"0 of {number} done"
         for number in range(len(said.out.splitlines())):
             assert f"in {inner / 'done' / str(number)}" in call("job", place, str(number)).out
         assert call("job", place, "0").out == "job 0: was done\n"  # all are, and the last round is meant
