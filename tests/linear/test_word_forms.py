@@ -14,6 +14,7 @@ from longtail.data.corpus import Corpus
 from longtail.errors import RecipeError
 from longtail.learners.bm25 import Bm25, Bm25Scorer
 from longtail.learners.parabel import Parabel
+from longtail.linear.features import word_forms
 from longtail.linear.features.languages import FUNCTION_WORDS, STEMMERS, detect, folded, lowered, main_language
 from longtail.linear.features.sparse_features import Features
 from longtail.linear.features.word_counts import Vocabulary, WordCounts
@@ -141,6 +142,33 @@ def test_the_best_cut_has_the_longest_shorter_part() -> None:
         "haus",
         "dach",
     )
+
+
+def test_the_work_of_cutting_grows_with_the_square_of_a_word_not_with_the_ways_to_cut_it() -> None:
+    looked_up = 0
+
+    def form(word: str) -> str:
+        nonlocal looked_up
+        looked_up += 1
+        return word
+
+    parts = ["bahn", "bahnhof", "hofs", "hofsbahn", "bahnhofsbahn"]
+    run_together = "bahnhofsbahn" * 8  # keywords without the spaces between them, as catalogues have them
+    found = CompoundCutter(parts, "plain")._parts(run_together, form)
+    assert found == ("bahnhofsbahn",) * 8
+    # Where every way to a part is followed, there are four times as many with each part: 300,000 here.
+    assert looked_up <= len(run_together) ** 2 / 2
+    looked_up = 0
+    assert CompoundCutter(parts, "plain")._parts("bahnhofsbahn" * 1000, form) == () and looked_up == 0  # no word
+
+
+def test_parts_of_words_are_remembered_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_forms, "REMEMBERED", 10)
+    cutter = CompoundCutter(["bahn", "hofs"], "plain")
+    for number in range(100):
+        assert cutter.parts(f"bahnhofs{number}", "de") == ()
+        assert cutter.parts("bahnhofs", "de") == ("bahn", "hofs")
+        assert len(cutter.found) <= 10
 
 
 def test_n_grams_carry_the_ends_of_the_word() -> None:

@@ -21,6 +21,8 @@ BASES, EXTRAS = ("plain", "stem", "lemma"), ("chars", "compounds", "pieces")
 SHORTEST_GRAM, LONGEST_GRAM = 2, 5
 GRAM = "~"  # begins an n-gram: no word has it, so that an n-gram is never taken for a word
 SHORTEST_PART = 4  # letters of a part of a compound
+LONGEST_COMPOUND = 100  # letters; longer runs of letters are no words
+REMEMBERED = 1 << 20  # words whose parts are in memory: a service reads words without end
 LINKS = ("", "s", "es", "n", "en", "er", "e")  # what may stand between two parts
 UMLAUTS = str.maketrans("äöü", "aou")
 _UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]+|[^{UNSEGMENTED}]+")
@@ -168,22 +170,39 @@ class CompoundCutter:
         """
         key = (word, language)
         if key not in self.found:
+            if len(self.found) >= REMEMBERED:
+                self.found.clear()
             self.found[key] = self._parts(word, base_form(self.words, language))
         return self.found[key]
 
     def _parts(self, word: str, form: Callable[[str], str]) -> tuple[str, ...]:
-        if len(word) < 2 * SHORTEST_PART or _beginning(word) not in self.beginnings:
+        if not 2 * SHORTEST_PART <= len(word) <= LONGEST_COMPOUND or _beginning(word) not in self.beginnings:
             return ()
-        best: tuple[tuple[int, int], tuple[str, ...]] = ((-len(word), 0), ())
-        for cut in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
-            right = word[cut:]
-            if _beginning(right) not in self.beginnings or form(right) not in self.known:
-                continue
-            for left in _without_link(word[:cut]):
-                parts = (form(left),) if form(left) in self.known else self._parts(left, form)
-                if parts:
-                    best = max(best, ((-len(parts), min(len(left), len(right))), (*parts, form(right))))
-        return best[1]
+        plain = word.translate(UMLAUTS)
+        lefts: dict[int, tuple[str, ...]] = {}  # parts of word[:end]
+
+        def cut(end: int) -> tuple[str, ...]:
+            best: tuple[tuple[int, int], tuple[str, ...]] = ((-end, 0), ())
+            for begin in range(SHORTEST_PART, end - SHORTEST_PART + 1):
+                if plain[begin : begin + SHORTEST_PART] not in self.beginnings:
+                    continue
+                right = form(word[begin:end])
+                if right not in self.known:
+                    continue
+                for left in _without_link(word[:begin]):
+                    if parts := before(len(left)):
+                        best = max(best, ((-len(parts), min(len(left), end - begin)), (*parts, right)))
+            return best[1]
+
+        # The rest of a cut is always a beginning of the word. Each is cut once: with every way to reach it, the work
+        # would double with each part of a long word.
+        def before(end: int) -> tuple[str, ...]:
+            if end not in lefts:
+                whole = form(word[:end])
+                lefts[end] = (whole,) if whole in self.known else cut(end)
+            return lefts[end]
+
+        return cut(len(word))
 
 
 def base_form(words: str, language: str) -> Callable[[str], str]:

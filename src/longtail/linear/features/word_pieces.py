@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import TypeAlias
 
-from longtail.linear.features.word_forms import CompoundCutter, base_form
+from longtail.linear.features.word_forms import REMEMBERED, CompoundCutter, base_form
 
 PIECE = "#"  # begins a piece in a vocabulary: no word has it
 PIECES = 8000  # that are learned
@@ -108,6 +108,8 @@ class PieceCutter:
         """
         key = (word, language)
         if key not in self.found:
+            if len(self.found) >= REMEMBERED:
+                self.found.clear()
             form = base_form(self.words, language)(word)
             found = self._cut(form)
             self.found[key] = found if self.whole or len(found) > 1 else ()
