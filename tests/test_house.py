@@ -37,7 +37,7 @@ ARROWS: dict[str, set[str]] = {
         "version",
     },
     "__main__": {"cli"},
-    "answers": {"arrays", "data", "errors", "model"},
+    "answers": {"arrays", "data", "errors", "model", "progress"},
     "atomic": {"errors"},
     "automatic": {
         "arrays",
@@ -456,7 +456,7 @@ ARROWS: dict[str, set[str]] = {
     "plan": {"arrays", "data", "memory"},
     "predictions": {"arrays", "data", "errors", "saved_predictions"},
     "predictions_file": {"data", "errors", "predictions"},
-    "frame_predictor": {"errors", "model", "store"},
+    "frame_predictor": {"data", "errors", "model", "store"},
     "read_back": {"errors"},
     "recipe": {
         "catalogue",

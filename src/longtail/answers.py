@@ -20,7 +20,9 @@ from longtail.data.files import lines as file_lines
 from longtail.data.mending import pass_over
 from longtail.data.rows import as_id
 from longtail.data.subjects import documents_of, is_subject_table, name_of, subject_rows
+from longtail.data.text_language import LanguageCells
 from longtail.errors import DataError, did_you_mean
+from longtail.progress import note
 
 if TYPE_CHECKING:
     from longtail.model import Model
@@ -51,7 +53,7 @@ def lines_of(path: Path, model: Model) -> Iterator[tuple[int, str]]:
         return
     if table_kind(path):
         required = [] if model.table is None else list(model.table.text)
-        yield from _records(path, _fields(model), model.id_field, required)
+        yield from _records(path, _fields(model), model.id_field, required, model.language_field)
         return
     for number, line in file_lines(path):
         yield number, line.removesuffix("\r")
@@ -65,6 +67,7 @@ def answer_lines(
     dial: float,
     source: str,
     why: bool = False,
+    language: str = "",
 ) -> Iterator[dict[str, Any]]:
     """Predict the labels of some lines.
 
@@ -76,6 +79,7 @@ def answer_lines(
         dial: see `Model.predict`.
         source: what an error names.
         why: say of each label who proposed it.
+        language: the code of texts that tell none themselves.
 
     Yields:
         One JSON object a line, in the order of the lines: its id, its labels, best first, and "unsure" with the
@@ -89,7 +93,7 @@ def answer_lines(
     rows, read = [], []
     for number, line in lines:
         try:
-            rows.append(_row(line, number, source, _fields(model), apart))
+            rows.append(_row(line, number, source, _fields(model), apart, model.language_field))
             read.append((number, line))
         except DataError as error:
             pass_over(error, "lines that cannot be read", line)
@@ -104,7 +108,11 @@ def answer_lines(
         marks = np.ones(len(columns), dtype=np.bool_)
         excluded = sparse.csr_array((marks, columns, starts), shape=(len(rows), len(model.labels)))
     texts, ids = tuple(row["text"] for row in rows), tuple(row["id"] for row in rows)
-    asked = Rows(texts=texts, features=_vectors(rows, lines, source), ids=ids)
+    languages = None
+    if model.language_field is not None:
+        told = _languages(rows, lines, model.language_field, source)
+        languages = tuple(code or language for code in told)
+    asked = Rows(texts=texts, features=_vectors(rows, lines, source), ids=ids, languages=languages)
     predictions = model.predict(asked, k, excluded, dial)
     unsure = model.unsure(asked, None if dial else predictions)
     if threshold is not None:
@@ -141,10 +149,12 @@ def _present(fields: list[str], names: Collection[str]) -> list[str]:
     return [field for field in fields if field in names] or [field for field in ("text",) if field in names]
 
 
-def _row(line: str, number: int, source: str, fields: list[str], apart: bool) -> dict[str, Any]:
+def _row(
+    line: str, number: int, source: str, fields: list[str], apart: bool, language_field: str | None
+) -> dict[str, Any]:
     """Reads a line: a plain text, or a JSON object with the fields that the model was trained on."""
     if not line.lstrip().startswith("{"):
-        return {"id": str(number), "text": line, "exclude": [], "vector": None}
+        return {"id": str(number), "text": line, "exclude": [], "vector": None, "language": None}
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -162,7 +172,17 @@ def _row(line: str, number: int, source: str, fields: list[str], apart: bool) ->
     if apart and fields[1] in row:  # the first line is the title, even where it is empty
         rest = [row[field] for field in present if field != fields[1]]
         text = " ".join((row[fields[1]] or "").split()) + "\n" + " ".join(filter(None, rest))
-    return {"id": name, "text": text, "exclude": exclude, "vector": row.get("vector")}
+    language = None if language_field is None else row.get(language_field)
+    return {"id": name, "text": text, "exclude": exclude, "vector": row.get("vector"), "language": language}
+
+
+def _languages(rows: list[dict[str, Any]], lines: list[tuple[int, str]], field: str, source: str) -> tuple[str, ...]:
+    """The codes of the languages of documents; "" where one is to be guessed. Unknown codes are named in a note."""
+    cells = LanguageCells()
+    codes = [cells.code(row["language"], Path(source), number) for row, (number, _) in zip(rows, lines, strict=True)]
+    if cells.unknown:
+        note(cells.notes(field)[-1])
+    return tuple(codes)
 
 
 def _vectors(rows: list[dict[str, Any]], lines: list[tuple[int, str]], source: str) -> AnyArray | None:
@@ -204,11 +224,14 @@ def _documents(folder: Path) -> Iterator[tuple[int, str]]:
         yield number, json.dumps({"id": unquote(name_of(file)), "text": document_text(file)})
 
 
-def _records(path: Path, fields: list[str], id_field: str, required: list[str]) -> Iterator[tuple[int, str]]:
+def _records(
+    path: Path, fields: list[str], id_field: str, required: list[str], language: str | None
+) -> Iterator[tuple[int, str]]:
     """The records of a table as JSON; it must have all text columns of training where those are known."""
     names = column_names(path)
     present = required or _present(fields, names)
-    if lacking := [name for name in required if name not in names]:
+    more = [] if language is None or language in present else [language]
+    if lacking := [name for name in [*required, *more] if name not in names]:
         near = did_you_mean(lacking[0], names)
         raise DataError(
             f"there is no column {', '.join(map(repr, lacking))}, which the model was trained on{near or ';'} the "
@@ -223,9 +246,9 @@ def _records(path: Path, fields: list[str], id_field: str, required: list[str]) 
             path,
         )
     named = next((name for name in (id_field, "id") if name in names), None)
-    for line, record in records(path, names, [*present, *([named] if named else [])]):
+    for line, record in records(path, names, [*present, *more, *([named] if named else [])]):
         cells = [None if value is None or value == "" else str(value) for value in record]
-        row = {name: cell for name, cell in zip(present, cells, strict=False) if cell is not None}
+        row = {name: cell for name, cell in zip([*present, *more], cells, strict=False) if cell is not None}
         if named and cells[-1] is not None:
             row["id"] = cells[-1]
         yield line, json.dumps({present[0]: "", **row})

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from longtail.data.dataset import Rows
+from longtail.data.text_language import LanguageCells
 from longtail.errors import DataError
 from longtail.store import load
 
@@ -67,13 +69,18 @@ class Predictor:
         kind = type(documents).__module__.partition(".")[0]
         columns = getattr(documents, "column_names", None) or getattr(documents, "columns", None)
         if columns is None:
-            found = self._answers(list(documents))
+            found = self._answers(list(documents), None)
             if kind != "pandas":
                 return [{"labels": labels, "scores": scores} for labels, scores in zip(*found, strict=True)]
             import pandas  # type: ignore[import-untyped,unused-ignore]
 
             return pandas.DataFrame(dict(zip(("labels", "scores"), found, strict=True)), index=documents.index)
-        labels, scores = self._answers(self._texts(documents, list(map(str, columns))))
+        names, field = list(map(str, columns)), self.model.language_field
+        cells = LanguageCells()  # an unknown code is no reason to stop: that text's language is guessed
+        languages = (
+            [cells.code(one, Path(self.path), 0) for one in _listed(documents[field])] if field in names else None
+        )
+        labels, scores = self._answers(self._texts(documents, names), languages)
         if kind == "polars":
             import polars
 
@@ -110,16 +117,17 @@ class Predictor:
             return cells[0]
         return [" ".join(part for part in parts if part) for parts in zip(*cells, strict=True)]
 
-    def _answers(self, texts: Sequence[Any]) -> tuple[list[list[str]], list[list[float]]]:
+    def _answers(
+        self, texts: Sequence[Any], languages: Sequence[str] | None
+    ) -> tuple[list[list[str]], list[list[float]]]:
         wrong = next((place for place, text in enumerate(texts) if text is not None and not isinstance(text, str)), -1)
         if wrong >= 0:
             raise DataError(f"text {wrong} is not a string but {type(texts[wrong]).__name__}: {texts[wrong]!s:.40}")
         if not texts:
             return [], []
         model = self.model
-        predictions = model.predict(
-            [text or "" for text in texts], max(min(self.k, len(model.labels)), 1), None, self.dial
-        )
+        rows = Rows(texts=tuple(text or "" for text in texts), languages=languages)
+        predictions = model.predict(rows, max(min(self.k, len(model.labels)), 1), None, self.dial)
         if self.threshold is not None:
             predictions = predictions.above(self.threshold)
         labels = [[answer.id for answer in answers] for answers in predictions]

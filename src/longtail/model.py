@@ -55,6 +55,7 @@ class Model:
     rerankers: tuple[Reranker, ...] = ()
     text_field: str = "title+text"  # the fields of a row that made its text in training
     id_field: str = "id"  # the field that named a row
+    language_field: str | None = None  # the field that had the language of its text
     doubts: Doubts | None = None  # which texts it knows too little of; None: it never says
     table: TableFacts | None = None  # how the table of training was read, so that others are read the same way
     cutoff: Cutoff | None = None  # which labels are given where nothing else is asked for

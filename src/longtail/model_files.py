@@ -83,6 +83,10 @@ class FittedModel(Protocol):
         """The field or column of ids."""
 
     @property
+    def language_field(self) -> str | None:
+        """The field or column of languages."""
+
+    @property
     def doubts(self) -> Doubts | None:
         """What the model says of unknown texts; None: nothing."""
 
@@ -215,6 +219,7 @@ def _manifest(model: FittedModel, entries: dict[str, Any], files: dict[str, dict
         "recipe": model.recipe,
         "text_field": model.text_field,
         "id_field": model.id_field,
+        **({} if model.language_field is None else {"language_field": model.language_field}),
         **({} if model.table is None else {"table": model.table.as_json()}),
         **({} if model.cutoff is None else {"cutoff": model.cutoff.as_json()}),
         "labels": described(model.labels),

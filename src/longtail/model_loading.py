@@ -58,6 +58,7 @@ MANIFEST_FIELDS: Mapping[str, Declared] = {
     "recipe": Words(),
     "text_field": Words(),
     "id_field": Words(optional=True),
+    "language_field": Words(optional=True),
     "table": AnyFields(optional=True),
     "cutoff": AnyFields(optional=True),
     "labels": Fields(
@@ -89,6 +90,7 @@ class ModelParts:
     doubts: Doubts | None = None
     table: TableFacts | None = None
     cutoff: Cutoff | None = None
+    language_field: str | None = None
 
 
 def read_model(path: str | Path, mapped: bool = False, known: LabelSet | None = None) -> ModelParts:
@@ -143,8 +145,9 @@ def _read_model(path: Path, mapped: bool, known: LabelSet | None) -> ModelParts:
         table = TableFacts.of_json(manifest["table"], path / MANIFEST) if "table" in manifest else None
         cutoff = Cutoff.of_json(manifest["cutoff"]) if "cutoff" in manifest else None
         return ModelParts(
-            manifest["recipe"], labels, scorer, tuple(fitted.values()), text_field, id_field, doubts, table, cutoff
-        )
+            manifest["recipe"], labels, scorer, tuple(fitted.values()), text_field, id_field, doubts, table, cutoff,
+            manifest.get("language_field"),
+        )  # fmt: skip
     except ModelError:
         raise
     except Misfit as error:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,20 @@ def test_the_vectors_are_those_of_one_machine(way: str, title_weight: float, tra
             run_here(tmp_path, SHARDS)
     assert same(found, right)
     assert (len(list(tmp_path.glob("texts-*"))) > SHARDS) == (title_weight != 1)
+
+
+@pytest.mark.parametrize("title_weight", [1.0, 3.0])
+@pytest.mark.parametrize("forms", ["stem", "stem+compounds"])
+def test_texts_are_read_in_their_own_languages(forms: str, title_weight: float, train: Dataset, tmp_path: Path) -> None:
+    """A shard has the languages of its texts beside them."""
+    german = replace(train, languages=["de"] * len(train))
+    mixed = replace(train, languages=[("de", "en", "")[row % 3] for row in range(len(train))])
+    settings = WordCounts(words=forms)
+    learned = [Features.learn(one, settings, title_weight=title_weight) for one in (german, mixed)]
+    for one, right in zip((german, mixed), learned, strict=True):
+        with spreading(tmp_path, "processes"):
+            assert same(Features.learn(one, settings, title_weight=title_weight), right)
+    assert learned[0][0].vocabulary.words != learned[1][0].vocabulary.words  # type: ignore[union-attr]
 
 
 def test_texts_of_a_store_and_a_part_of_it(data: Path, tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ class _TimedSearch:
                 model,
                 text_field=self.corpus.text_field,
                 id_field=self.corpus.id_field,
+                language_field=self.corpus.language_field,
                 table=self.corpus.table,
             ),
             chosen=best,

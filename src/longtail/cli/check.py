@@ -186,6 +186,7 @@ def _remedies(source: Source, corpus: Corpus, open_faults: list[Fault]) -> str:
     columns = source.columns
     text = ",".join(columns.text) if isinstance(columns.text, tuple) else columns.text
     described = {"--text-column": text, "--label-column": columns.labels, "--id-column": columns.id}
+    described |= {"--language-column": columns.language}
     described |= {"--label-shape": columns.shape, "--text": source.text}
     if columns.separator != "|":
         described["--label-separator"] = columns.separator

@@ -92,7 +92,7 @@ def evaluate(
         loaded = load(model) if model.is_dir() else None
         if loaded is not None:
             loaded.check_dial(dial, "--dial")
-            source = read_like(source, loaded.table)
+            source = read_like(source, loaded.table, loaded.language_field)
         corpus = source.read()
         data: Dataset = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}[split]
         if len(data) == 0:
@@ -118,6 +118,11 @@ def evaluate(
                     "valid, and the model may have been trained on them; measure on a file of other examples"
                 )
             data = _known(data, loaded, split)
+            if source.language is not None:
+                say(
+                    "note: --language changes nothing here: a model reads texts in the language that it was trained "
+                    "with, or in that of its --language-column"
+                )
             places = min(max(*ks, 5, CANDIDATES if choice or loaded.cutoff else 5), len(loaded.labels))
             predictions = _predicted(loaded, data, places, dial)
         measures = evaluate_split(predictions, data, ks, corpus.held_out_labels if split == "test" else 0)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -15,6 +15,9 @@ from longtail.atomic import new_file
 from longtail.cli.predict_csv import PredictionTable
 from longtail.cli.shared import Dial, as_json, progress, ready_to_write, say
 from longtail.cutoff import Cutoff
+
+if TYPE_CHECKING:
+    from longtail.model import Model
 
 FOLDER_CHUNK = 64  # documents of a folder predicted at a time: each may be a book
 
@@ -62,6 +65,12 @@ def predict(
     skip_bad_rows: Annotated[
         str | None, typer.Option(metavar="FILE", help="Leave out rows that cannot be read, and write them to FILE.")
     ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CODE", help="Language of texts that tell none, for models that learned a column of them."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON list instead of one object per line.")] = False,
 ) -> None:
     """Predict the labels of texts.
@@ -94,6 +103,7 @@ def predict(
 
         unused = {"--why": why, "--json": json, "--database": database is not None}
         unused |= {"--encoding": encoding != "utf-8", "--skip-bad-rows": skip_bad_rows is not None}
+        unused |= {"--language": language is not None}
         for option in (name for name, given in unused.items() if given):
             raise DataError(f"{option} does not go with --on, which writes one file a shard; leave one of them out")
         stored = load(model).cutoff
@@ -105,6 +115,7 @@ def predict(
             raise DataError("is the input file, which would be lost; give another name to --out", out)
     loaded = load(model)
     loaded.check_dial(dial, "--dial")
+    spoken = _spoken(language, loaded)
     places, least = _asked(k, threshold, loaded.cutoff)
     if database is not None:
         from longtail.export.database import searching
@@ -123,7 +134,7 @@ def predict(
         between = "[\n" if json else ""
         table_file = PredictionTable(file, source, loaded.labels) if as_table else None
         for chunk in in_chunks(lines, 1 if typed else FOLDER_CHUNK if Path(source).is_dir() else CHUNK):
-            for answer in answer_lines(loaded, chunk, places, least, dial, name, why):
+            for answer in answer_lines(loaded, chunk, places, least, dial, name, why, spoken):
                 if table_file is not None:
                     table_file.write(answer)
                     continue
@@ -134,6 +145,20 @@ def predict(
             file.write("\n]\n" if between == ",\n" else "[]\n")
     for note in () if mender is None else mender.notes():
         say(f"note: {note}")
+
+
+def _spoken(language: str | None, model: Model) -> str:
+    """The code of --language; an error where the model cannot follow it."""
+    from longtail.data.text_language import text_language
+    from longtail.errors import DataError
+
+    code = text_language(language)
+    if language is not None and model.language_field is None:
+        raise DataError(
+            "--language is for models that learned the languages of documents from a column (train --language-column); "
+            "this one reads all texts as it was trained; leave it out"
+        )
+    return code
 
 
 def _check_name(out: Path, format: str | None) -> None:

@@ -79,13 +79,19 @@ class Source:
         )
 
 
-def read_like(source: Source, table: TableFacts | None) -> Source:
-    """The data as a model read its training table, but for the columns that are asked for."""
-    from longtail.data.read import Remedies, columns_of
+def read_like(source: Source, table: TableFacts | None, language: str | None = None) -> Source:
+    """The data as a model read its training table, but for the columns that are asked for.
+
+    `language`: the field of JSON lines that had the language of a document.
+    """
+    from longtail.data.read import Remedies, columns_of, has_field
 
     found = columns_of(source.data, table)
     if found is None or table is None:
-        return source
+        columns = source.columns
+        if language is None or columns.language is not None or not has_field(source.data, language):
+            return source
+        return replace(source, columns=replace(columns, language=language))
     return replace(source, columns=source.columns.over(found), remedies=table.remedies(source.remedies or Remedies()))
 
 
@@ -110,6 +116,10 @@ def _source(
         typer.Option(metavar="SHAPE", help="list in a cell, columns, one-hot, or pairs: a row for each label."),
     ] = None,
     id_column: Annotated[str | None, typer.Option(metavar="NAME", help="Id column of such a file.")] = None,
+    language_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column, or field of JSON lines, with the language of each document: de."),
+    ] = None,
     label_separator: Annotated[str, typer.Option(metavar="MARK", help="Separator between the labels of a cell.")] = "|",
     test_share: Annotated[
         float | None,
@@ -166,7 +176,10 @@ def _source(
         raise DataError(f"--test-share must be between 0 and 1, got {test_share:g}")
     if not 0 <= valid_share < 1:
         raise DataError(f"--valid-share must be at least 0 and below 1, got {valid_share:g}")
-    columns = Columns(text=text_column, labels=label_column, id=id_column, separator=label_separator, shape=label_shape)
+    columns = Columns(
+        text=text_column, labels=label_column, id=id_column, separator=label_separator, shape=label_shape,
+        language=language_column,
+    )  # fmt: skip
     if skip_bad_rows is not None:
         ready_to_write(Path(skip_bad_rows))
     ignored = tuple(word.strip() for word in (ignore_labels or "").split(",") if word.strip())

@@ -128,6 +128,7 @@ def train(
         if not speaks():
             return
         model = replace(model, text_field=corpus.text_field, id_field=corpus.id_field, table=corpus.table)
+        model = replace(model, language_field=corpus.language_field)
         model = replace(model, doubts=chosen.with_doubts(corpus.train, corpus.valid).doubts)
         if choice is not None:
             model = replace(model, cutoff=_cutoff(chosen, corpus, choice))

@@ -28,6 +28,7 @@ class Corpus:
     test: Dataset  # may be empty
     text_field: str = "text"  # the fields of a document that made its text
     id_field: str = "id"  # the field that had its id
+    language_field: str | None = None  # the field that had its language
     table: TableFacts | None = None  # how it was read, where it is or was a table
     label_language: str | None = None  # of its label names, where it is known
     drawn: tuple[str, ...] = ()  # splits that were not given and are held out of train
@@ -72,8 +73,9 @@ class Corpus:
         if len(valid) == 0:
             return train
         both = train.with_rows(
-            targets=valid.targets, origin=GIVEN, texts=valid.texts, features=valid.features, ids=valid.ids
-        )
+            targets=valid.targets, origin=GIVEN, texts=valid.texts, features=valid.features, ids=valid.ids,
+            languages=valid.languages,
+        )  # fmt: skip
         if train.excluded is None and valid.excluded is None:
             return both
         empty = [sparse.csr_array(one.targets.shape, dtype=np.bool_) for one in (train, valid)]

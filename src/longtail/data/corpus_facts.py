@@ -29,6 +29,7 @@ class CorpusFacts:
     held_out_labels: int = 0  # labels that lost their training rows on purpose
     table: TableFacts | None = None  # how the table was read that the data set comes from
     language: str | None = None  # of the texts and label names: a code such as de
+    language_column: str | None = None  # the field of JSON lines that has the language of each document
     label_language: str | None = None  # of the label names alone, where it is another or that of texts is not known
     licence: str | None = None  # of the data
     private: bool = False  # a .gitignore beside it keeps it out of repositories
@@ -89,6 +90,8 @@ def read_facts(folder: Path) -> CorpusFacts:
     for key in ("language", "label_language"):
         if not isinstance(given.get(key, ""), str | None):
             raise DataError(f'"{key}" must be a code such as "de", got {shown(given[key])}', path)
+    if not isinstance(given.get("language_column", ""), str | None):
+        raise DataError(f'"language_column" must name a field, got {shown(given["language_column"])}', path)
     try:
         text_language(given.get("language"))
     except DataError as error:
@@ -104,6 +107,7 @@ def read_facts(folder: Path) -> CorpusFacts:
         unseen,
         None if table is None else TableFacts.of_json(table, path),
         given.get("language"),
+        given.get("language_column"),
         given.get("label_language"),
         licence,
         is_private(folder),

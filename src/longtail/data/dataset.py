@@ -29,6 +29,7 @@ class Rows:
     texts: Sequence[str] | None = None
     features: Matrix | None = None  # (rows, features)
     ids: Sequence[str] | None = None  # for models that know rows by name
+    languages: Sequence[str] | None = None  # of the texts, codes such as de; "": that one is guessed
 
     def __post_init__(self) -> None:
         if self.texts is None and self.features is None:
@@ -45,6 +46,8 @@ class Rows:
                 raise DataError(f"{len(self.texts)} texts and {self.features.shape[0]} rows of features do not match")
         if self.ids is not None and len(self.ids) != len(self):
             raise DataError(f"{len(self.ids)} ids for {len(self)} rows; give one each, or none")
+        if self.languages is not None:
+            object.__setattr__(self, "languages", _languages(self.languages, len(self)))
 
     def __repr__(self) -> str:
         return f"Rows({len(self):,} rows{_kinds(self.texts, self.features)})"
@@ -56,8 +59,10 @@ class Rows:
         return int(self.features.shape[0])
 
     def __getitem__(self, part: slice) -> Rows:
-        texts, ids = (None if strings is None else strings[part] for strings in (self.texts, self.ids))
-        return Rows(texts=texts, features=None if self.features is None else self.features[part], ids=ids)
+        given = (self.texts, self.ids, self.languages)
+        texts, ids, languages = (None if strings is None else strings[part] for strings in given)
+        features = None if self.features is None else self.features[part]
+        return Rows(texts=texts, features=features, ids=ids, languages=languages)
 
     def take(self, rows: AnyArray) -> Rows:
         """Only these rows.
@@ -68,8 +73,10 @@ class Rows:
         Returns:
             The rows, in this order.
         """
-        texts, ids = (None if strings is None else taken(strings, rows) for strings in (self.texts, self.ids))
-        return Rows(texts=texts, features=None if self.features is None else self.features[rows], ids=ids)
+        given = (self.texts, self.ids, self.languages)
+        texts, ids, languages = (None if strings is None else taken(strings, rows) for strings in given)
+        features = None if self.features is None else self.features[rows]
+        return Rows(texts=texts, features=features, ids=ids, languages=languages)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,6 +99,7 @@ class Dataset:
     origins: Ints | None = None  # (rows,)
     origin_names: tuple[str, ...] = (GIVEN,)
     language: str = ""  # of the texts, a code such as de; "": each text's is guessed by those who need it
+    languages: Sequence[str] | None = None  # of each text, where a column told it; "" has the language above
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -113,6 +121,8 @@ class Dataset:
             put("texts", as_strings(self.texts))
             if len(self.texts or ()) != rows:
                 raise DataError(f"{rows} ids but {len(self.texts or ())} texts; give as many of both")
+        if self.languages is not None:
+            put("languages", _languages(self.languages, rows))
         if self.features is not None:
             dense = isinstance(self.features, np.ndarray)
             given = dense_rows(self.features, "features") if dense else self.features
@@ -143,7 +153,7 @@ class Dataset:
     @property
     def rows(self) -> Rows:
         """The documents without their targets: what `predict` may see."""
-        return Rows(texts=self.texts, features=self.features, ids=self.ids)
+        return Rows(texts=self.texts, features=self.features, ids=self.ids, languages=self.languages)
 
     def take(self, rows: AnyArray | Sequence[int]) -> Dataset:
         """Only these rows.
@@ -165,6 +175,7 @@ class Dataset:
             features=None if self.features is None else self.features[index],
             excluded=None if self.excluded is None else self.excluded[index],
             origins=self.origins[index],
+            languages=None if self.languages is None else taken(self.languages, index),
         )
 
     def with_rows(
@@ -175,6 +186,7 @@ class Dataset:
         texts: Sequence[str] | None = None,
         features: Matrix | None = None,
         ids: Sequence[str] | None = None,
+        languages: Sequence[str] | None = None,
     ) -> Dataset:
         """A new data set with rows added at the end.
 
@@ -184,6 +196,7 @@ class Dataset:
             texts: of the rows added, where the data has texts.
             features: (rows added, features), where the data has features.
             ids: of the rows added; default: the origin and a number.
+            languages: of the texts added, where the data has them.
 
         Returns:
             The new data set.
@@ -215,6 +228,7 @@ class Dataset:
             ),
             origins=np.concatenate([self.origins, added]),
             origin_names=names,
+            languages=None if self.languages is None else joined(self.languages, languages or ("",) * number),
         )
 
     def with_entries(self, entries: Matrix) -> Dataset:
@@ -289,6 +303,16 @@ def _frozen(matrix: Matrix, name: str, shape: tuple[int, int | None], dtype: typ
         view.setflags(write=False)
         setattr(result, name_of_part, view)
     return result
+
+
+def _languages(given: Sequence[str], rows: int) -> Sequence[str]:
+    """Codes of languages as they are stored: one a row, each string once."""
+    if len(given) != rows:
+        raise DataError(f"{len(given)} languages for {rows} rows; give one each, or none")
+    if not isinstance(given, list | tuple):  # in a file, where they were checked when they were written
+        return given
+    codes = {one: text_language(one) for one in set(given)}
+    return tuple(codes[one] for one in given)
 
 
 def first_wrong(values: AnyArray, right: Callable[[AnyArray], Bools]) -> int | None:

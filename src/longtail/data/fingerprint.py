@@ -30,6 +30,9 @@ def fingerprint(data: Dataset) -> str:
         digest.update(f"{len(data)} {len(labels)} {labels.train_rows} {labels.propensity}".encode())
         if data.language:
             digest.update(f"language {data.language}".encode())
+        if data.languages is not None:
+            digest.update(b"languages")
+            _add_texts(digest, data.languages)
         for texts in (data.ids, data.texts, labels.ids, labels.texts):
             _add_texts(digest, texts)
         for matrix in (data.targets, data.features, data.excluded, labels.features):

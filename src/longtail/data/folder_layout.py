@@ -4,6 +4,7 @@
     labels.jsonl   {"id": "a", "text": "words for a"}                                  optional; perhaps also
                    "names": [further names], "broader": [label ids], "related": [label ids]
     exclude.jsonl  {"id": "7", "labels": ["c"]}            optional: never predicted for document 7
+                   perhaps also "language": "de", where corpus.json has "language_column": "language"
     corpus.json    {"name": "...", "propensity": {"a": 0.55, "b": 1.5}, "text": "title+text"}    optional
 
 Each may be compressed (.gz, .xz). Without `labels.jsonl` the labels are collected from the splits in order
@@ -21,18 +22,20 @@ from longtail.data.files import COMPRESSED, find, objects, shown
 from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, gather, pairs
+from longtail.data.text_language import LanguageCells
 from longtail.errors import DataError
 
 SPLITS = ("train", "valid", "test")
 
 
-def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
+def read_folder(folder: Path, text: str, propensity: Propensity, language: str | None = None) -> Splits:
     """Reads the folder layout.
 
     Args:
         folder: the folder.
         text: the fields that make the text of a document: "title", "text" or "title+text".
         propensity: the constants of the data set.
+        language: the field that has the language of a document; None: no field has it.
 
     Returns:
         The splits.
@@ -45,7 +48,10 @@ def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
     if paths["train"] is None:
         raise DataError("has no train.jsonl, train.jsonl.gz or train.jsonl.xz; add one", folder)
     labels = read_labels(find(folder, "labels.jsonl"))
-    gathered = {split: _read_split(path, labels, text, split) for split, path in paths.items() if path is not None}
+    spoken = LanguageField(language)
+    gathered = {
+        split: _read_split(path, labels, text, split, spoken) for split, path in paths.items() if path is not None
+    }
     check_ids(list(gathered.values()))
     excluded = _read_excluded(find(folder, "exclude.jsonl"), gathered, labels)
     label_set = labels.label_set(propensity)
@@ -55,16 +61,24 @@ def read_folder(folder: Path, text: str, propensity: Propensity) -> Splits:
         )
         for split, part in gathered.items()
     }
-    return Splits(train=found["train"], valid=found.get("valid"), test=found.get("test"), text_field=text)
+    return Splits(
+        train=found["train"],
+        valid=found.get("valid"),
+        test=found.get("test"),
+        text_field=text,
+        language_field=language,
+        notes=spoken.notes(folder),
+    )
 
 
-def read_rows_file(path: Path, text: str, propensity: Propensity) -> Splits:
+def read_rows_file(path: Path, text: str, propensity: Propensity, language: str | None = None) -> Splits:
     """Reads one file as the train split. Files beside it are not read; give the folder for that.
 
     Args:
         path: the file of JSON lines.
         text: the fields that make the text of a document: "title", "text" or "title+text".
         propensity: the constants of the data set.
+        language: the field that has the language of a document; None: no field has it.
 
     Returns:
         The train split.
@@ -72,13 +86,13 @@ def read_rows_file(path: Path, text: str, propensity: Propensity) -> Splits:
     Raises:
         DataError: a line is wrong.
     """
-    labels = LabelIndex()
-    gathered = _read_split(path, labels, check_text_field(text), "train")
+    labels, spoken = LabelIndex(), LanguageField(language)
+    gathered = _read_split(path, labels, check_text_field(text), "train", spoken)
     check_ids([gathered])
     beside = [name for ending in COMPRESSED if (path.parent / (name := f"labels.jsonl{ending}")).is_file()]
     notes = [f"only {path.name} was read: give its folder to use {beside[0]} too"] if beside else []
     train = gathered.dataset(labels.label_set(propensity))
-    return Splits(train=train, text_field=text, notes=tuple(notes))
+    return Splits(train=train, text_field=text, language_field=language, notes=(*notes, *spoken.notes(path)))
 
 
 def _text_of(text: str) -> Callable[[dict[str, Any]], str]:
@@ -106,25 +120,57 @@ def _text_of(text: str) -> Callable[[dict[str, Any]], str]:
     return {"title+text": both, "title/text": apart}.get(text, one)
 
 
-def _read_split(path: Path, labels: LabelIndex, text: str, split: str) -> Gathered:
+class LanguageField:
+    """The field of JSON lines that has the language of a document, and what stood in it."""
+
+    def __init__(self, name: str | None) -> None:
+        """`name`: of the field; None where no field has it."""
+        self.name, self.cells, self.seen = name, LanguageCells(), False
+
+    def of(self, row: dict[str, Any], path: Path, line: int) -> str | None:
+        """The language of a document: its code, or ""; None where no field has it."""
+        if self.name is None:
+            return None
+        self.seen = self.seen or self.name in row
+        return self.cells.code(row.get(self.name), path, line)
+
+    def notes(self, path: Path) -> tuple[str, ...]:
+        """What was found, for people; an error where no document has the field."""
+        if self.name is None:
+            return ()
+        if not self.seen:
+            raise DataError(
+                f'no document has the field "{self.name}", which is to have its language; name another', path
+            )
+        return tuple(self.cells.notes(self.name))
+
+
+def _read_split(path: Path, labels: LabelIndex, text: str, split: str, spoken: LanguageField) -> Gathered:
     gathered = gather(path, labels, split)
-    if not gathered.take_lines(text):
-        add_documents(gathered, objects(path), text)
+    if spoken.name is not None or not gathered.take_lines(text):
+        add_documents(gathered, objects(path), text, spoken)
     return gathered
 
 
-def add_documents(gathered: Gathered, numbered: Iterable[tuple[int, dict[str, Any]]], text: str) -> None:
+def add_documents(
+    gathered: Gathered,
+    numbered: Iterable[tuple[int, dict[str, Any]]],
+    text: str,
+    spoken: LanguageField | None = None,
+) -> None:
     """Adds documents to a collection.
 
     Args:
         gathered: the collection.
         numbered: the line of each document, and its object.
         text: the fields that make its text.
+        spoken: the field that has its language.
 
     Raises:
         DataError: a document is wrong.
     """
     add, path, text_of = gathered.add, gathered.path, _text_of(text)
+    language = None
     for line, row in numbered:
         try:
             try:
@@ -138,7 +184,9 @@ def add_documents(gathered: Gathered, numbered: Iterable[tuple[int, dict[str, An
             if type(given) is not list and type(given) is not dict:
                 wanted = '"labels" must be a list of label ids or an object of weights'
                 raise DataError(f"{wanted}, got {shown(given)}", path, line)
-            add(line, name, text, given)
+            if spoken is not None:
+                language = spoken.of(row, path, line)
+            add(line, name, text, given, language)
         except DataError as error:
             pass_over(error, "rows whose id, text or labels cannot be read", row)
 

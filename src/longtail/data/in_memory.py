@@ -40,6 +40,7 @@ def corpus(
     seed: int = 0,
     propensity: Propensity | None = None,
     language: str | None = None,
+    languages: Any = None,
 ) -> Corpus:
     """Make a data set from what is in memory.
 
@@ -66,6 +67,8 @@ def corpus(
         seed: of the held-out splits.
         propensity: constants of the data set.
         language: of the texts, a code such as de, for stems, lemmas and compounds; default: each text's is guessed.
+        languages: the code of each text's own language; with `data`, the name of a column. Where it is "" or None,
+            `language` counts.
 
     Returns:
         The data set.
@@ -87,10 +90,14 @@ def corpus(
         if split != "train" and one is None:
             continue
         if data is None:
-            raw = {"texts": texts, "labels": labels, "ids": ids, "features": features} if split == "train" else one
+            raw = one
+            if split == "train":
+                raw = {"texts": texts, "labels": labels, "ids": ids, "features": features, "languages": languages}
             splits[split] = _from_values(split, raw, index, separator)
         else:
             splits[split] = _from_table(split, one, texts, labels, ids, index, separator)
+            if languages is not None:
+                splits[split].languages = _codes(column(one, languages, "languages"))
     label_set, notes = index.label_set(label_texts, propensity or Propensity())
     _check_ids(splits)
     built = {split: documents.dataset(label_set) for split, documents in splits.items()}
@@ -105,7 +112,8 @@ def corpus(
         notes=notes,
         language=text_language(language),
     )
-    return replace(made, label_language=made.language or None)
+    field = languages if data is not None and isinstance(languages, str) else None
+    return replace(made, label_language=made.language or None, language_field=field)
 
 
 @dataclass(eq=False)
@@ -143,6 +151,7 @@ class _Documents:
     columns: array[int] = field(default_factory=lambda: array("i"))
     weights: array[float] = field(default_factory=lambda: array("f"))
     starts: array[int] = field(default_factory=lambda: array("q", [0]))
+    languages: list[str] | None = None
 
     def dataset(self, labels: LabelSet) -> Dataset:
         targets: Matrix = sparse.csr_array(
@@ -150,8 +159,9 @@ class _Documents:
             shape=(len(self.ids), len(labels)),
         )
         return Dataset(
-            labels=labels, targets=without_repeats(targets), ids=self.ids, texts=self.texts, features=self.features
-        )
+            labels=labels, targets=without_repeats(targets), ids=self.ids, texts=self.texts, features=self.features,
+            languages=self.languages,
+        )  # fmt: skip
 
 
 def _from_values(split: str, raw: Any, index: _Index, separator: str | None) -> _Documents:
@@ -163,9 +173,10 @@ def _from_values(split: str, raw: Any, index: _Index, separator: str | None) -> 
             f"{split}: give a pair of texts and labels, or a dict with them, got {type(raw).__name__}; a frame goes "
             "with a frame for train: corpus(frame, texts=..., labels=..., valid=...)"
         )
-    unknown = set(raw) - {"texts", "labels", "ids", "features"}
+    known = ("texts", "labels", "ids", "features", "languages")
+    unknown = set(raw) - {*known}
     if unknown:
-        raise DataError(f"{split}: unknown entry {sorted(map(str, unknown))[0]!r}; it has texts, labels, ids, features")
+        raise DataError(f"{split}: unknown entry {sorted(map(str, unknown))[0]!r}; it has {', '.join(known)}")
     texts, labels, features = raw.get("texts"), raw.get("labels"), raw.get("features")
     if isinstance(texts, str):
         raise DataError(f"{split}: texts is one string; give a list of them, or a frame: corpus(frame, texts=...)")
@@ -175,7 +186,14 @@ def _from_values(split: str, raw: Any, index: _Index, separator: str | None) -> 
         raise DataError(f"{split}: give labels, a list for each document; an empty list where there are none")
     read = None if texts is None else tuple(_text(split, row, one) for row, one in enumerate(plain_list(texts)))
     number = len(read) if read is not None else int(features.shape[0]) if features is not None else 0
-    return _filled(split, number, read, features, raw.get("ids"), labels, index, separator)
+    documents = _filled(split, number, read, features, raw.get("ids"), labels, index, separator)
+    documents.languages = None if raw.get("languages") is None else _codes(plain_list(raw["languages"]))
+    return documents
+
+
+def _codes(given: Sequence[Any]) -> list[str]:
+    """Codes of languages; "" for a missing one."""
+    return ["" if is_missing(one) else str(one) for one in given]
 
 
 def _from_table(

@@ -6,6 +6,10 @@ believed only up to what its content can back, and everything without a natural 
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from longtail.errors import DataError
+
 # Lines and texts.
 MAX_LINE = 1 << 26  # bytes; the Bible has 4.4 million
 MAX_FIELD = 1 << 25  # characters of a field of a CSV or TSV file, which may have line ends in it
@@ -37,3 +41,25 @@ MAX_FOOTER = 1 << 26  # bytes of the description at the end of a Parquet file
 ASK_FROM = 1 << 26  # bytes; less is taken without asking how much memory is free
 RESERVE = 1 << 28  # bytes that must stay free while a file is read
 CHECK_EVERY = 1 << 25  # bytes read between two checks of the free memory
+
+
+def check_declared(labels: int, features: int, entries: int, path: Path | None) -> None:
+    """Checks that a data set has not far more labels or features than entries: each takes memory later.
+
+    Args:
+        labels: how many its headers declare, or the largest label number.
+        features: likewise.
+        entries: of all its targets and features.
+        path: where the sizes were read, for the message.
+
+    Raises:
+        DataError: there are too many to be believed.
+    """
+    for what, number, free in (("labels", labels, FREE_LABELS), ("features", features, FREE_COLUMNS)):
+        limit = max(free, PER_ENTRY * entries)
+        if number > limit:
+            raise DataError(
+                f"declares {number:,} {what} for {entries:,} entries of targets and features; at most {limit:,} are "
+                "believed; correct the header or the numbers",
+                path,
+            )

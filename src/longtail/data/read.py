@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import sparse
 from longtail.data.columns import column_names, table_kind
 from longtail.data.corpus import Corpus, held_out, held_out_note, make_corpus
 from longtail.data.corpus_facts import CorpusFacts, check_text_field, read_facts
-from longtail.data.files import find, listing
+from longtail.data.files import find, listing, objects
 from longtail.data.folder_layout import read_folder, read_rows_file
 from longtail.data.labels import Propensity
 from longtail.data.mended_labels import mended
@@ -65,7 +66,8 @@ def load(
 
     Args:
         path: a folder or a file; "wordnet" is the data set that ships with longtail.
-        columns: of a table that hold texts, labels and ids; default: those of `corpus.json`, or the usual names.
+        columns: of a table that hold texts, labels, ids and languages; default: those of `corpus.json`, or the usual
+            names. Of JSON lines, the field that has the language.
         text: the fields that make the text of a document: "title", "text" or "title+text"; default: `corpus.json`.
         valid_share: of train to hold out as valid, where there is no valid split.
         test_share: of train to hold out as test, where there is no test split; None holds nothing out.
@@ -141,6 +143,29 @@ def columns_of(path: str | Path, table: TableFacts | None) -> Columns | None:
     return Columns.of(table if has_ids else replace(table, id=None))
 
 
+def has_field(path: str | Path, name: str) -> bool:
+    """Looks for a field in JSON lines.
+
+    Args:
+        path: a data set of any layout.
+        name: of the field.
+
+    Returns:
+        Whether the first document has it; False for other layouts, and where `corpus.json` names such a field.
+    """
+    place = Path(path)
+    if place.is_dir() and read_facts(place).language_column is not None:
+        return False
+    found = find(place, "train.jsonl") if place.is_dir() else place
+    if found is None or not _has_lines(found) or not found.is_file():
+        return False
+    return any(name in row for _, row in islice(objects(found), 1))
+
+
+def _has_lines(path: Path) -> bool:
+    return path.name.lower().removesuffix(".gz").removesuffix(".xz").endswith(".jsonl")
+
+
 def _load(
     place: Path,
     facts: CorpusFacts,
@@ -155,12 +180,17 @@ def _load(
 ) -> Corpus:
     if facts.table is not None and find_tables(place):
         columns = (columns or Columns()).over(Columns.of(facts.table))
+    elif facts.language_column is not None and (columns is None or columns.language is None):
+        columns = replace(columns or Columns(), language=facts.language_column)
     splits = read_splits(place, columns, text or facts.text, propensity or facts.propensity)
     splits = with_vectors(splits, place) if place.is_dir() else splits
     splits = splits if remedies == Remedies() else mended(splits, remedies)
     table = facts.table if splits.table is None else splits.table.with_remedies(remedies)
     if splits.table is None and table is not None:  # the data set comes from a table, as models trained on it should
-        splits = replace(splits, text_field=table.text_field, id_field=table.id or splits.id_field)
+        splits = replace(
+            splits, text_field=table.text_field, id_field=table.id or splits.id_field,
+            language_field=table.language or splits.language_field,
+        )  # fmt: skip
     found = vocabulary or (VocabularyFile.of_folder(place, facts.named_in) if splits.subjects else None)
     label_language = facts.named_in
     if found is not None:
@@ -186,7 +216,7 @@ def _load(
     notes = corpus.notes if warning is None else (*corpus.notes, warning)
     return replace(
         corpus, notes=notes, held_out_labels=facts.held_out_labels, table=table, label_language=label_language,
-        licence=facts.licence, private=facts.private,
+        licence=facts.licence, private=facts.private, language_field=splits.language_field,
     )  # fmt: skip
 
 
@@ -221,14 +251,16 @@ def _read_directory(folder: Path, columns: Columns | None, text: str | None, pro
         raise DataError(f"has a train split in more than one layout; keep one of them: {listing(folder)}", folder)
     if "train" in tables:
         return read_tables(tables, columns or Columns(), text, propensity)
-    _no_columns(columns, folder)
+    language = _no_columns(columns, folder, language=rows is not None)
     if text == APART and rows is None:
         raise DataError(f"--text {APART} keeps titles apart in JSON lines and tables, not in this layout", folder)
     if subjects:
         return read_subjects(subjects, propensity)
     if whole is not None:
         return read_whole(*whole, propensity)
-    return (read_repository if repository else read_folder)(folder, text or "title+text", propensity)
+    if repository:
+        return read_repository(folder, text or "title+text", propensity)
+    return read_folder(folder, text or "title+text", propensity, language)
 
 
 def _read_file(path: Path, columns: Columns | None, text: str | None, propensity: Propensity) -> Splits:
@@ -237,9 +269,9 @@ def _read_file(path: Path, columns: Columns | None, text: str | None, propensity
         return read_subjects({"train": path}, propensity)
     if table_kind(path):
         return read_tables({"train": path}, columns or Columns(), text, propensity)
-    _no_columns(columns, path)
-    if path.name.lower().removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):
-        return read_rows_file(path, text or "title+text", propensity)
+    language = _no_columns(columns, path, language=_has_lines(path))
+    if _has_lines(path):
+        return read_rows_file(path, text or "title+text", propensity, language)
     if ".txt" in path.suffixes and is_bag_of_words(path):
         return read_bag_of_words_file(path, propensity)
     raise DataError(
@@ -249,9 +281,15 @@ def _read_file(path: Path, columns: Columns | None, text: str | None, propensity
     )
 
 
-def _no_columns(columns: Columns | None, path: Path) -> None:
-    if columns is not None and columns != Columns():
-        raise DataError("columns can be chosen only for CSV, TSV, Parquet and Excel files; leave the options out", path)
+def _no_columns(columns: Columns | None, path: Path, language: bool = False) -> str | None:
+    """The field of JSON lines that has the language; an error where other columns are chosen."""
+    field = columns.language if columns is not None and language else None
+    if columns is not None and columns != Columns(language=field):
+        only = "; JSON lines have --language-column alone" if language else ""
+        raise DataError(
+            f"columns can be chosen only for CSV, TSV, Parquet and Excel files{only}; leave the options out", path
+        )
+    return field
 
 
 def _read_store(

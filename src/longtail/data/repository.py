@@ -23,6 +23,7 @@ from longtail.arrays import Matrix
 from longtail.data.dataset import Dataset
 from longtail.data.files import find
 from longtail.data.labels import LabelSet, Propensity
+from longtail.data.limits import check_declared
 from longtail.data.repository_matrix import (
     is_bag_of_words,
     read_bag_of_words,
@@ -31,7 +32,7 @@ from longtail.data.repository_matrix import (
     read_targets,
 )
 from longtail.data.repository_text import Described, read_described, read_texts
-from longtail.data.rows import Splits, check_declared
+from longtail.data.rows import Splits
 from longtail.errors import DataError, counted
 
 SHORT = {"train": ("trn", "train"), "valid": ("val", "valid"), "test": ("tst", "test")}

@@ -15,8 +15,9 @@ from longtail.arrays import Longs
 from longtail.data.dataset import Dataset
 from longtail.data.files import lines, shown
 from longtail.data.labels import LabelSet, Propensity
+from longtail.data.limits import check_declared
 from longtail.data.repository_matrix import is_bag_of_words, read_bag_of_words
-from longtail.data.rows import Splits, check_declared
+from longtail.data.rows import Splits
 from longtail.errors import DataError
 
 

@@ -18,7 +18,6 @@ from longtail.arrays import AnyArray, Matrix
 from longtail.data.dataset import Dataset
 from longtail.data.files import shown
 from longtail.data.labels import LabelSet, Propensity
-from longtail.data.limits import FREE_COLUMNS, FREE_LABELS, PER_ENTRY
 from longtail.data.mending import DUPLICATE, PAIRS, pass_over
 from longtail.data.table_facts import TableFacts
 from longtail.errors import DataError, did_you_mean
@@ -35,6 +34,7 @@ class Splits:
     test: Dataset | None = None
     text_field: str = "text"
     id_field: str = "id"
+    language_field: str | None = None  # the field or column that has the language of a document
     table: TableFacts | None = None  # how a table was read
     subjects: bool = False  # documents with subjects of a vocabulary
     notes: tuple[str, ...] = ()
@@ -187,8 +187,11 @@ class Gathered:
     columns: array[int] = field(default_factory=lambda: array("i"))
     weights: array[float] = field(default_factory=lambda: array("f"))
     starts: array[int] = field(default_factory=lambda: array("q", [0]))
+    languages: list[str] = field(default_factory=list)  # of the documents, where a field or column has them
 
-    def add(self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any]) -> None:
+    def add(
+        self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any], language: str | None = None
+    ) -> None:
         """Adds a document.
 
         Args:
@@ -196,6 +199,7 @@ class Gathered:
             name: its id.
             text: its text.
             labels: ids, or weights by id.
+            language: its code, or ""; None where no field or column has it.
 
         Raises:
             DataError: a label or weight is wrong.
@@ -215,6 +219,8 @@ class Gathered:
         self.ids.append(name)
         self.texts.append(text)
         self.lines.append(line)
+        if language is not None:
+            self.languages.append(language)
 
     def take_lines(self, text: str) -> bool:
         """Whether it read its JSON lines itself; `text`: the fields of a document's text. This one does not."""
@@ -237,6 +243,7 @@ class Gathered:
         self.columns, self.weights, self.starts = columns, weights, starts
         self.ids, self.texts = [self.ids[row] for row in rows], [self.texts[row] for row in rows]
         self.lines = array("q", [self.lines[row] for row in rows])
+        self.languages = [self.languages[row] for row in rows] if self.languages else []
 
     def dataset(self, labels: LabelSet, excluded: Matrix | None = None) -> Dataset:
         """The documents as a data set.
@@ -258,6 +265,7 @@ class Gathered:
             ids=tuple(self.ids),
             texts=tuple(self.texts),
             excluded=excluded,
+            languages=self.languages or None,
         )
 
 
@@ -295,28 +303,6 @@ def gathering_by(make: Gatherer) -> Iterator[None]:
         yield
     finally:
         _gatherer.reset(token)
-
-
-def check_declared(labels: int, features: int, entries: int, path: Path | None) -> None:
-    """Checks that a data set has not far more labels or features than entries: each takes memory later.
-
-    Args:
-        labels: how many its headers declare, or the largest label number.
-        features: likewise.
-        entries: of all its targets and features.
-        path: where the sizes were read, for the message.
-
-    Raises:
-        DataError: there are too many to be believed.
-    """
-    for what, number, free in (("labels", labels, FREE_LABELS), ("features", features, FREE_COLUMNS)):
-        limit = max(free, PER_ENTRY * entries)
-        if number > limit:
-            raise DataError(
-                f"declares {number:,} {what} for {entries:,} entries of targets and features; at most {limit:,} are "
-                "believed; correct the header or the numbers",
-                path,
-            )
 
 
 def check_ids(gathered: Sequence[Gathered], lists: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 JSON lines and tables are written while they are read, in memory that does not grow with the documents beyond 8 bytes
 each; large files of JSON lines are read by several processes, in pieces. Other layouts, and data that is mended or has
-vectors, excluded pairs or a vocabulary, are read whole first.
+vectors, excluded pairs, languages of documents or a vocabulary, are read whole first.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def write_store(
     if place.is_dir() and is_store(place):
         raise DataError("is a store already; copy the folder", place)
     with new_data_folder(Path(target), overwrite) as folder:
-        if remedies in (None, Remedies()) and vocabulary is None and (given := _streams(place)) is not None:
+        spoken = columns is not None and columns.language is not None
+        plain = remedies in (None, Remedies()) and vocabulary is None and not spoken
+        if plain and (given := _streams(place)) is not None:
             writer = StoreWriter(folder, valid_share, test_share, seed, given, processes)
             with reading(place):
                 _stream(place, writer, columns, text, propensity, language)
@@ -123,7 +125,11 @@ def stored(corpus: Corpus, folder: Path) -> Path:
 
 def _streams(place: Path) -> frozenset[str] | None:
     """The splits of a data set that is written while it is read; None for one that is read whole."""
-    if not place.is_dir():
+    if place.is_dir():
+        facts = read_facts(place)
+        if facts.language_column is not None or (facts.table is not None and facts.table.language is not None):
+            return None
+    else:
         lines = place.name.lower().removesuffix(".gz").removesuffix(".xz").endswith(".jsonl")
         table = table_kind(place) and not is_subject_table(place)
         return frozenset({"train"}) if lines or table else None
@@ -180,7 +186,8 @@ def _write(corpus: Corpus, writer: StoreWriter) -> None:
                 more = {"features": data.features, "excluded": data.excluded}
                 given = {kind: matrix[rows] for kind, matrix in more.items() if matrix is not None}
                 texts = None if data.texts is None else data.texts[rows]
-                writer.add(split, list(data.ids[rows]), texts, data.targets[rows], **given)
+                languages = None if data.languages is None else data.languages[rows]
+                writer.add(split, list(data.ids[rows]), texts, data.targets[rows], languages=languages, **given)
                 advance(min(BLOCK, len(data) - begin))
     labels = corpus.labels
     writer.counts, writer.counted, writer.drawn = np.array(labels.counts), labels.train_rows, corpus.drawn
@@ -189,6 +196,7 @@ def _write(corpus: Corpus, writer: StoreWriter) -> None:
         _facts(corpus.name, labels.propensity, corpus.text_field, corpus.id_field, list(corpus.notes))
         | ({} if corpus.table is None else {"table": corpus.table.as_json()})
         | _spoken(corpus.language, corpus.label_language)
+        | ({} if corpus.language_field is None else {"language_field": corpus.language_field})
         | {"held_out_labels": corpus.held_out_labels, "licence": corpus.licence},
         corpus.private,
     )

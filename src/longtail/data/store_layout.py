@@ -4,7 +4,7 @@
     labels.jsonl          the labels, as in the folder layout
     labels.counts         (labels,) int64: training examples of each label
     SPLIT.texts           UTF-8 of all texts, one behind the other; SPLIT.texts.starts (rows + 1,) int64
-    SPLIT.ids             the same of the ids
+    SPLIT.ids             the same of the ids; SPLIT.languages, where the data has them
     SPLIT.targets         (entries,) float32; SPLIT.targets.labels (entries,); SPLIT.targets.starts (rows + 1,)
     SPLIT.features, SPLIT.excluded     like targets, where the data has them
 

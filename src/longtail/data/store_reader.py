@@ -81,13 +81,13 @@ def _check_facts(facts: dict[str, Any]) -> None:
     """Raise a ValueError, TypeError, KeyError or AttributeError where a fact has a wrong type or range."""
     for split in SPLITS:
         part = facts["splits"][split]
-        right = _is_count(part["rows"], 2**48) and type(part["texts"]) is bool
+        right = _is_count(part["rows"], 2**48) and type(part["texts"]) is type(part.get("languages", False)) is bool
         if not right or not all(_is_count(width, 2**31) for width in part["matrices"].values()):
             raise ValueError(split)
     counts = [facts["labels"], facts["counted"], facts.get("held_out_labels", 0), facts.get("label_features") or 0]
     if not all(_is_count(one, 2**62) for one in counts):
         raise ValueError("labels")
-    for name in ("name", "text_field", "id_field", "language", "label_language", "licence"):
+    for name in ("name", "text_field", "id_field", "language_field", "language", "label_language", "licence"):
         if type(facts.get(name) or "") is not str:
             raise ValueError(name)
     try:
@@ -150,6 +150,7 @@ class _Store:
             test=found["test"],
             text_field=str(facts.get("text_field", "text")),
             id_field=str(facts.get("id_field", "id")),
+            language_field=facts.get("language_field"),
             table=None if table is None else TableFacts.of_json(table, self.folder / STORE),
             label_language=facts.get("label_language"),
             licence=facts.get("licence"),
@@ -184,6 +185,7 @@ class _Store:
                 texts=() if train["texts"] else None,
                 features=None if own is None else sparse.csr_array((0, own), dtype=np.float32),
                 language=self.facts.get("language") or "",
+                languages=() if train.get("languages") else None,
             )
         matrices = {kind: self._matrix(split, kind, rows, widths[kind]) for kind in MATRICES if kind in widths}
         if widths.get("targets") != len(labels):
@@ -193,6 +195,7 @@ class _Store:
             ids=self._strings(split, "ids", rows),
             texts=self._strings(split, "texts", rows) if part["texts"] else None,
             language=self.facts.get("language") or "",
+            languages=self._strings(split, "languages", rows) if part.get("languages") else None,
             **matrices,
         )
 

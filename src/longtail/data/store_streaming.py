@@ -38,8 +38,10 @@ class StreamedSplit(Gathered):
     writer: StoreWriter | None = None
     split: str = "train"
 
-    def add(self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any]) -> None:
-        """See `Gathered.add`."""
+    def add(
+        self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any], language: str | None = None
+    ) -> None:
+        """See `Gathered.add`. Data with languages of documents is not streamed."""
         super().add(line, name, text, labels)
         if len(self.ids) == BLOCK:
             self.flush(last=False)

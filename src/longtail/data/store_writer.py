@@ -66,15 +66,18 @@ class _Split:
     ends: dict[str, int] = field(default_factory=dict)  # of the last string or entry of each column
     widths: dict[str, int] = field(default_factory=dict)  # columns of each matrix
 
-    def add(self, ids: Packed, texts: Packed | None, matrices: dict[str, Matrix]) -> None:
+    def add(
+        self, ids: Packed, texts: Packed | None, matrices: dict[str, Matrix], languages: Packed | None = None
+    ) -> None:
         """Add documents.
 
         Args:
             ids: of the documents, from `pack_strings`.
             texts: of the documents; None where there are none.
             matrices: csr (documents, columns) by name.
+            languages: of the documents; None where no column has them.
         """
-        for kind, strings in (("ids", ids), ("texts", texts)):
+        for kind, strings in (("ids", ids), ("texts", texts), ("languages", languages)):
             if strings is not None:
                 packed, starts = strings
                 self._file(kind).add(packed)
@@ -89,7 +92,8 @@ class _Split:
     def described(self, labels: int) -> dict[str, object]:
         """What the store says of this split; matrices over labels have all of them as columns."""
         widths = {kind: labels if kind in ("targets", "excluded") else width for kind, width in self.widths.items()}
-        return {"rows": self.rows, "texts": "texts" in self.ends, "matrices": widths}
+        spoken = {"languages": True} if "languages" in self.ends else {}
+        return {"rows": self.rows, "texts": "texts" in self.ends, **spoken, "matrices": widths}
 
     def _starts(self, kind: str, starts: Longs) -> None:
         if kind not in self.ends:
@@ -156,7 +160,16 @@ class StoreWriter:
         self.holding = HoldingOut(tuple(one for one in drawn if one[1] and one[0] not in self.given))
         self.drawn = tuple(name for name, _, _ in self.holding.splits)
 
-    def add(self, split: str, ids: list[str], texts: Any, targets: Matrix, last: bool = True, **more: Matrix) -> None:
+    def add(
+        self,
+        split: str,
+        ids: list[str],
+        texts: Any,
+        targets: Matrix,
+        last: bool = True,
+        languages: Sequence[str] | None = None,
+        **more: Matrix,
+    ) -> None:
         """Add documents of a split that was given; those of train may be held out.
 
         Args:
@@ -165,6 +178,7 @@ class StoreWriter:
             texts: of the documents, or None.
             targets: csr (documents, labels so far).
             last: whether they are all documents of the split.
+            languages: of the documents, or None.
             **more: features and excluded pairs.
         """
         parts = {"targets": targets, **more}
@@ -173,10 +187,18 @@ class StoreWriter:
             own_texts = None if texts is None else pack_strings([texts[row] for row in rows.tolist()])
             whole = len(rows) == len(ids)
             own_parts = parts if whole else {kind: one[rows] for kind, one in parts.items()}
-            self.put(split, name, pack_strings(own), own_texts, hashed(own, UNIQUE), own_parts)
+            spoken = None if languages is None else pack_strings([languages[row] for row in rows.tolist()])
+            self.put(split, name, pack_strings(own), own_texts, hashed(own, UNIQUE), own_parts, spoken)
 
     def put(
-        self, given: str, split: str, ids: Packed, texts: Packed | None, hashes: AnyArray, parts: dict[str, Matrix]
+        self,
+        given: str,
+        split: str,
+        ids: Packed,
+        texts: Packed | None,
+        hashes: AnyArray,
+        parts: dict[str, Matrix],
+        languages: Packed | None = None,
     ) -> None:
         """Add documents whose split is known.
 
@@ -187,12 +209,13 @@ class StoreWriter:
             texts: likewise, or None.
             hashes: of their ids, by UNIQUE.
             parts: targets, features and excluded pairs.
+            languages: from `pack_strings`, or None.
         """
         if split != "test" and (given == "train" or (given == "valid" and self.count_valid)):
             found = np.bincount(parts["targets"].indices, minlength=len(self.counts))
             self.counts = np.pad(self.counts, (0, len(found) - len(self.counts))) + found
             self.counted += len(hashes)
-        self.splits[split].add(ids, texts, parts)
+        self.splits[split].add(ids, texts, parts, languages)
         self._hashes[split].append(hashes)
 
     def finish(self, labels: LabelSet, facts: dict[str, Any], private: bool) -> None:

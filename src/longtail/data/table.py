@@ -22,6 +22,7 @@ from longtail.data.labels import Propensity
 from longtail.data.mending import pass_over
 from longtail.data.rows import Gathered, LabelIndex, Splits, as_id, check_ids, gather
 from longtail.data.table_facts import SHAPES, TableFacts
+from longtail.data.text_language import LanguageCells
 from longtail.errors import DataError, did_you_mean
 
 TEXT_NAMES = ("text", "title", "content", "body", "abstract", "description", "document", "sentence", "query")
@@ -32,7 +33,9 @@ MARKS = 0.9  # share of the filled cells that are 0, 1, yes, no or the like in o
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table that hold texts, labels and ids; None looks for the usual names.
+    """The columns of a table that hold texts, labels, ids and languages; None looks for the usual names.
+
+    Only `language` is for JSON lines, too, where it is the name of a field; None is no column and no field.
 
     Raises:
         DataError: the separator is empty, or there is no such shape.
@@ -45,6 +48,7 @@ class Columns:
     separator: str = "|"  # between the labels of a cell
     shape: str | None = None  # of the labels, one of SHAPES; None: a list, or by the cells of several columns
     title_apart: bool = False  # the first text column is a line of its own
+    language: str | None = None  # has the code of each document's language, such as de or ger
 
     def __post_init__(self) -> None:
         if self.shape is not None and self.shape not in SHAPES:
@@ -63,7 +67,7 @@ class Columns:
         Returns:
             Its columns.
         """
-        return cls(facts.text, facts.labels, facts.id, facts.separator, facts.shape, facts.title_apart)
+        return cls(facts.text, facts.labels, facts.id, facts.separator, facts.shape, facts.title_apart, facts.language)
 
     def over(self, known: Columns) -> Columns:
         """The columns of a table that was read before, but for those that are named here.
@@ -74,7 +78,8 @@ class Columns:
         Returns:
             The columns.
         """
-        named = {name: getattr(self, name) for name in ("labels", "id", "shape") if getattr(self, name) is not None}
+        single = ("labels", "id", "shape", "language")
+        named = {name: getattr(self, name) for name in single if getattr(self, name) is not None}
         if self.text is not None:
             named |= {"text": self.text, "title_apart": self.title_apart}
         if self.separator != Columns.separator:
@@ -94,11 +99,15 @@ class _Chosen:
     shape: str = "list"
     label_names: tuple[str, ...] = ()  # of one-hot columns: the label of each
     title_apart: bool = False
+    language: str | None = None
 
     def facts(self, columns: Columns) -> TableFacts:
         """What other tables are read by."""
         labels = columns.labels or self.labels[0]
-        return TableFacts(self.text, labels, self.id, columns.separator, self.shape, title_apart=self.title_apart)
+        return TableFacts(
+            self.text, labels, self.id, columns.separator, self.shape, title_apart=self.title_apart,
+            language=self.language,
+        )  # fmt: skip
 
 
 def find_tables(folder: Path) -> dict[str, Path]:
@@ -134,9 +143,9 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
     names = column_names(paths["train"])
     chosen, notes = _choose(names, columns, text, paths["train"])
     labels = _read_labels(paths["labels"]) if "labels" in paths else LabelIndex()
-    tally = SeparatorTally()
+    tally, languages = SeparatorTally(), LanguageCells()
     gathered = {
-        split: _read_split(paths[split], split, chosen, columns.separator, labels, tally)
+        split: _read_split(paths[split], split, chosen, columns.separator, labels, tally, languages)
         for split in ("train", "valid", "test")
         if split in paths
     }
@@ -152,7 +161,8 @@ def read_tables(paths: dict[str, Path], columns: Columns, text: str | None, prop
         test=found.get("test"),
         text_field=chosen.facts(columns).text_field,
         id_field=chosen.id or "id",
-        notes=(*notes, *tally.notes(columns.separator)),
+        language_field=chosen.language,
+        notes=(*notes, *tally.notes(columns.separator), *languages.notes(chosen.language or "")),
         table=chosen.facts(columns),
     )
 
@@ -188,8 +198,10 @@ def _choose(names: list[str], columns: Columns, text: str | None, path: Path) ->
             notes.append(f"the labels are column {shown(guess)}: pass --label-column to choose another")
         labels, label_names = [guess], [guess]
     else:
-        labels, label_names = _label_columns(columns.labels, names, {*texts, *([named] if named else [])}, path)
-    chosen = _Chosen(tuple(texts), tuple(labels), named, columns.shape or "list", tuple(label_names), apart)
+        others = {*texts, *filter(None, (named, columns.language))}
+        labels, label_names = _label_columns(columns.labels, names, others, path)
+    shape = columns.shape or "list"
+    chosen = _Chosen(tuple(texts), tuple(labels), named, shape, tuple(label_names), apart, columns.language)
     _check(chosen, names, path)
     if columns.shape is None and len(labels) > 1:
         shape = _guessed_shape(chosen, names, path)
@@ -238,7 +250,7 @@ def _no_column(what: str, usual: Sequence[str], names: list[str], path: Path) ->
 
 
 def _check(chosen: _Chosen, names: list[str], path: Path) -> None:
-    for name in (*chosen.text, *chosen.labels, *([chosen.id] if chosen.id else [])):
+    for name in (*chosen.text, *chosen.labels, *filter(None, (chosen.id, chosen.language))):
         if name not in names:
             near = did_you_mean(name, names)
             raise DataError(f"no column {shown(name)}{near or ';'} the columns are {few(names)}", path)
@@ -247,7 +259,13 @@ def _check(chosen: _Chosen, names: list[str], path: Path) -> None:
 
 
 def _read_split(
-    path: Path, split: str, chosen: _Chosen, separator: str, labels: LabelIndex, tally: SeparatorTally
+    path: Path,
+    split: str,
+    chosen: _Chosen,
+    separator: str,
+    labels: LabelIndex,
+    tally: SeparatorTally,
+    languages: LanguageCells,
 ) -> Gathered:
     names = column_names(path)
     _check(chosen, names, path)
@@ -256,7 +274,7 @@ def _read_split(
     if chosen.shape == "one-hot":  # a label without a document is one all the same
         for name in chosen.label_names:
             labels.column(name, path, 1)
-    wanted = [*chosen.labels, *chosen.text, *([chosen.id] if chosen.id else [])]
+    wanted = [*chosen.labels, *chosen.text, *filter(None, (chosen.language, chosen.id))]
     joined = chosen.facts(Columns()).joined
     first, texts_end = len(chosen.labels), len(chosen.labels) + len(chosen.text)
     with closing(records(path, names, wanted)) as found:
@@ -269,6 +287,7 @@ def _read_split(
                         raise DataError(f"the id is {shown(record[-1])}; give each document its own id", path, line)
                     name = given
                 text = joined(record[first:texts_end])
+                spoken = None if chosen.language is None else languages.code(record[texts_end], path, line)
                 own: list[Any] | dict[str, Any]
                 if chosen.shape == "one-hot":
                     own = marked_labels(record[:first], chosen.label_names, path, line)
@@ -276,7 +295,7 @@ def _read_split(
                     own = labels_of_cells(record[:first], separator, tally, path, line)
                 else:
                     own = labels_of_cell(record[0], separator, tally, path, line)
-                add.add(line, name if chosen.id or chosen.shape != "pairs" else "", text, own)
+                add.add(line, name if chosen.id or chosen.shape != "pairs" else "", text, own, spoken)
             except DataError as error:
                 pass_over(error, "rows whose id or labels cannot be read", record)
     if isinstance(add, _Pairs):
@@ -307,9 +326,12 @@ class _Pairs:
     def __init__(self, gathered: Gathered) -> None:
         self._gathered = gathered
         self._found: dict[str, tuple[int, str, dict[str, Any]]] = {}
+        self._languages: dict[str, str] = {}
         self._by_text = False
 
-    def add(self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any]) -> None:
+    def add(
+        self, line: int, name: str, text: str, labels: list[Any] | dict[str, Any], language: str | None = None
+    ) -> None:
         """Adds the labels of a row to its document."""
         path = self._gathered.path
         self._by_text = not name
@@ -327,6 +349,8 @@ class _Pairs:
                 line,
             )
         own.update(weights)
+        if language is not None:
+            self._languages[name or text] = self._languages.get(name or text) or language
         if text and not before:
             self._found[name or text] = first, text, own
 
@@ -336,7 +360,7 @@ class _Pairs:
             whole = all(weight == 1.0 for weight in labels.values())
             own = f"{split}-{number}" if self._by_text else name
             try:
-                self._gathered.add(line, own, text, list(labels) if whole else labels)
+                self._gathered.add(line, own, text, list(labels) if whole else labels, self._languages.get(name))
             except DataError as error:
                 pass_over(error, "rows whose id or labels cannot be read", [own, text])
 

@@ -27,6 +27,7 @@ class TableFacts:
     fold_labels: bool = False
     ignore_labels: tuple[str, ...] = ()
     title_apart: bool = False  # the first text column is a line of its own
+    language: str | None = None  # the column that has the language of each document
 
     def as_json(self) -> dict[str, Any]:
         """The facts as JSON values, without those that have their default."""
@@ -59,8 +60,9 @@ class TableFacts:
         for name in ("labels", "separator", "shape", "encoding"):
             if name in given and not (isinstance(given[name], str) and given[name]):
                 raise DataError(f'"table": "{name}" must be a string, got {shown(given[name])}', path)
-        if given.get("id") is not None and not isinstance(given["id"], str):
-            raise DataError(f'"table": "id" must be a string, got {shown(given["id"])}', path)
+        for name in ("id", "language"):
+            if given.get(name) is not None and not isinstance(given[name], str):
+                raise DataError(f'"table": "{name}" must be a string, got {shown(given[name])}', path)
         lists = {name: tuple(given[name]) for name in ("text", "ignore_labels") if name in given}
         found = cls(**{**given, **lists})
         if not found.text or found.shape not in SHAPES:

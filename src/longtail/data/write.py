@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,8 @@ def write_folder(
         excluded = [entry for dataset in splits.values() for entry in _excluded(dataset)]
         if excluded:
             write_lines(folder / "exclude.jsonl.gz", map(_json, excluded))
-        write_facts(folder, corpus, {"text": "text", "counted_on": _counted_on(corpus), **(facts or {})})
+        spoken = {} if corpus.train.languages is None else {"language_column": "language"}
+        write_facts(folder, corpus, {"text": "text", "counted_on": _counted_on(corpus), **spoken, **(facts or {})})
     return Path(path)
 
 
@@ -171,11 +172,13 @@ def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
     columns, soft = dataset.targets.indices.tolist(), bool((dataset.targets.data < 1).any())
     weights = [float(word) for word in _words(dataset.targets.data)] if soft else []
     bounds = pairwise(dataset.targets.indptr.tolist())
-    for name, text, (start, end) in zip(dataset.ids, dataset.texts or (), bounds, strict=True):
+    spoken = repeat("") if dataset.languages is None else dataset.languages
+    for name, text, (start, end), language in zip(dataset.ids, dataset.texts or (), bounds, spoken, strict=False):
         labels: list[str] | dict[str, float] = [names[column] for column in columns[start:end]]
         if soft and min(weights[start:end], default=1.0) < 1:
             labels = dict(zip(labels, weights[start:end], strict=True))
-        yield {"id": name, "text": text, "labels": labels}
+        more = {} if dataset.languages is None else {"language": language}
+        yield {"id": name, "text": text, **more, "labels": labels}
 
 
 def described(labels: LabelSet) -> Iterator[dict[str, Any]]:
@@ -294,7 +297,7 @@ def _ours(name: str) -> bool:
     folder = r"(train|valid|test|labels|exclude)\.jsonl\.gz|(train|valid|test)\.vectors\.npy|corpus\.json|\.gitignore"
     repository = r"(trn|tst)_X(_Y|_Xf)?\.txt|Yf?\.txt|lbl\.json\.gz|filter_labels_(train|test)\.txt"
     subjects = r"vocabulary\.nt|(train|valid|test)(\.tsv\.gz)?"
-    parts = r"(targets|features|excluded)(\.labels|\.starts)?|(ids|texts)(\.starts)?"
+    parts = r"(targets|features|excluded)(\.labels|\.starts)?|(ids|texts|languages)(\.starts)?"
     store = rf"store\.json|labels\.(jsonl|counts)|(train|valid|test|labels)\.({parts})"
     return re.fullmatch(f"{folder}|{repository}|{subjects}|{store}", name) is not None
 

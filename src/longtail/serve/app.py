@@ -69,7 +69,16 @@ def _paths(service: Service) -> FastAPI:
         responses=REFUSALS,
     )
 
-    @app.post("/predict", response_model=schema.Answers, summary="Predict the labels of one text or many")
+    unheard: dict[int | str, dict[str, Any]] = {
+        409: {"model": schema.ErrorAnswer, "description": "The model learned no languages, and language is given."}
+    }
+
+    @app.post(
+        "/predict",
+        response_model=schema.Answers,
+        summary="Predict the labels of one text or many",
+        responses=unheard,
+    )
     async def predict(asked: schema.PredictRequest, request: Request) -> Response:
         return _json(await service.predict(asked, request.scope["state"]))
 

@@ -131,35 +131,38 @@ class Served:
         """
         self._now.model.predict(Rows(texts=WARM[:1]), 1)
 
-    def predict(self, texts: Sequence[str], k: int, dial: float = 0.0) -> list[dict[str, Any]]:
+    def predict(self, texts: Sequence[str], k: int, dial: float = 0.0, language: str = "") -> list[dict[str, Any]]:
         """Predicts the labels of texts.
 
         Args:
             texts: the texts.
             k: the most labels of a text.
             dial: see `Model.predict`.
+            language: of the texts, for a model that learned languages from a column; "": guessed.
 
         Returns:
             The answer of each text as the schema has it: its labels, best first, and why the model is unsure, if it is.
         """
-        return self._answers(texts, k, dial, why=False)
+        return self._answers(texts, k, dial, language, why=False)
 
-    def explained(self, texts: Sequence[str], k: int, dial: float = 0.0) -> list[dict[str, Any]]:
+    def explained(self, texts: Sequence[str], k: int, dial: float = 0.0, language: str = "") -> list[dict[str, Any]]:
         """Predicts the labels of texts, and says of each who proposed it, its frequency and its record.
 
         Args:
             texts: the texts.
             k: the most labels of a text.
             dial: see `Model.predict`.
+            language: see `predict`.
 
         Returns:
             As `predict`; each label has "why".
         """
-        return self._answers(texts, k, dial, why=True)
+        return self._answers(texts, k, dial, language, why=True)
 
-    def _answers(self, texts: Sequence[str], k: int, dial: float, why: bool) -> list[dict[str, Any]]:
+    def _answers(self, texts: Sequence[str], k: int, dial: float, language: str, why: bool) -> list[dict[str, Any]]:
         version = self._now
-        rows, places = Rows(texts=tuple(texts)), min(k, max(len(version.model.labels), 1))
+        languages = (language,) * len(texts) if language else None
+        rows, places = Rows(texts=tuple(texts), languages=languages), min(k, max(len(version.model.labels), 1))
         found = version.model.predict(rows, places, dial=dial)
         unsure = version.model.unsure(texts, None if dial else found)
         # The shortest decimal that is this float32, as `longtail predict` writes it.

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
+from longtail.data.text_language import CODES
 from longtail.dial import MAX_DIAL
 
 MAX_TEXTS = 1024  # of a request
@@ -47,6 +48,12 @@ def _visible(text: str) -> str:
     return text
 
 
+def _known(code: str) -> str:
+    if code not in CODES:
+        raise PydanticCustomError("language", "Not a code of a language, such as de or en")
+    return code
+
+
 _ALL_PLAIN = Field(json_schema_extra={"pattern": f"^[^{CONTROL}]*$"})
 _VISIBLE = Field(json_schema_extra={"pattern": rf"^[^{CONTROL}]*[^{INVISIBLE}][^{CONTROL}]*$"})
 
@@ -60,6 +67,7 @@ _WHOLE = BeforeValidator(_whole)
 
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT_LENGTH), AfterValidator(_plain), _ALL_PLAIN]
+Language = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": sorted(CODES)})]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 LabelId = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENGTH)]
 NewId = Annotated[LabelId, AfterValidator(_plain), _ALL_PLAIN]
@@ -120,6 +128,9 @@ class PredictRequest(StrictRequest):
         ),
     ] = 0.0
     why: bool = Field(False, description="Say of each label why it is predicted. Needs text: one text alone.")
+    language: Language | None = Field(
+        None, description="Of the texts, where the model learned languages from a column; default: guessed."
+    )
 
 
 class MemberVote(BaseModel):

@@ -31,7 +31,7 @@ POLL = 0.3  # seconds between two checks for labels that others have added
 STUCK = 2  # a batch that takes this many times the time limit of a request will hardly end
 CLOSED = 499  # status of a request whose client has gone, for the log; nobody receives it
 
-_Key = tuple[str, int, float, bool]  # what texts of one batch share: model, k, dial, and whether to say why
+_Key = tuple[str, int, float, bool, str]  # what texts of a batch share: model, k, dial, whether to say why, language
 
 
 class Service:
@@ -148,9 +148,9 @@ class Service:
         return None
 
     def _predict(self, key: _Key, texts: list[str]) -> list[Any]:
-        name, k, dial, why = key
+        name, k, dial, why, language = key
         model = self.models[name]
-        return model.explained(texts, k, dial) if why else model.predict(texts, k, dial)
+        return (model.explained if why else model.predict)(texts, k, dial, language)
 
     def _watch(self, key: _Key, texts: int, seconds: float) -> None:
         self.counters.texts.add(texts, model=key[0])
@@ -203,12 +203,14 @@ class Service:
         most = next(texts for places, texts in schema.TEXTS_BY_K if k <= places)
         if len(texts) > most:
             raise Refused(422, f"{len(texts)} texts are too many: k {k} takes at most {most}", "values")
+        if asked.language is not None and model.now.model.language_field is None:
+            raise Refused(409, f"{model.name} learned no languages from a column; leave language out", "language")
         try:
             dial = model.now.model.check_dial(asked.dial)
         except DataError as error:
             raise Refused(422, str(error), "values") from None
         facts.update(model=model.name, texts=len(texts), k=k)
-        answers = await self._answers((model.name, k, dial, asked.why), texts, facts)
+        answers = await self._answers((model.name, k, dial, asked.why, asked.language or ""), texts, facts)
         if threshold > 0:
             answers = [
                 {**one, "labels": [label for label in one["labels"] if label["score"] >= threshold]} for one in answers

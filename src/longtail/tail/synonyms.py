@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from longtail.data.dataset import Dataset
+from longtail.data.mapped_texts import taken
 from longtail.errors import RecipeError
 from longtail.linear.features.added_rows_plan import more_rows
 from longtail.papers import GANDALF, Paper
@@ -101,6 +102,7 @@ class SynonymRows:
             origin="synonyms",
             texts=[text for text in made if text is not None],
             features=None if train.features is None else sparse.csr_array(train.features[kept]),
+            languages=None if train.languages is None else taken(train.languages, kept),
         )
 
     def plan_on(self, before: Plan, facts: DataFacts) -> Plan:

@@ -282,6 +282,7 @@ def identity_of(
         for array in (data.targets.indptr, data.targets.indices, data.targets.data):
             digest.update(array.tobytes())
         digest.update(data.language.encode())
+        digest.update(" ".join(data.languages or ()).encode())
         for text in data.texts or ():
             digest.update(text.encode("utf-8", "surrogatepass"))
     return json.loads(  # type: ignore[no-any-return]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from longtail.data.subsample import evenly_spaced
 
 # ISO 639-1 codes to the names of the Snowball stemmers.
 STEMMERS = {
@@ -90,6 +92,7 @@ UNSEGMENTED += "\U00020000-\U0003ffff"
 # Languages whose marked letters are letters of their own: å is not a, and folding it would merge different words.
 OWN_LETTERS = frozenset({"cs", "da", "de", "et", "fi", "hu", "lt", "no", "pl", "ro", "sv", "tr"})
 
+SAMPLE = 2000  # texts whose language is guessed, to find the most common one
 _WORD = re.compile(r"[^\W\d_]+")
 _LATIN = re.compile(r"[A-Za-z]")
 _SCRIPTS = {language: re.compile(pattern) for language, pattern in SCRIPTS.items()}
@@ -145,6 +148,18 @@ def main_language(texts: Iterable[str]) -> str:
     counts = Counter(detect(text) for text in texts)
     counts.pop("", None)
     return min(counts, key=lambda language: (-counts[language], language)) if counts else "en"
+
+
+def usual_language(texts: Sequence[str]) -> str:
+    """The language that most of many texts have: some of them, evenly spaced, are looked at.
+
+    Args:
+        texts: the texts.
+
+    Returns:
+        An ISO 639-1 code; "en" where no text gives a sign.
+    """
+    return main_language(texts[row] for row in evenly_spaced(len(texts), SAMPLE).tolist())
 
 
 def lowered(text: str, language: str) -> str:

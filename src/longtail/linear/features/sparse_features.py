@@ -12,6 +12,7 @@ from scipy import sparse
 from longtail.arrays import AnyArray, Doubles, Floats, Matrix, pack_strings, unpack_strings
 from longtail.data.dataset import Dataset, Rows
 from longtail.errors import DataError, RecipeError
+from longtail.linear.features.spoken_texts import spoken
 from longtail.linear.features.word_count_jobs import counter_of
 from longtail.linear.features.word_counts import MAX_HASH_BITS, PLAIN, Counter, WordCounts
 from longtail.linear.features.word_counts import Vocabulary as Vocabulary
@@ -64,13 +65,17 @@ class Features:
             assert train.features is not None
             features = cls(None, np.zeros(0, np.float32), int(train.features.shape[1]))
             return features, unit_rows(train.features)
-        counter = counter_of(train.texts)
-        vocabulary, counts = Vocabulary.learn(train.texts, words.told(train.language), counter)
+        settings = words.told(train.language, train.languages is not None)
+        texts = spoken(train.texts, train.languages if settings.by_text else None)
+        counter = counter_of(texts)
+        vocabulary, counts = Vocabulary.learn(texts, settings, counter)
         rows_with = np.bincount(counts.indices, minlength=vocabulary.columns)
         idf = (np.log((1 + len(train)) / (1 + rows_with)) + 1).astype(np.float32)
         own = int(train.features.shape[1]) if share and train.features is not None else 0
         features = cls(vocabulary, idf, vocabulary.columns + own, share, title_weight)
-        vectors = features._weigh(counts) if title_weight == 1 else features._words(train.texts, counter)
+        vectors = (
+            features._weigh(counts) if title_weight == 1 else features._words(train.texts, train.languages, counter)
+        )
         return features, features._join(vectors, train.features)
 
     def of(self, rows: Rows) -> Matrix:
@@ -91,7 +96,7 @@ class Features:
             return unit_rows(_canonical(rows.features))
         if rows.texts is None:
             raise DataError("the model was trained on texts and cannot read examples that have only features")
-        return self._join(self._words(rows.texts), rows.features)
+        return self._join(self._words(rows.texts, rows.languages), rows.features)
 
     def _check(self, rows: Rows) -> None:
         own = self.columns - (0 if self.vocabulary is None else self.vocabulary.columns)
@@ -106,15 +111,15 @@ class Features:
     def _join(self, words: Matrix, own: Matrix) -> Matrix:
         return joined(words, own, self.share) if self.share else words
 
-    def _words(self, texts: Sequence[str], counter: Counter | None = None) -> Matrix:
+    def _words(self, texts: Sequence[str], languages: Sequence[str] | None, counter: Counter | None = None) -> Matrix:
         """Unit vectors of the words; title and rest of a text are counted apart where they have different weights."""
         assert self.vocabulary is not None
+        count, languages = self.vocabulary.count, languages if self.vocabulary.settings.by_text else None
         if self.title_weight == 1:
-            return self._weigh(self.vocabulary.count(texts))
+            return self._weigh(count(spoken(texts, languages)))
         parts = [text.partition("\n") for text in texts]
-        titles, rests = (
-            self._scaled(self.vocabulary.count([part[side] for part in parts], counter)) for side in (0, 2)
-        )
+        sides = (spoken([part[side] for part in parts], languages) for side in (0, 2))
+        titles, rests = (self._scaled(count(side, counter)) for side in sides)
         return unit_rows(_canonical(sparse.csr_array(np.float32(self.title_weight) * titles + rests)))
 
     def _weigh(self, counts: Matrix) -> Matrix:
@@ -164,6 +169,7 @@ COUNTING = Fields(  # of a `WordCounts`
         "words": Words(optional=True),
         "language": Words(optional=True),
         "main_language": Words(optional=True),
+        "by_text": Flag(optional=True),
     },
     optional=True,
 )

@@ -5,7 +5,7 @@ rows, and weighs the words. Columns are in order of first appearance, so the fea
 bit; the driver counts no word again. Where the vocabulary is known beforehand (hashed words, parts of compounds,
 pieces, titles apart), a job counts the words that it knows.
 
-    FOLDER/texts-CHECKSUM.safetensors           the texts of a shard
+    FOLDER/texts-CHECKSUM.safetensors           the texts of a shard, and their languages where a column told them
     FOLDER/words-CHECKSUM/jobs.json             see `longtail.jobs`
     FOLDER/words-CHECKSUM/vocabulary.safetensors
     FOLDER/words-CHECKSUM/17.safetensors
@@ -30,6 +30,7 @@ from longtail.data.mapped_texts import MappedTexts, packed
 from longtail.data.subsample import evenly_spaced
 from longtail.errors import JobError
 from longtail.jobs import JobFolder, Spread, current_spread
+from longtail.linear.features.spoken_texts import SpokenTexts, spoken
 from longtail.linear.features.text_terms import CountEntries, Counts
 from longtail.linear.features.word_counts import (
     TextBlock,
@@ -44,6 +45,7 @@ LEAST_BYTES = 1 << 22  # of the texts of a shard: half a second of counting, so 
 MOST_JOBS = 128
 SAMPLED = 1000  # texts whose length says how many shards there are
 ADVICE = "remove it and run the command again"
+TEXTS = {"packed": "uint8", "offsets": "int64"}
 TABLE = {"words": "uint8", "word_offsets": "int64", "hashes": "uint64", "pairs": "int64"}
 BLOCK = {**TABLE, "terms": "int32", "counts": "float32", "bounds": "int64"}
 COLUMNS = {"columns": "int32", "counts": "float32", "lengths": "int64"}
@@ -84,6 +86,7 @@ class CountInJobs:
         given = texts if isinstance(texts, Sequence) else list(texts)
         number = max(_shards(given), 1)
         bounds = [len(given) * place // number for place in range(number + 1)]
+        spoken_by_row = isinstance(given, SpokenTexts)
         names = [_write_texts(self.spread.folder, given[low:high]) for low, high in pairwise(bounds)]
         known = None if vocabulary is None else _arrays_of(vocabulary)
         digest = hashlib.blake2b(json.dumps([names, asdict(settings)], sort_keys=True).encode(), digest_size=8)
@@ -93,7 +96,7 @@ class CountInJobs:
         if known is not None and not (folder / "vocabulary.safetensors").exists():
             _save(folder / "vocabulary.safetensors", known)
         outputs = [folder / f"{place}.safetensors" for place in range(number)]
-        what = {"words": asdict(settings), "known": known is not None, "folder": str(folder)}
+        what = {"words": asdict(settings), "known": known is not None, "folder": str(folder), "spoken": spoken_by_row}
         self.spread.run(JobFolder.write(folder, "words", what, names, outputs), "counting words of shards")
         return zip(outputs, np.diff(bounds).tolist(), strict=True)
 
@@ -114,11 +117,15 @@ def count_shard(settings: Mapping[str, Any], source: str, output: Path) -> int:
     """
     folder, how = Path(settings["folder"]), WordCounts(**settings["words"])
     path = folder.parent / source
-    found = _load(path, {"packed": "uint8", "offsets": "int64"}, "remove its folder and run the command again")
-    offsets = found["offsets"]
-    if not _ascends(offsets, len(found["packed"])):
+    kinds = ("", "language_") if settings["spoken"] else ("",)
+    types = {f"{kind}{name}": value for kind in kinds for name, value in TEXTS.items()}
+    found = _load(path, types, "remove its folder and run the command again")
+    if not all(_ascends(found[f"{kind}offsets"], len(found[f"{kind}packed"])) for kind in kinds):
         raise JobError(f"{path}: is damaged; remove its folder and run the command again")
-    texts = MappedTexts(found["packed"], offsets)
+    strings = [MappedTexts(found[f"{kind}packed"], found[f"{kind}offsets"]) for kind in kinds]
+    if len(strings[0]) != len(strings[-1]):
+        raise JobError(f"{path}: is damaged; remove its folder and run the command again")
+    texts = spoken(strings[0], strings[1] if settings["spoken"] else None)
     if settings["known"]:
         vocabulary = _vocabulary(str(folder / "vocabulary.safetensors"), how)
         parts = list(vocabulary.columns_here(texts))
@@ -191,12 +198,17 @@ def _shards(texts: Sequence[str]) -> int:
 
 def _write_texts(folder: Path, texts: Sequence[str]) -> str:
     """Write the texts of a shard, unless they are there, and name the file by its content."""
-    raw, offsets = packed(texts)
-    digest = hashlib.blake2b(raw.tobytes(), digest_size=8)
-    digest.update(offsets.tobytes())
+    parts = {"": texts.texts, "language_": texts.languages} if isinstance(texts, SpokenTexts) else {"": texts}
+    arrays: dict[str, AnyArray] = {}
+    digest = hashlib.blake2b(digest_size=8)
+    for kind, strings in parts.items():
+        raw, offsets = packed(strings)
+        digest.update(raw.tobytes())
+        digest.update(offsets.tobytes())
+        arrays |= {f"{kind}packed": raw, f"{kind}offsets": offsets}
     name = f"texts-{digest.hexdigest()}.safetensors"
     if not (folder / name).exists():
-        _save(folder / name, {"packed": raw, "offsets": offsets})
+        _save(folder / name, arrays)
     return name
 
 

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from longtail.arrays import Ints, Longs, Matrix, pack_strings, unpack_strings
-from longtail.data.subsample import evenly_spaced
 from longtail.errors import DataError, RecipeError
-from longtail.linear.features.languages import detect, lowered, main_language
+from longtail.linear.features.languages import lowered, usual_language
+from longtail.linear.features.spoken_texts import languages_of
 from longtail.linear.features.text_terms import (
     CountEntries,
     Counts,
@@ -30,7 +30,6 @@ from longtail.threads import in_order
 
 BLOCK_CHARACTERS, BLOCK_TEXTS = 1 << 17, 2048  # what a thread takes at a time: little memory, still few blocks
 MAX_HASH_BITS = 28
-LANGUAGE_SAMPLE = 2000  # texts whose language is guessed, to find the most common one
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,7 @@ class WordCounts:
     words: str = "plain"  # forms of a word that are counted, see `word_forms`
     language: str = "auto"  # of the texts; auto: of each text
     main_language: str = ""  # of most texts, for texts that give no sign; `Vocabulary.learn` finds it
+    by_text: bool = False  # a `SpokenText` is read in its own language, others in `language`
 
     def __post_init__(self) -> None:
         base, extras = read_forms(self.words)
@@ -82,18 +82,18 @@ class WordCounts:
         """The same settings with the language that most of these texts have."""
         if self.language != "auto" or self.main_language:
             return self
-        sample = evenly_spaced(len(texts), LANGUAGE_SAMPLE)
-        return replace(self, main_language=main_language(texts[row] for row in sample.tolist()))
+        return replace(self, main_language=usual_language(texts))
 
-    def told(self, language: str) -> WordCounts:
+    def told(self, language: str, by_text: bool = False) -> WordCounts:
         """The same for texts of a language ("": unknown) that has these forms, where no language was chosen here."""
-        free = language and self.language == "auto" and self.words != "plain"  # plain words are those of any language
-        return replace(self, language=language) if free and has_forms(self.words, language) else self
+        known = language if language and has_forms(self.words, language) else ""
+        free = self.language == "auto" and self.words != "plain"  # plain words are those of any language
+        return replace(self, language=known or "auto", by_text=by_text) if free and (known or by_text) else self
 
     def languages(self, texts: Sequence[str]) -> list[str]:
         """The language of each text."""
-        known = self.language != "auto"
-        return [self.language] * len(texts) if known else [detect(text, self.main_language) for text in texts]
+        known = "" if self.language == "auto" else self.language
+        return languages_of(texts, known, self.main_language, self.by_text)
 
 
 PLAIN = WordCounts()
@@ -153,7 +153,7 @@ class Vocabulary:
             The vocabulary, and how often each text has each word and pair: csr float32 (texts, columns).
         """
         if settings.words != "plain":
-            texts = list(texts)
+            texts = texts if isinstance(texts, Sequence) else list(texts)
             settings = settings.fitted(texts)
         if settings.compounds:  # parts of compounds are known words: the vocabulary is the same as without them
             whole, _ = cls.learn(texts, replace(settings, words=settings.words_uncut), counter)

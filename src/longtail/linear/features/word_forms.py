@@ -234,6 +234,8 @@ def _without_link(left: str) -> list[str]:
 @cache
 def _base(base: str, language: str) -> Callable[[str], str]:
     if base == "stem":
+        if language and language not in STEMMERS:
+            return str  # a language that a document is said to have, without a stemmer
         stemmer, one_at_a_time = _package("snowballstemmer", "stem").stemmer(STEMMERS.get(language, "english")), Lock()
 
         @lru_cache(maxsize=1 << 18)
