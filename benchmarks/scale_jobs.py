@@ -55,10 +55,15 @@ class Cost:
     """What a run took, in seconds."""
 
     driver: float = 0.0  # of the processor
-    jobs: list[float] = field(default_factory=list)  # of the processor
+    rounds: list[list[float]] = field(default_factory=list)  # of the processor, of the jobs of each round
     clock: float = 0.0
     read: int = 0  # bytes of what jobs read
     written: int = 0  # bytes of what they wrote
+
+    @property
+    def jobs(self) -> list[float]:
+        """Of all rounds."""
+        return [seconds for one in self.rounds for seconds in one]
 
 
 def measure(folder: Path, options: argparse.Namespace) -> None:
@@ -81,7 +86,7 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
         for workers in filter(None, options.workers):
             with cluster(workers) as used:
                 cost = timed(lambda work=work, n=workers: work(folder / f"ray-{n}", folder, options, "ray"))
-                cost.jobs = [used()]
+                cost.rounds = [[used()]]
             show(what, f"Ray, {workers} of one core", cost, same(found(folder / f"ray-{workers}"), right))
     for what, cost in counted.items():
         reckon(what, cost, options)
@@ -91,14 +96,14 @@ def reckon(what: str, cost: Cost, options: argparse.Namespace) -> None:
     serial, parallel = cost.driver, sum(cost.jobs)
     each = options.machines * options.cores
     moved = (cost.read + cost.written) / options.disk
-    # No more cores than jobs, and none is done before its longest job.
-    working = max(parallel / min(each, len(cost.jobs)), max(cost.jobs))
+    # One round after the other. No more cores than jobs, and no round is done before its longest job.
+    working = sum(max(sum(one) / min(each, len(one)), max(one)) for one in cost.rounds)
     whole = serial + working + moved
     print(
         f"\n{what}: {serial / (serial + parallel):.1%} of the processor seconds are serial; jobs read "
         f"{cost.read / options.rows:,.0f} and write {cost.written / options.rows:,.0f} bytes a document; "
         f"{options.machines} machines of {options.cores} cores: {serial:.1f} s serial + {working:.1f} s in "
-        f"{len(cost.jobs)} jobs (longest {max(cost.jobs):.1f} s) + {moved:.1f} s of the disk = {whole:.1f} s, "
+        f"{' + '.join(str(len(one)) for one in cost.rounds)} jobs (longest {max(cost.jobs):.1f} s) + {moved:.1f} s of the disk = {whole:.1f} s, "
         f"{(serial + parallel) / whole:.1f} times as fast as one core"
     )
 
@@ -159,13 +164,16 @@ def running_here() -> Iterator[Cost]:
     place = import_module("longtail.jobs.spreading")  # the package has a function of that name
     cost, real = Cost(), place.run_jobs
 
-    def run(jobs: Any, on: str, name: str) -> list[Any]:
-        cost.read += size(jobs.path) + sum(Path(one["path"]).stat().st_size for one in jobs.sources if "path" in one)
+    def run(jobs: Any, on: str, name: str, gpus: bool = False) -> list[Any]:
+        shards = [one["path"] if jobs.kind == "predict" else jobs.path.parent / one for one in jobs.sources
+                  if jobs.kind in ("predict", "words")]  # fmt: skip
+        cost.read += size(jobs.path) + sum(Path(one).stat().st_size for one in shards)
         cost.read += sum(path.stat().st_size for path in jobs.path.parent.glob("rows.*"))
+        cost.rounds.append([])
         for number in jobs.left():
             used = time.process_time()
             jobs.run(number)
-            cost.jobs.append(time.process_time() - used)
+            cost.rounds[-1].append(time.process_time() - used)
         cost.written += sum(path.stat().st_size for path in jobs.outputs)
         return []
 

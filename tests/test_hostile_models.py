@@ -47,6 +47,7 @@ RECIPES = {
     "transformer": f"dpr(encoder='tiny', {NET})",
     "onevsall": f"renee(encoder='bag', {NET})",
     "hashed": f"mach(encoder='bag', {NET}, repetitions=3, buckets=4)",
+    "nets": f"mach(encoder='bag', {NET}, repetitions=2, buckets=4, shared_encoder=false)",
     "treenet": f"cascadexml(encoder='bag', {NET}, max_leaf_labels=2, branches=2)",
     "clustergraph": f"elias(encoder='bag', {NET}, cluster_epochs=1, max_leaf_labels=2)",
     "attention": f"attentionxml(encoder='bag', {NET}, hidden=4, max_flat_labels=1, max_leaf_labels=2)",

@@ -138,6 +138,24 @@ def test_a_node_that_is_lost_while_words_are_counted_changes_nothing(
     assert tensors_of(out) == here and not jobs.exists()
 
 
+@pytest.mark.parametrize("done", [0, 2])
+def test_a_node_that_is_lost_while_nets_are_trained_changes_nothing(
+    done: int, cluster: Any, data: Path, tmp_path: Path
+) -> None:
+    out, jobs, seen = tmp_path / "model", tmp_path / "model.jobs", set[Path]()
+    nets = "mach(encoder='bag', dimension=16, batch_size=32, epochs=2, repetitions=4, buckets=8, shared_encoder=false)"
+    assert call("train", data, nets, "--out", tmp_path / "here").code == 0
+
+    def moment() -> bool:
+        seen.update((*jobs.glob("nets-*/jobs.json"), *jobs.glob("nets-*/?.safetensors")))
+        return len(seen) > done
+
+    with losing_a_node(cluster, moment):
+        said = call("train", data, nets, "--out", out, "--on", "ray")
+    assert said.code == 0, said
+    assert tensors_of(out) == tensors_of(tmp_path / "here")
+
+
 def test_a_broken_shard_and_another_version(cluster: Any, model: Path, tmp_path: Path) -> None:
     shards, out = shards_of(tmp_path / "in", 3, 5), tmp_path / "out"
     (shards / "part-1.jsonl").write_text('{"text": \n', encoding="utf-8")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch
 from scipy import sparse
 
 from longtail.data.corpus import Corpus
-from longtail.errors import RecipeError
+from longtail.errors import ModelError, RecipeError
 from longtail.export.parts import ExportParts
 from longtail.model import Model
 from longtail.nn.hashed.bucket_sums import top_labels
@@ -18,6 +20,7 @@ from longtail.nn.hashed.bucket_tables import PRIME, bucket_number, bucket_tables
 from longtail.nn.hashed.hashed_fit import BucketTargets
 from longtail.nn.hashed.hashed_scorer import HashedScorer
 from longtail.recipe import Recipe
+from longtail.store import load
 
 MACH = "mach(encoder='bag', dimension=16, batch_size=32, epochs=3, repetitions=5, buckets=4)"
 CPU = torch.device("cpu")
@@ -142,9 +145,49 @@ def test_the_same_seed_gives_the_same_model(model: Model, tiny: Corpus) -> None:
     np.testing.assert_array_equal(one.scores, two.scores)
 
 
-def test_a_plan_counts_buckets_and_not_labels(tiny: Corpus) -> None:
-    from dataclasses import replace
+APART = MACH.replace("repetitions=5", "repetitions=3, shared_encoder=false, seed=4")
 
+
+@pytest.fixture(scope="module")
+def apart(tiny: Corpus) -> Model:
+    return Recipe.parse(APART).fit(tiny.train, tiny.valid)
+
+
+def test_nets_of_their_own_are_those_of_single_repetitions_and_their_scores_are_averaged(
+    apart: Model, tiny: Corpus, tmp_path: Path
+) -> None:
+    """Against three models of one repetition, trained alone."""
+    texts, labels = tiny.test.texts or (), len(tiny.train.labels)
+    every = np.zeros((len(texts), labels))
+    for seed in (4, 5, 6):
+        one = MACH.replace("repetitions=5", f"repetitions=1, seed={seed}")
+        scorer = Recipe.parse(one).fit(tiny.train, tiny.valid).scorer
+        assert isinstance(scorer, HashedScorer) and scorer.bias is not None
+        buckets = scorer.encoder.unnormalised(texts) @ scorer.weights[0].T + scorer.bias[0]
+        every += buckets[:, scorer.tables[0]] / 3
+    whole = apart.scorer
+    assert isinstance(whole, HashedScorer) and len(whole.nets) == 3
+    found, scores = whole.nearest(whole.row_vectors(texts), labels)
+    np.testing.assert_allclose(scores, np.take_along_axis(every, found.astype(np.int64), axis=1), rtol=1e-4, atol=1e-4)
+    rows, bias = whole.label_rows()
+    assert bias is not None
+    np.testing.assert_allclose(whole.row_vectors(texts) @ rows.T + bias, every, rtol=1e-4, atol=1e-4)
+    apart.save(tmp_path / "model")
+    again = load(tmp_path / "model").predict(texts, k=5)
+    np.testing.assert_array_equal(again.scores, apart.predict(texts, k=5).scores)
+    with pytest.raises(ModelError, match="no encoder with a vector for each label to export"):
+        ExportParts.of(apart)
+
+
+def test_a_net_with_other_buckets_is_no_part_of_a_model(apart: Model) -> None:
+    state = apart.scorer.state()
+    small = replace(state.parts["net-1"], weights=state.parts["net-1"].weights[:, :3])
+    with pytest.raises(ValueError, match="different buckets"):
+        HashedScorer.restore(replace(state, parts={**state.parts, "net-1": small}))
+    assert not Recipe.parse(MACH).spreads and Recipe.parse(APART).spreads
+
+
+def test_a_plan_counts_buckets_and_not_labels(tiny: Corpus) -> None:
     from longtail.plan import DataFacts
 
     facts = replace(DataFacts.of(tiny.train), labels=3_000_000, rows=1_000_000)

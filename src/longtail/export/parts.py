@@ -59,7 +59,7 @@ class ExportParts:
             return cls(model, scorer.encoder, scorer.labels, scorer.bias, True, scorer.calibration)
         if isinstance(scorer, OneVsAllScorer):
             return cls(model, scorer.encoder, scorer.weights, scorer.bias, False, scorer.calibration)
-        if isinstance(scorer, HashedScorer):
+        if isinstance(scorer, HashedScorer) and not scorer.others:
             return cls(model, scorer.encoder, *scorer.label_rows(), False, scorer.calibration)
         raise ModelError(
             f"{model.recipe} has no encoder with a vector for each label to export; train one that has, such as dpr, "

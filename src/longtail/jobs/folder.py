@@ -25,6 +25,7 @@ KINDS = {  # the function that runs a job of each kind: (settings, input, output
     "predict": "longtail.batch_prediction:predict_shard",
     "words": "longtail.linear.features.word_count_jobs:count_shard",
     "classifiers": "longtail.linear.trees.tree_jobs:train_part",
+    "nets": "longtail.learners.mach:train_net",
     "fold": "longtail.fold_training:train_fold",
     "comparison": "longtail.comparison.line_jobs:train_line",
     "trial": "longtail.tuning.trial_jobs:judge_trial",

@@ -25,18 +25,19 @@ class Spread:
     folder: Path
     on: str  # "processes", "files", "ray" or "ray://host:port"
 
-    def run(self, jobs: JobFolder, name: str) -> None:
+    def run(self, jobs: JobFolder, name: str, *, gpus: bool = False) -> None:
         """Run the jobs that are not done.
 
         Args:
             jobs: the jobs.
             name: of the stage that is shown.
+            gpus: with Ray: a GPU for each job, where the cluster has some.
 
         Raises:
             JobsLeft: a scheduler must run them (`on` is "files").
             JobError: some failed; the others are done.
         """
-        failed = run_jobs(jobs, self.on, name)
+        failed = run_jobs(jobs, self.on, name, gpus=gpus)
         if failed:
             shown = "; ".join(one.reason for one in failed[:NAMED])
             more = f" and {len(failed) - NAMED} more, see {jobs.path / 'failed'}" if len(failed) > NAMED else ""

@@ -243,15 +243,35 @@ class EncoderFit(ABC):
         Returns:
             The scorer with probabilities as scores.
         """
-        if len(self.valid) == 0:
-            return scorer
-        with stage("calibrating scores"):
-            rows = self.valid.take(evenly_spaced(len(self.valid), CALIBRATION_ROWS))
-            vectors = queries(rows.texts or (), "valid texts")
-            if fuse is not None:
-                scorer = fuse(scorer, rows, vectors)
-            near, hits, counted = judge_candidates(scorer, vectors, rows)
-            return replace(scorer, calibration=scorer.calibration.fitted(near.scores[counted], hits))
+        return calibrated_on(self.valid, scorer, queries, fuse)
+
+
+def calibrated_on(
+    valid: Dataset,
+    scorer: ScorerType,
+    queries: Callable[[Sequence[str], str], Floats],
+    fuse: Callable[[ScorerType, Dataset, Floats], ScorerType] | None = None,
+) -> ScorerType:
+    """Fit Platt scaling.
+
+    Args:
+        valid: held-out rows; there may be none.
+        scorer: see `EncoderFit.calibrated`, as the next two.
+        queries: makes the vectors of texts.
+        fuse: learns other parts of the scorer.
+
+    Returns:
+        The scorer with probabilities as scores; unchanged where there are no rows.
+    """
+    if len(valid) == 0:
+        return scorer
+    with stage("calibrating scores"):
+        rows = valid.take(evenly_spaced(len(valid), CALIBRATION_ROWS))
+        vectors = queries(rows.texts or (), "valid texts")
+        if fuse is not None:
+            scorer = fuse(scorer, rows, vectors)
+        near, hits, counted = judge_candidates(scorer, vectors, rows)
+        return replace(scorer, calibration=scorer.calibration.fitted(near.scores[counted], hits))
 
 
 def judge_candidates(scorer: CalibratedScorer, vectors: Floats, rows: Dataset) -> tuple[Predictions, Bools, Bools]:

@@ -89,7 +89,7 @@ class HashedFit(OneVsAllFit):
 
     def validate(self) -> dict[str, float]:
         """P@1 and PSP@1 of the held-out rows."""
-        scorer, vectors = self._uncalibrated(), self.held_out_vectors()
+        scorer, vectors = self.uncalibrated(), self.held_out_vectors()
 
         def find(k: int) -> tuple[Ints, Floats]:
             labels, scores = scorer.nearest(vectors, k)
@@ -99,10 +99,11 @@ class HashedFit(OneVsAllFit):
 
     def hashed_scorer(self) -> HashedScorer:
         """The trained model, calibrated on valid; every process gets all buckets."""
-        scorer = self._uncalibrated()
-        return self.calibrated(scorer, scorer.encoder.unnormalised)
+        scorer = self.uncalibrated()
+        return self.calibrated(scorer, scorer.row_vectors)
 
-    def _uncalibrated(self) -> HashedScorer:
+    def uncalibrated(self) -> HashedScorer:
+        """The trained model, whose scores are no probabilities yet."""
         tables, buckets = self.hashed
         weights, bias = self.whole_head()
         shape = (len(tables), buckets)
