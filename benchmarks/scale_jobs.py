@@ -99,11 +99,12 @@ def reckon(what: str, cost: Cost, options: argparse.Namespace) -> None:
     # One round after the other. No more cores than jobs, and no round is done before its longest job.
     working = sum(max(sum(one) / min(each, len(one)), max(one)) for one in cost.rounds)
     whole = serial + working + moved
+    rounds = " + ".join(str(len(one)) for one in cost.rounds)
     print(
         f"\n{what}: {serial / (serial + parallel):.1%} of the processor seconds are serial; jobs read "
         f"{cost.read / options.rows:,.0f} and write {cost.written / options.rows:,.0f} bytes a document; "
         f"{options.machines} machines of {options.cores} cores: {serial:.1f} s serial + {working:.1f} s in "
-        f"{' + '.join(str(len(one)) for one in cost.rounds)} jobs (longest {max(cost.jobs):.1f} s) + {moved:.1f} s of the disk = {whole:.1f} s, "
+        f"{rounds} jobs (longest {max(cost.jobs):.1f} s) + {moved:.1f} s of the disk = {whole:.1f} s, "
         f"{(serial + parallel) / whole:.1f} times as fast as one core"
     )
 

@@ -125,6 +125,7 @@ def test_a_node_that_is_lost_while_words_are_counted_changes_nothing(
 ) -> None:
     """At once, and after one to four of five shards of the rows: the same bits."""
     monkeypatch.setattr(word_count_jobs, "LEAST_BYTES", 1)
+    monkeypatch.setattr(word_count_jobs, "SHARD_BYTES", 1)
     monkeypatch.setattr(word_count_jobs, "MOST_JOBS", 5)
     out, jobs, seen = tmp_path / "model", tmp_path / "model.jobs", set[Path]()
 

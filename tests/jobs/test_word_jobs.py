@@ -43,6 +43,7 @@ WAYS = {
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five of the data's few texts."""
     monkeypatch.setattr(word_count_jobs, "LEAST_BYTES", 1)
+    monkeypatch.setattr(word_count_jobs, "SHARD_BYTES", 1)
     monkeypatch.setattr(word_count_jobs, "MOST_JOBS", SHARDS)
 
 
@@ -114,7 +115,7 @@ def test_texts_of_a_store_and_a_part_of_it(data: Path, tmp_path: Path) -> None:
 
 
 def test_few_texts_are_counted_here(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_count_jobs, "LEAST_BYTES", 1 << 22)
+    monkeypatch.setattr(word_count_jobs, "LEAST_BYTES", 1 << 23)
     with spreading(tmp_path, "files"):
         Features.learn(longtail.load(data).train)
     assert list(tmp_path.iterdir()) == []
@@ -191,7 +192,8 @@ def test_a_killed_driver_counts_no_shard_twice(data: Path, tmp_path: Path) -> No
     out = tmp_path / "model"
     words = ["train", str(data), RECIPE, "--out", str(out), "--on", "processes"]
     code = (
-        "from longtail.linear.features import word_count_jobs as jobs; jobs.LEAST_BYTES = 1; jobs.MOST_JOBS = 5; "
+        "from longtail.linear.features import word_count_jobs as jobs; jobs.LEAST_BYTES = 1; "
+        "jobs.SHARD_BYTES = 1; jobs.MOST_JOBS = 5; "
         "from longtail.cli import main; main()"
     )
     driver = subprocess.Popen([sys.executable, "-c", code, *words], start_new_session=True)

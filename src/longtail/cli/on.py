@@ -26,10 +26,11 @@ def check_train_on(on: str, recipe: Recipe) -> None:
 
     check_on(on)
     if not recipe.spreads:
-        able = [name for name in catalogue.LEARNERS if getattr(catalogue.learner_class(name), "spreads", False)]
+        able = [name for name in catalogue.LEARNERS if getattr(catalogue.learner_class(name), "spreads", False) is True]
         raise RecipeError(
             f"{recipe} has nothing that --on could spread; leave it out, or use {', '.join(able)}, alone or "
-            "as members, or folds, as of ranknet; nets train on several GPUs and hosts with torchrun"
+            "as members, or folds, as of ranknet, or nets apart, mach(shared_encoder=false); other nets train on "
+            "several GPUs and hosts with torchrun"
         )
 
 

@@ -41,9 +41,10 @@ from longtail.linear.features.word_counts import (
 from longtail.linear.features.word_table import LOW, PairTable, WordTable, pair_keys
 from longtail.read_back import reading_back
 
-LEAST_BYTES = 1 << 22  # of the texts of a shard: half a second of counting, so that starting a job is not most of it
+LEAST_BYTES = 1 << 23  # of texts that are worth a round of jobs: three seconds of counting
+SHARD_BYTES = 1 << 20  # of the texts of a shard, at least: starting a job is not most of its work
 MOST_JOBS = 128
-SAMPLED = 1000  # texts whose length says how many shards there are
+SAMPLED = 1000  # texts whose length says how long all are
 ADVICE = "remove it and run the command again"
 TEXTS = {"packed": "uint8", "offsets": "int64"}
 TABLE = {"words": "uint8", "word_offsets": "int64", "hashes": "uint64", "pairs": "int64"}
@@ -58,10 +59,10 @@ def counter_of(texts: Sequence[str]) -> CountInJobs | None:
         texts: the texts.
 
     Returns:
-        In jobs inside `longtail.jobs.spreading`, where the texts are worth more than one; None: here.
+        In jobs inside `longtail.jobs.spreading`, where the texts are long enough together; None: here.
     """
     spread = current_spread()
-    return None if spread is None or _shards(texts) < 2 else CountInJobs(spread)
+    return None if spread is None or _bytes_of(texts) < LEAST_BYTES else CountInJobs(spread)
 
 
 class CountInJobs:
@@ -84,7 +85,7 @@ class CountInJobs:
     ) -> Iterator[tuple[Path, int]]:
         """The files of the shards, and how many texts each has."""
         given = texts if isinstance(texts, Sequence) else list(texts)
-        number = max(_shards(given), 1)
+        number = max(min(_bytes_of(given) // SHARD_BYTES, MOST_JOBS, len(given)), 1)
         bounds = [len(given) * place // number for place in range(number + 1)]
         spoken_by_row = isinstance(given, SpokenTexts)
         names = [_write_texts(self.spread.folder, given[low:high]) for low, high in pairwise(bounds)]
@@ -187,13 +188,10 @@ def _columns_of(path: Path, texts: int, columns: int) -> Counts:
     return own, counts, lengths
 
 
-def _shards(texts: Sequence[str]) -> int:
-    """How many jobs texts are worth, by the length of some of them."""
-    if len(texts) == 0:
-        return 0
-    sample = evenly_spaced(len(texts), SAMPLED).tolist()
-    total = len(texts) * sum(len(texts[row].encode("utf-8", "surrogatepass")) for row in sample) // len(sample)
-    return min(total // LEAST_BYTES, MOST_JOBS, len(texts))
+def _bytes_of(texts: Sequence[str]) -> int:
+    """How long texts are together, by the length of some of them."""
+    sample = evenly_spaced(len(texts), SAMPLED).tolist() if len(texts) else []
+    return len(texts) * sum(len(texts[row].encode("utf-8", "surrogatepass")) for row in sample) // max(len(sample), 1)
 
 
 def _write_texts(folder: Path, texts: Sequence[str]) -> str:
