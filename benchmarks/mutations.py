@@ -62,6 +62,101 @@ class Outcome:
 # fmt: off
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
+        "nn/label_tree/level_heads.py", "an example's own clusters may fall out of its candidates in training",
+        "guide, nodes = torch.sigmoid(scores.detach()) + (targets > 0), None",
+        "guide, nodes = torch.sigmoid(scores.detach()), None",
+        "nn/test_label_tree.py nn/test_attention_heads.py",
+    ),
+    Mutation(
+        "nn/label_tree/level_heads.py", "a score of 0 is taken for padding",
+        "probability = F.logsigmoid(self._score(vectors, level, parents)).masked_fill(~real, -math.inf)",
+        "found = self._score(vectors, level, parents)\n"
+        "            probability = F.logsigmoid(found).masked_fill(~real | (found == 0), -math.inf)",
+        "nn/test_label_tree.py",
+    ),
+    Mutation(
+        "nn/label_tree/level_heads.py", "padding counts in the mean of a level",
+        "(cross_entropy(scores, targets) * real).sum() / real.sum()", "cross_entropy(scores, targets).mean()",
+        "nn/test_label_tree.py",
+    ),
+    Mutation(
+        "nn/label_tree/level_heads.py", "more clusters are asked for than a level has",
+        "found = [min(beam, levels.nodes(0))]", "found = [beam]",
+        "nn/test_label_tree.py",
+    ),
+    Mutation(
+        "nn/label_tree/level_heads.py", "more answers are asked for than there are candidates",
+        "torch.topk(held, min(k, held.shape[1]), dim=1)", "torch.topk(held, k, dim=1)",
+        "nn/test_label_tree.py learners/test_larger_than_the_data.py",
+    ),
+    Mutation(
+        "nn/label_tree/graph_heads.py", "an example's own clusters may fall out of its shortlist in training",
+        "torch.topk(guide + asked,", "torch.topk(guide,",
+        "nn/test_cluster_graph.py",
+    ),
+    Mutation(
+        "nn/label_tree/graph_heads.py", "an example with many clusters loses some of its own",
+        ".clamp(min=self.beam)\n", ".clamp(min=self.beam, max=self.beam)\n",
+        "nn/test_cluster_graph.py",
+    ),
+    Mutation(
+        "nn/label_tree/cluster_graph.py", "a rare label falls out of every cluster",
+        "keep = kept_first | (rank < links)", "keep = rank < links",
+        "nn/test_cluster_graph.py",
+    ),
+    Mutation(
+        "nn/label_tree/graph_fit.py", "parameters are told apart by their shapes",
+        "if parameter is not clusters]", "if parameter.shape != clusters.shape]",
+        "nn/test_cluster_graph.py",
+    ),
+    Mutation(
+        "nn/label_tree/graph_heads.py", "a probability near 0 has no gradient",
+        "log_p = logs + F.logsigmoid(self._scores(seen, labels))\n",
+        "log_p = (logs + F.logsigmoid(self._scores(seen, labels))).exp().clamp(min=1e-7).log()\n",
+        "nn/test_cluster_graph.py",
+    ),
+    Mutation(
+        "nn/label_tree/resolution_task.py", "predicted nodes push an example's own ones out",
+        "-counts.data.astype(np.float64) - 1e6", "-counts.data.astype(np.float64)",
+        "nn/test_resolutions.py",
+    ),
+    Mutation(
+        "nn/label_tree/resolution_task.py", "padding counts in the mean of an example",
+        "(losses.sum(dims) / real.sum(dims)).mean()", "losses.mean()",
+        "nn/test_resolutions.py",
+    ),
+    Mutation(
+        "nn/label_tree/attention_heads.py", "padding is looked at",
+        "found = found.masked_fill(~read.mask.unsqueeze(1), -torch.inf)", "found = found * 1",
+        "nn/test_attention_heads.py",
+    ),
+    Mutation(
+        "nn/label_tree/tree_task.py", "dropout goes on where it is to be off",
+        "with_dropout = batch.number < self.dropout_until * self.steps", "with_dropout = True",
+        "nn/test_label_tree.py",
+    ),
+    Mutation(
+        "nn/label_tree/candidate_blocks.py", "a target counts though its cluster is no candidate",
+        "torch.where(inside, place, size)", "place.clamp(0, size)",
+        "nn/test_label_tree.py",
+    ),
+    Mutation(
+        "linear/trees/dense_kernels.py", "a dense column is read as a word",
+        "if column < first:", "if column <= first:",
+        "linear/test_linear_dense.py",
+    ),
+    Mutation(
+        "linear/trees/beam_kernels.py", "every row of a node gets the dense products of the first of four",
+        "base = np.uintp(slot * padded)", "base = np.uintp(0 * padded)",
+        "linear/test_linear_dense.py",
+    ),
+    Mutation(
+        "linear/trees/train_tree.py", "small weights of the vector are dropped",
+        "all_of = pruned(weights[kept:], names[kept:], children, NO_THRESHOLD)",
+        "all_of = pruned(weights[kept:], names[kept:], children, threshold)",
+        "linear/test_linear_dense.py",
+    ),
+    Mutation(
         "nn/label_tree/resolution_task.py", "soft targets of a level count in full",
         "torch.where(positive, targets, 1.0)", "torch.where(positive, 1.0, 1.0)",
         "nn/test_resolutions.py",
@@ -261,7 +356,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "linear/test_linear_tree.py::test_a_weight_is_kept_to_half_a_step_of_its_chunk",
     ),
     Mutation(
-        "linear/trees/beam_kernels.py", "a label is summed only where it is among the best of one tree",
+        "linear/trees/beam_best.py", "a label is summed only where it is among the best of one tree",
         "worth[0] / np.float32(trees * 1.0001)", "worth[0]",
         "linear/test_linear_tree.py::test_a_row_gets_the_same_answer_alone_and_in_company",
     ),

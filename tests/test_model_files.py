@@ -58,18 +58,18 @@ def of_another_release(folder: Path, *path: str, kind: str) -> Path:
 
 def test_a_model_of_an_older_release_is_named_with_its_version(tiny: Corpus, tmp_path: Path) -> None:
     saved = Recipe.parse("parabel + calibrate").fit(tiny.train, tiny.valid).save(tmp_path / "model")
-    assert load(saved).scorer.kind == "forest.v4"
+    assert load(saved).scorer.kind == "forest.v5"
     with pytest.raises(ModelError) as caught:
-        load(of_another_release(saved, "scorer", kind="forest.v3"))
+        load(of_another_release(saved, "scorer", kind="forest.v4"))
     assert str(caught.value) == (
-        f"{saved} holds a part of kind 'forest.v3', which this release cannot read: for this recipe it reads "
-        "forest.v4; train the model again with this release"
+        f"{saved} holds a part of kind 'forest.v4', which this release cannot read: for this recipe it reads "
+        "forest.v5; train the model again with this release"
     )
-    of_another_release(saved, "scorer", kind="forest.v4")
+    of_another_release(saved, "scorer", kind="forest.v5")
     with pytest.raises(ModelError, match=r"kind 'calibrate.v9', .* it reads calibrate.v2; train the model again"):
         load(of_another_release(saved, "rerankers", "0", kind="calibrate.v9"))
     of_another_release(saved, "rerankers", "0", kind="calibrate.v2")
-    with pytest.raises(ModelError, match=r"kind 'tower.v1', .* it reads calibrate.v2, forest.v4; train"):
+    with pytest.raises(ModelError, match=r"kind 'tower.v1', .* it reads calibrate.v2, forest.v5; train"):
         load(of_another_release(saved, "scorer", kind="tower.v1"))  # the kind has another name by now
 
 

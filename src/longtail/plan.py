@@ -41,6 +41,7 @@ class DataFacts:
     characters: int  # of all texts; estimated where they lie in a store
     own_columns: int = 0  # columns of features that rows have besides texts
     own_per_row: float = 0.0  # non-zero features of a row, where it has texts too
+    dense_columns: int = 0  # of the terms: columns that most rows have, which trees keep a weight for
     empty: float = 0.0  # share of the labels that no row has
     valid_rows: int | None = None  # None: not known, a twentieth of the rows is assumed
 

@@ -224,6 +224,21 @@ def test_the_second_stage_has_learning_rates_of_its_own_and_keeps_the_labels_whe
     torch.testing.assert_close(begun[3], begun[0])  # anew: the same seed draws the same
 
 
+def test_clusters_and_labels_are_told_apart_where_there_are_as_many_of_both() -> None:
+    graph = ClusterGraph(np.arange(4, dtype=np.int32)[:, None], np.arange(4, dtype=np.int32))
+    heads = GraphHeads(graph, 4, 8, learned=True, cluster_scale=2, link_scale=2, beam=2, shortlist=4)
+    assert heads.clusters.shape == heads.weights.shape
+    targets = sparse.csr_array(np.eye(4, dtype=np.float32))
+    encoder: Any = torch.nn.Linear(8, 8)
+    task = GraphTask(
+        encoder, heads, encoder, targets, (np.arange(4, dtype=np.int32),), batch_size=4, learning_rate=0.01,
+        head_learning_rate=0.02, device=torch.device("cpu"), cluster_learning_rate=0.04,
+    )  # fmt: skip
+    name_of = {id(one): name for name, one in heads.named_parameters()}
+    rates = {name_of.get(id(one), "encoder"): group["lr"] for group in task.groups() for one in group["params"]}
+    assert rates == {"encoder": 0.01, "weights": 0.02, "bias": 0.02, "strength": 0.02, "clusters": 0.04}
+
+
 @pytest.mark.parametrize(
     "settings", ["cluster_learning_rate=0", "links=0", "cluster_scale=0", "cluster_epochs=-1", "shortlist_weight=-1"]
 )

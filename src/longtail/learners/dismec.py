@@ -10,7 +10,7 @@ import numpy as np
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.features.tfidf_settings import TfidfSettings
-from longtail.linear.trees.label_forest import ForestScorer, train_forest
+from longtail.linear.trees.label_forest import ForestScorer, dense_columns_of, train_forest
 from longtail.linear.trees.train_tree import BLOCK, Training
 from longtail.linear.trees.tree_plan import HEAP, kept_weights, packed_bytes
 from longtail.papers import DISMEC, Paper
@@ -58,7 +58,11 @@ class Dismec(TfidfSettings):
         training = Training(
             cost=self.cost, max_iter=self.max_iter, weight_threshold=self.weight_threshold, seed=self.seed
         )
-        return ForestScorer(features, train_forest(rows, train.targets, [(order, levels)], training), beam=1)
+        return ForestScorer(
+            features,
+            train_forest(rows, train.targets, [(order, levels)], training, dense=dense_columns_of(features, rows)),
+            beam=1,
+        )
 
     def plan(self, facts: DataFacts) -> Plan:
         """See `Learner.plan`."""

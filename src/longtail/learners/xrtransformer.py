@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
 from longtail.linear.trees.tree_plan import kept_weights, plan_trees
+from longtail.nn.dual.dual_settings import Size
 from longtail.nn.extra import require
 from longtail.nn.label_tree.resolution_scorer import ResolutionScorer
 from longtail.nn.label_tree.tree_settings import TreeNetSettings
@@ -24,7 +25,8 @@ class XrTransformer(TreeNetSettings):
     Each level begins with the encoder of the level above and linear classifiers solved on its vectors. An example's
     candidates are the children of its own clusters, then of those that the level above takes for it. A cluster weighs
     as many labels of the example it holds. The level classifiers are thrown away: the answers are those of the trees,
-    `parabel`'s, over tf-idf and the unit vector side by side.
+    `parabel`'s, over tf-idf and the unit vector side by side, with every weight of the vector and the large ones of the
+    words.
 
     Published form: three encoders whose ranks are averaged (use `fuse`); a linear model on words and vectors predicts
     the clusters between levels; the pooler's output is read; the trees' last level ignores the path. Levels of more
@@ -49,7 +51,7 @@ class XrTransformer(TreeNetSettings):
     tree_leaf_labels: int = 100  # labels of their leaves
     tree_beam: int = 20  # nodes kept on each of their levels in prediction
     cost: float = 1.5  # C of their classifiers
-    weight_threshold: float = 0.1  # weights below this are dropped
+    weight_threshold: float = 0.1  # weights of words below this are dropped
     hard_negatives: int = 3  # wrong nodes of each level that an example also trains, as in the published form
 
     head_factor: ClassVar[float] = 1.0
@@ -109,6 +111,14 @@ class XrTransformer(TreeNetSettings):
         """See `Learner.plan`: the larger of the two stages, and the time of both."""
         net = super().plan(facts)
         leaf_labels, weights = 0.75 * self.tree_leaf_labels, 23 * kept_weights(self.weight_threshold)
+        width = Size.of(self.encoder, self.dimension, facts).width
+        facts = replace(
+            facts,
+            terms=facts.terms + width,
+            terms_per_row=facts.terms_per_row + width,
+            mean_terms=facts.mean_terms + facts.labels * width,
+            dense_columns=width,
+        )
         tree = plan_trees(facts, self.trees, leaf_labels, 16, 8, self.tree_beam, weights)
         return replace(
             net,

@@ -31,6 +31,8 @@ from longtail.seams import (
 )
 from longtail.seams.declared import LARGEST
 
+MAX_DENSE = 8192  # columns whose weights are all kept
+
 
 @dataclass(frozen=True, eq=False)
 class Features:
@@ -210,6 +212,19 @@ FEATURES = Declaration(  # of what `Features.state` returns
     },
     then=(_declared_words,),
 )
+
+
+def dense_columns(columns: int, per_row: float) -> int:
+    """How many columns are dense, so that classifiers keep a weight for each of them.
+
+    Args:
+        columns: of the examples' own features.
+        per_row: values of an example that are not 0, on average.
+
+    Returns:
+        All columns; none where they are many, or more than half of their values are 0.
+    """
+    return columns if columns <= MAX_DENSE and 2 * per_row >= columns else 0
 
 
 def unit_rows(matrix: Matrix) -> Matrix:

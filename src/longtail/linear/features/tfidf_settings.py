@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from longtail.arrays import Matrix
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError
-from longtail.linear.features.sparse_features import Features
+from longtail.linear.features.sparse_features import Features, dense_columns
 from longtail.linear.features.word_counts import WordCounts
 from longtail.plan import DataFacts
 from longtail.progress import stage
@@ -151,5 +151,8 @@ class TfidfSettings:
                 terms_per_row=words * facts.terms_per_row + facts.own_per_row,
                 shared_terms=words * facts.shared_terms + facts.own_per_row**2 / facts.own_columns,
                 mean_terms=words * facts.mean_terms + facts.labels * facts.own_columns,
+                dense_columns=dense_columns(facts.own_columns, facts.own_per_row),
             )
+        elif not facts.characters:
+            facts = replace(facts, dense_columns=dense_columns(facts.terms, facts.terms_per_row))
         return facts

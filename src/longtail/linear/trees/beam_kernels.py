@@ -5,7 +5,8 @@ have are unpacked into contiguous memory, in the order of its classifiers, and s
 rows is scored from its packed weights. Both ways add the same numbers in the same order, so the scores of a row do not
 depend on the other rows. Unpacked weights keep their 16 bits, because adding them up waits for memory.
 
-A group is a row in one tree. It has `beam` pairs, numbered group x beam + place; node -1 means no node.
+A group is a row in one tree. It has `beam` pairs, numbered group x beam + place; node -1 means no node. Which pairs the
+next level has, and which labels are the answers: `beam_best.py`.
 
 No index is tested here. `forest_declared.py` holds those of a loaded forest: nodes, chunks, children, features and
 weights inside their arrays, every node behind its parent, every label once in each tree, all leaves equally deep, and
@@ -19,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from longtail.arrays import AnyArray, Bools, Bytes, Floats, Ints, Longs
-from longtail.linear.features.sparse_top import _sift, _worse
+from longtail.arrays import AnyArray, Bytes, Floats, Ints, Longs
 from longtail.linear.solvers.numba_compile import INNER, KERNEL, ZERO
 from longtail.linear.solvers.numba_compile import ONE as STRIDE
+from longtail.linear.trees.dense_kernels import DenseScratch, add_four, add_one, unpack_table
 
 LANES = 8  # children are padded to a multiple of this many float32
 MANY = 8  # rows at a node from which unpacking its classifiers pays
@@ -70,16 +71,7 @@ class ScoreScratch(NamedTuple):
     lines: Ints  # feature of each line, and behind them the lines of a row's words
     products: Floats  # of a row's values and the scale
     score: Floats  # (lanes,)
-
-
-class CollectScratch(NamedTuple):
-    """Arrays that `collect` writes to."""
-
-    marked: Bools  # (labels,), False on entry and on return
-    sums: Floats  # (labels,), 0 on entry and on return
-    candidates: Ints  # (labels,)
-    best: Ints  # (k,)
-    worth: Floats  # (k,)
+    dense: DenseScratch
 
 
 @njit(**KERNEL)
@@ -120,7 +112,7 @@ def arrange(low, high, pairs, first_child):  # type: ignore[no-untyped-def]
 
 @njit(**KERNEL)
 def score_nodes(  # type: ignore[no-untyped-def]
-    low, high, pairs, pairs_of_row, rows, nodes, packed, log_loss, rows_for_all, scratch, out
+    low, high, pairs, pairs_of_row, rows, nodes, packed, dense, log_loss, rows_for_all, scratch, out
 ):
     """Score the children of the pairs order[low:high].
 
@@ -129,9 +121,10 @@ def score_nodes(  # type: ignore[no-untyped-def]
         high: behind the last place.
         pairs: `BeamPairs`.
         pairs_of_row: pairs of each row, in all trees.
-        rows: `CsrArrays` of the rows.
+        rows: `CsrArrays` of the rows, without the dense columns.
         nodes: `Nodes`.
         packed: `PackedWeights`.
+        dense: `DenseWeights`.
         log_loss: whether scores are log odds rather than margins.
         rows_for_all: rows at each node above which all its features are unpacked (nodes,).
         scratch: `ScoreScratch`.
@@ -141,7 +134,8 @@ def score_nodes(  # type: ignore[no-untyped-def]
     row_starts, row_columns, _ = rows
     first_child, node_chunks, chunk_children, chunk_features, scales, bias = nodes
     features = packed.features
-    seen, place, _, lines, _, score = scratch
+    seen, place, _, lines, _, score, dense_scratch = scratch
+    sums = dense_scratch.sums
     for node in range(len(ends)):
         first, last = low, ends[node]
         if last > high:
@@ -166,11 +160,21 @@ def score_nodes(  # type: ignore[no-untyped-def]
             unpacks = many and (stop - at) * padded <= len(scratch.unpacked)
             if unpacks:
                 used = _unpack(at, stop, every, stamp, padded, packed, scratch)
+            has_table = dense.begins[chunk] >= 0
+            if many and has_table:
+                unpack_table(dense.begins[chunk], children, padded, dense, dense_scratch)
             for position in range(first, last):
                 pair = order[position]
                 row = pair // pairs_of_row
                 for lane in range(np.uintp(children)):
                     score[lane] = bias[np.uintp(child) + lane]
+                if has_table:
+                    slot = (position - first) % 4 if many else ZERO
+                    if slot == 0:
+                        _add_dense(position, last, many, pairs_of_row, order, children, chunk, dense, dense_scratch)
+                    base = np.uintp(slot * padded)
+                    for lane in range(np.uintp(children)):
+                        score[lane] += scale * sums[base + lane]
                 for lane in range(children, padded):
                     score[lane] = 0
                 row_begin, row_end = np.uintp(row_starts[row]), np.uintp(row_starts[row + 1])
@@ -185,11 +189,27 @@ def score_nodes(  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
+def _add_dense(position, last, many, pairs_of_row, order, children, chunk, dense, scratch):  # type: ignore[no-untyped-def]
+    """Sums of the dense columns: of the next four rows, or of one where the table is not unpacked."""
+    begins, weights, columns, vectors = dense
+    width, end = -(-columns // 4) * 4, last - 1
+    a = np.uintp(order[position] // pairs_of_row * width)
+    if not many:
+        add_one(a, np.uintp(begins[chunk]), np.uintp(children), np.uintp(columns), vectors, weights, scratch.sums)
+        return
+    b = np.uintp(order[min(position + 1, end)] // pairs_of_row * width)
+    c = np.uintp(order[min(position + 2, end)] // pairs_of_row * width)
+    d = np.uintp(order[min(position + 3, end)] // pairs_of_row * width)
+    lanes = np.uintp((children + LANES - 1) // LANES * LANES)
+    add_four(a, b, c, d, lanes, np.uintp(width), vectors, scratch)
+
+
+@njit(**INNER)
 def _unpack(at, stop, every, stamp, padded, packed, scratch):  # type: ignore[no-untyped-def]
     """Unpack the weights of the words that were seen, or of every word; lines[line] is the feature. Returns the number
     of lines."""
     features, starts, which, weights = packed
-    seen, place, unpacked, lines, _, _ = scratch
+    seen, place, unpacked, lines, _, _, _ = scratch
     used = NONE
     for feature in range(np.uintp(at), np.uintp(stop)):
         lines[used] = feature
@@ -209,7 +229,7 @@ def _add_unpacked(begin, end, rows, padded, used, scale, scratch):  # type: igno
     """First find the row's words that the chunk has, without a branch. Then add their weights, four words at a time, so
     that four lines are loaded at once and a score is written once for the four. The lines from `used` on are free."""
     _, columns, values = rows
-    _, place, unpacked, lines, products, score = scratch
+    _, place, unpacked, lines, products, score, _ = scratch
     known = NONE
     for entry in range(begin, end):
         line = place[np.uintp(columns[entry])]
@@ -271,122 +291,3 @@ def _log_probabilities(score, children, path, log_loss, to, out):  # type: ignor
             short = UNIT - score[number]
             short = short if short > NIL else NIL
             out[to + number] = path - short * short
-
-
-@njit(**KERNEL)
-def go_down(low, high, pairs, beam, first_child, child, next_node, next_path, scores):  # type: ignore[no-untyped-def]
-    """Replace the nodes of each group by their best children.
-
-    Args:
-        low: first group.
-        high: behind the last group.
-        pairs: `BeamPairs`; `node` and `path` are overwritten.
-        beam: pairs of a group.
-        first_child: (nodes + 1,).
-        child: node or label of each child.
-        next_node: (beam,) scratch.
-        next_path: (beam,) scratch.
-        scores: of the children.
-    """
-    node, path, _, _, begin = pairs
-    for group in range(low, high):
-        count, first = ZERO, group * beam
-        for pair in range(first + beam - 1, first - 1, -1):  # the best are near the end of a heap
-            parent = node[pair]
-            if parent < 0:
-                continue
-            base, at = np.uintp(first_child[parent]), np.uintp(begin[pair])
-            for number in range(np.uintp(first_child[parent + 1]) - base):
-                value = scores[at + number]
-                if count < beam or value >= next_path[0]:
-                    count = _offer(next_node, next_path, count, beam, child[base + number], value)
-        for place in range(beam):
-            node[first + place], path[first + place] = next_node[place] if place < count else -1, next_path[place]
-
-
-@njit(**KERNEL)
-def collect(low, high, trees, beam, pairs, first_child, child, probabilities, scratch, labels, scores):  # type: ignore[no-untyped-def]
-    """The best labels of each row by their mean over the trees.
-
-    A label is in one leaf of each tree. So the k-th best entry of a tree is a sum that k labels reach, and no label's
-    sum is more than trees x its largest entry: only labels with an entry near enough are summed at all.
-
-    Args:
-        low: first row.
-        high: behind the last row.
-        trees: number of trees.
-        beam: pairs of a group.
-        pairs: `BeamPairs` of the leaves.
-        first_child: (nodes + 1,).
-        child: label of each child of a leaf.
-        probabilities: of the children.
-        scratch: `CollectScratch`.
-        labels: (rows, k), filled best first.
-        scores: (rows, k), filled.
-    """
-    node, _, _, _, begin = pairs
-    marked, sums, candidates, best, worth = scratch
-    k = labels.shape[1]
-    for row in range(low, high):
-        first, last = row * trees * beam, (row + 1) * trees * beam
-        entries = ZERO
-        for pair in range(first, last):
-            leaf = node[pair]
-            if leaf >= 0:
-                entries += first_child[leaf + 1] - first_child[leaf]
-        near, size = NIL, ZERO
-        narrow = k * trees * 8 < entries  # else finding the best entries costs more than it saves
-        for pair in range(first + beam - 1, first - 1 if narrow else first + beam, -1):  # the best near the end
-            leaf = node[pair]
-            if leaf < 0:
-                continue
-            at = np.uintp(begin[pair])
-            for number in range(np.uintp(first_child[leaf + 1] - first_child[leaf])):
-                value = probabilities[at + number]
-                if size < k or value > worth[0]:
-                    size = _offer(best, worth, size, k, leaf, value)
-        if narrow and size == k:
-            near = worth[0] / np.float32(trees * 1.0001)
-        count = ZERO
-        for adding in range(2):  # first find the candidates, then add up their entries
-            for pair in range(first, last):
-                leaf = node[pair]
-                if leaf < 0:
-                    continue
-                base, at = np.uintp(first_child[leaf]), np.uintp(begin[pair])
-                for number in range(np.uintp(first_child[leaf + 1]) - base):
-                    label, value = child[base + number], probabilities[at + number]
-                    known = marked[label]
-                    if adding and known:
-                        sums[label] += value
-                    elif not adding and not known and value >= near:
-                        marked[label] = True
-                        candidates[count] = label
-                        count += 1
-        size = ZERO
-        for place in range(count):
-            label = candidates[place]
-            size = _offer(best, worth, size, k, label, sums[label])
-            sums[label], marked[label] = NIL, False
-        if size < k:
-            for start in range(size // 2 - 1, -1, -1):
-                _sift(best, worth, start, size)
-        for last in range(size - 1, -1, -1):  # take the worst off the heap, again and again
-            labels[row, last], scores[row, last] = best[0], worth[0] / np.float32(trees)
-            best[0], worth[0] = best[last], worth[last]
-            _sift(best, worth, ZERO, last)
-
-
-@njit(**INNER)
-def _offer(best, worth, size, limit, name, value):  # type: ignore[no-untyped-def]
-    """Put a name among the best `limit` if it belongs there; full, they are a heap with the worst on top."""
-    if size < limit:
-        best[size], worth[size] = name, value
-        size += 1
-        if size == limit:
-            for start in range(size // 2 - 1, -1, -1):
-                _sift(best, worth, start, size)
-    elif _worse(worth[0], best[0], value, name):
-        best[0], worth[0] = name, value
-        _sift(best, worth, ZERO, size)
-    return size

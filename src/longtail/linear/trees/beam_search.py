@@ -18,20 +18,19 @@ import numpy as np
 
 from longtail.arrays import AnyArray, Floats, Ints, Longs, Matrix
 from longtail.linear.csr_arrays import CsrArrays, csr_arrays
+from longtail.linear.trees.beam_best import CollectScratch, collect, go_down
 from longtail.linear.trees.beam_kernels import (
     LANES,
     MANY,
     UNPACK_ALL,
     BeamPairs,
-    CollectScratch,
     Nodes,
     PackedWeights,
     ScoreScratch,
     arrange,
-    collect,
-    go_down,
     score_nodes,
 )
+from longtail.linear.trees.dense_kernels import NO_TABLE, DenseColumns, DenseScratch, DenseWeights, padded, split
 from longtail.linear.trees.train_tree import Chunk
 from longtail.threads import thread_count
 
@@ -42,6 +41,7 @@ UNPACKED = 32_000_000  # weights of a chunk that a thread unpacks at most; score
 ROOM = 1 << 24  # entries that an array has room for at first; pages that are never written take no memory
 STEPS = 32767  # of a chunk's scale up to its largest weight: a weight is rounded to the next step
 PIECES = 2  # of the work, for each thread
+NO_COLUMNS = DenseColumns(np.iinfo(np.int32).max, 0)  # behind all columns
 MIN_ROWS = 32  # for a further thread
 
 
@@ -64,6 +64,9 @@ class LabelForest:
     which: AnyArray  # uint8 child of the chunk
     weights: AnyArray  # int16 steps of the chunk's scale
     scales: Floats  # (chunks,)
+    chunk_dense: Longs  # (chunks,) where the table of each chunk begins in `dense`; -1: it has none, all would be 0
+    dense: AnyArray  # int16 steps of the chunk's scale: for each chunk a table (dense columns, children)
+    dense_columns: int  # the last columns of the rows, whose weights are all stored
     labels: int
     log_loss: bool  # scores are log odds rather than margins (squared hinge)
 
@@ -87,18 +90,25 @@ class LabelForest:
 class ForestMaker:
     """Takes the classifiers of trees as they are trained, and packs them at once: never two copies of the weights."""
 
-    def __init__(self, log_loss: bool = False) -> None:
-        self._log_loss = log_loss
+    def __init__(self, log_loss: bool = False, dense: DenseColumns = NO_COLUMNS) -> None:
+        """No tree yet.
+
+        Args:
+            log_loss: whether scores are log odds rather than margins.
+            dense: the last columns of the rows, whose weights are all stored.
+        """
+        self._log_loss, self.dense_columns = log_loss, dense
         self._roots: list[int] = []
         self._leaf: list[int] = []
         self._order: Ints = np.zeros(0, dtype=np.int32)
         self._offsets: Longs = np.zeros(1, dtype=np.int64)
-        # node, first child, children, bias, scale, features
-        self._chunks: list[tuple[int, int, Ints, Floats, float, int, int]] = []
+        # node, first child, children, bias, scale, table, features
+        self._chunks: list[tuple[int, int, Ints, Floats, float, int, int, int]] = []
         self._features = _Growing(np.int32)
         self._starts = _Growing(np.uint32)
         self._which = _Growing(np.uint8)
         self._weights = _Growing(np.int16)
+        self._dense = _Growing(np.int16)
 
     def begin_tree(self, order: Ints, levels: list[Longs]) -> None:
         """Begin a tree, to which the next chunks belong; `order` and `levels` as for `fit_tree`."""
@@ -122,15 +132,25 @@ class ForestMaker:
         leaf = chunk.level == len(self._offsets) - 2
         children = self._order[numbers] if leaf else (numbers + self._offsets[chunk.level + 1]).astype(np.int32)
         node = int(self._offsets[chunk.level]) + chunk.parent
-        begin = self._features.size
-        if self._weights.size + len(chunk.weights) >= 2**32:
+        begin, table = self._features.size, self._dense.size
+        words = int(np.searchsorted(chunk.features, self.dense_columns.first))
+        sparse = int(chunk.starts[words])
+        if self._weights.size + sparse >= 2**32:
             raise OverflowError("a forest has at most 4,294,967,295 weights; raise weight_threshold or lower trees")
-        self._starts.extend((chunk.starts[:-1] + self._weights.size).astype(np.uint32))
-        self._features.extend(chunk.features)
-        self._which.extend(chunk.children)
         scale = float(np.abs(chunk.weights).max(initial=0)) / STEPS or 1.0
-        self._weights.extend(np.rint(chunk.weights / np.float32(scale)).astype(np.int16))
-        self._chunks.append((node, chunk.first, children, chunk.bias, scale, begin, self._features.size))
+        steps = np.rint(chunk.weights / np.float32(scale)).astype(np.int16)
+        self._starts.extend((chunk.starts[:words] + self._weights.size).astype(np.uint32))
+        self._features.extend(chunk.features[:words])
+        self._which.extend(chunk.children[:sparse])
+        self._weights.extend(steps[:sparse])
+        if words == len(chunk.features):
+            table = NO_TABLE
+        else:
+            dense = np.zeros((self.dense_columns.number, len(chunk.bias)), dtype=np.int16)
+            columns = np.repeat(chunk.features[words:] - self.dense_columns.first, np.diff(chunk.starts[words:]))
+            dense[columns, chunk.children[sparse:]] = steps[sparse:]
+            self._dense.extend(dense.ravel())
+        self._chunks.append((node, chunk.first, children, chunk.bias, scale, table, begin, self._features.size))
 
     def finish(self) -> LabelForest:
         """The forest; the maker cannot be used again."""
@@ -142,7 +162,7 @@ class ForestMaker:
             node_chunks=np.searchsorted([chunk[0] for chunk in chunks], np.arange(nodes + 1)).astype(np.int64),
             node_leaf=np.array(self._leaf, dtype=np.int32),
             chunk_children=np.concatenate([[0], np.cumsum([len(chunk[2]) for chunk in chunks])]).astype(np.int64),
-            chunk_features=np.array([chunk[5:] for chunk in chunks], dtype=np.int64),
+            chunk_features=np.array([chunk[6:] for chunk in chunks], dtype=np.int64),
             child=np.concatenate([chunk[2] for chunk in chunks]).astype(np.int32),
             bias=np.concatenate([chunk[3] for chunk in chunks]),
             features=self._features.array(),
@@ -150,6 +170,9 @@ class ForestMaker:
             which=self._which.array(),
             weights=self._weights.array(),
             scales=np.array([chunk[4] for chunk in chunks], dtype=np.float32),
+            chunk_dense=np.array([chunk[5] for chunk in chunks], dtype=np.int64),
+            dense=self._dense.array(),
+            dense_columns=self.dense_columns.number,
             labels=len(self._order),
             log_loss=self._log_loss,
         )
@@ -238,7 +261,12 @@ class _RowBlock:
     """Rows that are searched together."""
 
     def __init__(self, forest: LabelForest, rows: CsrArrays, columns: int, beam: int, pool: _Pool) -> None:
-        self.forest, self.rows, self.columns, self.beam, self.pool = forest, rows, columns, beam, pool
+        self.forest, self.columns, self.beam, self.pool = forest, columns, beam, pool
+        vectors: Floats = np.empty(0, dtype=np.float32)
+        if forest.dense_columns:
+            rows, vectors = split(rows, DenseColumns(columns - forest.dense_columns, forest.dense_columns))
+        self.rows = rows
+        self.dense = DenseWeights(forest.chunk_dense, forest.dense, forest.dense_columns, vectors)
         self.first_child: Longs = forest.chunk_children[forest.node_chunks]
         self.trees, self.number = len(forest.roots), len(rows.starts) - 1
         number = self.number * self.trees * beam
@@ -296,6 +324,7 @@ class _RowBlock:
                 self.rows,
                 nodes,
                 packed,
+                self.dense,
                 forest.log_loss,
                 self.rows_for_all,
                 self._scratch(),
@@ -310,12 +339,12 @@ class _RowBlock:
 
     def _scratch(self) -> ScoreScratch:
         """This thread's own arrays, made once for all levels, because allocating them each time is slow."""
-        longest = int(np.diff(self.rows.starts).max(initial=0))
+        forest, longest = self.forest, int(np.diff(self.rows.starts).max(initial=0))
         columns = self.columns if self.number >= MANY else 0  # else no node has many rows
         held: tuple[int, ScoreScratch] | None = getattr(self.pool.own, "held", None)
         if held is None or held[0] < longest:
-            features = int(np.diff(self.forest.chunk_features).max(initial=0))
-            lanes = int(np.diff(self.forest.chunk_children).max(initial=0)) + LANES
+            features = int(np.diff(forest.chunk_features).max(initial=0))
+            lanes = int(np.diff(forest.chunk_children).max(initial=0)) + LANES
             held = self.pool.own.held = (
                 longest,
                 ScoreScratch(
@@ -325,6 +354,10 @@ class _RowBlock:
                     lines=np.empty(features + longest + 1, dtype=np.int32),
                     products=np.empty(longest + 1, dtype=np.float32),
                     score=np.empty(lanes, dtype=np.float32),
+                    dense=DenseScratch(
+                        table=np.empty(padded(forest.dense_columns) * lanes if columns else 0, dtype=np.float32),
+                        sums=np.empty(4 * lanes, dtype=np.float32),
+                    ),
                 ),
             )
         return held[1]

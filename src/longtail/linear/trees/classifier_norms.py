@@ -29,6 +29,10 @@ def leaf_norms(forest: LabelForest) -> Floats:
             begin, end = forest.starts[forest.chunk_features[chunk]]
             weights = forest.weights[begin:end].astype(np.float64) * forest.scales[chunk]
             squares = np.bincount(forest.which[begin:end], weights**2, minlength=last - first)
+            if forest.chunk_dense[chunk] >= 0:
+                table = forest.dense[forest.chunk_dense[chunk] :][: forest.dense_columns * (last - first)]
+                dense = table.reshape(-1, last - first).astype(np.float64) * forest.scales[chunk]
+                squares += (dense**2).sum(axis=0)
             norms[forest.child[first:last]] += np.sqrt(squares)
             trees[forest.child[first:last]] += 1
     return np.divide(norms, trees, out=np.full_like(norms, np.nan), where=trees > 0).astype(np.float32)

@@ -20,7 +20,11 @@ def _check(stored: Contents) -> None:
         if (forest[name][1:] == forest[name][:-1]).any():
             raise Misfit(f"forest.{name}", f"has a {what}")
     _check_trees(forest, stored.sizes["labels"], stored.settings["beam"])
-    _check_chunks(forest)
+    dense, columns = stored.settings["dense_columns"], stored.sizes["columns"]
+    if dense > columns:
+        raise Misfit("dense_columns", f"are {dense} of {columns} columns", "setting")
+    _check_chunks(forest, columns - dense)
+    _check_tables(forest, dense)
 
 
 def _check_trees(forest: dict[str, AnyArray], labels: int, beam: int) -> None:
@@ -65,7 +69,7 @@ def _children(level: Ints, tree: Longs, first_child: Longs, child: Ints) -> tupl
     return child[places], np.repeat(tree, sizes)
 
 
-def _check_chunks(forest: dict[str, AnyArray]) -> None:
+def _check_chunks(forest: dict[str, AnyArray], sparse_columns: int) -> None:
     """Chunks divide the features among them; features ascend in a chunk, and their weights belong to its children."""
     spans, features, starts = forest["chunk_features"], forest["features"], forest["starts"]
     packed = np.lexsort((spans[:, 1], spans[:, 0]))  # the chunks in the order of their features
@@ -75,10 +79,21 @@ def _check_chunks(forest: dict[str, AnyArray]) -> None:
     falls = 1 + np.flatnonzero(features[1:] <= features[:-1])
     if not np.isin(falls, begins).all():
         raise Misfit("forest.features", "has a chunk whose features do not ascend")
+    if len(features) and int(features.max()) >= sparse_columns:
+        raise Misfit("forest.features", f"has a dense column, {features.max()}, from {sparse_columns} on")
     children = np.diff(forest["chunk_children"])[packed].astype(np.int32)
     weights = np.diff(starts[np.append(begins, len(features))].astype(np.int64))  # of each chunk
     if (forest["which"] >= np.repeat(children, weights)).any():
         raise Misfit("forest.which", "has a weight of a child that its chunk does not have")
+
+
+def _check_tables(forest: dict[str, AnyArray], columns: int) -> None:
+    """Chunks divide the dense weights among them: each has a table of its children, or none."""
+    have = forest["chunk_dense"] >= 0
+    begins, sizes = forest["chunk_dense"][have], columns * np.diff(forest["chunk_children"])[have]
+    order = np.lexsort((sizes, begins))
+    if (begins[order] != np.cumsum(sizes[order]) - sizes[order]).any() or len(forest["dense"]) != sizes.sum():
+        raise Misfit("forest.chunk_dense", "leaves out dense weights, or names them twice")
 
 
 FOREST = Declaration(  # of what `ForestScorer.state` returns, besides the features
@@ -95,7 +110,9 @@ FOREST = Declaration(  # of what `ForestScorer.state` returns, besides the featu
         "forest.which": Array("uint8", "weights"),
         "forest.weights": Array("int16", "weights"),
         "forest.scales": Array("float32", "chunks", least=0),
+        "forest.chunk_dense": Array("int64", "chunks", least=-1),
+        "forest.dense": Array("int16", "dense weights"),
     },
-    settings={"labels": Whole(1, size="labels"), "log_loss": Flag(), "beam": Whole(1)},
+    settings={"labels": Whole(1, size="labels"), "log_loss": Flag(), "beam": Whole(1), "dense_columns": Whole()},
     checks=(_check,),
 )

@@ -15,14 +15,15 @@ from __future__ import annotations
 import numpy as np
 
 from longtail.arrays import Bools, Ints, Longs, Matrix
-from longtail.linear.trees.beam_search import ForestMaker, search
+from longtail.linear.trees.beam_search import NO_COLUMNS, ForestMaker, search
+from longtail.linear.trees.dense_kernels import DenseColumns
 from longtail.linear.trees.train_tree import Chunk, HardNegatives
 from longtail.memory import release
 
 BEAM = 10  # nodes kept on the levels above
 
 
-def hard_negatives_of(rows: Matrix, number: int) -> HardNegatives:
+def hard_negatives_of(rows: Matrix, number: int, dense: DenseColumns = NO_COLUMNS) -> HardNegatives:
     """For `fit_tree`: the most likely wrong nodes of each row, by the classifiers of the levels above.
 
     Without them, the classifiers below a node never see the rows that the search will bring there by mistake. Rows
@@ -31,13 +32,14 @@ def hard_negatives_of(rows: Matrix, number: int) -> HardNegatives:
     Args:
         rows: csr (rows, features).
         number: nodes for each row.
+        dense: the last columns of the rows, where they are dense.
 
     Returns:
         A function that finds pairs of rows and nodes.
     """
 
     def find(above: list[Chunk], levels: list[Longs], nodes: Matrix) -> tuple[Longs, Ints]:
-        maker = ForestMaker()
+        maker = ForestMaker(dense=dense)
         maker.begin_tree(np.arange(nodes.shape[1], dtype=np.int32), levels)
         for chunk in above:
             maker.keep(chunk)

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
+import numpy as np
+
 from longtail.arrays import Floats, Ints, Matrix
 from longtail.data.dataset import Rows
 from longtail.jobs import current_spread
-from longtail.linear.features.sparse_features import FEATURES, Features
-from longtail.linear.trees.beam_search import ForestMaker, LabelForest, search
+from longtail.linear.features.sparse_features import FEATURES, Features, dense_columns
+from longtail.linear.trees.beam_search import NO_COLUMNS, ForestMaker, LabelForest, search
 from longtail.linear.trees.classifier_norms import leaf_norms
+from longtail.linear.trees.dense_kernels import DenseColumns
 from longtail.linear.trees.forest_declared import FOREST
 from longtail.linear.trees.hard_negatives import hard_negatives_of
 from longtail.linear.trees.train_tree import Training, fit_tree
@@ -20,6 +23,8 @@ from longtail.memory import release
 from longtail.progress import stage
 from longtail.seams import Declaration, State
 from longtail.threads import in_threads
+
+NUMBERS = ("labels", "log_loss", "dense_columns")  # of a `LabelForest`, which are no arrays
 
 Cluster = Callable[[Matrix, int], LabelTree]  # as `balanced_halves`, from vectors and a seed
 
@@ -31,7 +36,7 @@ class ForestScorer:
     features: Features
     forest: LabelForest
     beam: int
-    kind: ClassVar[str] = "forest.v4"
+    kind: ClassVar[str] = "forest.v5"
     declared: ClassVar[Declaration] = FEATURES + FOREST
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
@@ -46,16 +51,16 @@ class ForestScorer:
         """See `Scorer.state`."""
         words = self.features.state()
         trees = {field.name: getattr(self.forest, field.name) for field in fields(LabelForest)}
-        numbers = {name: trees.pop(name) for name in ("labels", "log_loss")}
+        numbers = {name: trees.pop(name) for name in NUMBERS}
         tensors = {**words.tensors, **{f"forest.{name}": value for name, value in trees.items()}}
         return State({**words.settings, **numbers, "beam": self.beam}, tensors)
 
     @classmethod
     def restore(cls, state: State) -> ForestScorer:
         """See `Scorer.restore`."""
-        names = [field.name for field in fields(LabelForest) if field.name not in ("labels", "log_loss")]
+        names = [field.name for field in fields(LabelForest) if field.name not in NUMBERS]
         trees = {name: state.tensors[f"forest.{name}"] for name in names}
-        forest = LabelForest(**trees, labels=state.settings["labels"], log_loss=state.settings["log_loss"])
+        forest = LabelForest(**trees, **{name: state.settings[name] for name in NUMBERS})
         return cls(Features.restore(state), forest, state.settings["beam"])
 
 
@@ -88,11 +93,17 @@ def fit_forest(
     """
     clusters = _clusters(describe, cluster, range(training.seed, training.seed + trees))
     release()
-    return ForestScorer(features, train_forest(rows, targets, clusters, training, hard_negatives), beam)
+    dense = dense_columns_of(features, rows)
+    return ForestScorer(features, train_forest(rows, targets, clusters, training, hard_negatives, dense), beam)
 
 
 def train_forest(
-    rows: Matrix, targets: Matrix, clusters: list[LabelTree], training: Training, hard_negatives: int = 0
+    rows: Matrix,
+    targets: Matrix,
+    clusters: list[LabelTree],
+    training: Training,
+    hard_negatives: int = 0,
+    dense: DenseColumns = NO_COLUMNS,
 ) -> LabelForest:
     """Train the classifiers of trees: here, or inside `spreading` in jobs, to the same bits.
 
@@ -102,22 +113,39 @@ def train_forest(
         clusters: order and levels of each tree, as `fit_tree` takes them.
         training: settings; tree number t is trained with `seed + t`.
         hard_negatives: wrong nodes of each level that a row also trains.
+        dense: the last columns of the rows, whose weights are all kept: a table holds them, zeros too.
 
     Returns:
         The forest.
     """
-    maker = ForestMaker(training.log_loss)
+    training = replace(training, kept_from=dense.first)
+    maker = ForestMaker(training.log_loss, dense)
     spread = current_spread()
     if spread is not None:
         train_in_jobs(rows, targets, clusters, training, hard_negatives, maker, spread)
         return maker.finish()
-    negatives = hard_negatives_of(rows, hard_negatives) if hard_negatives else None
+    negatives = hard_negatives_of(rows, hard_negatives, dense) if hard_negatives else None
     for number, (order, levels) in enumerate(clusters):
         maker.begin_tree(order, levels)
         settings = replace(training, seed=training.seed + number)
         fit_tree(rows, targets, order, levels, settings, maker.keep, negatives)
         release()
     return maker.finish()
+
+
+def dense_columns_of(features: Features, rows: Matrix) -> DenseColumns:
+    """The columns behind the words, where they are dense: an encoder's vector, whose weights are stored whole.
+
+    Args:
+        features: how examples were read.
+        rows: vectors of the training examples, csr (rows, features).
+
+    Returns:
+        The columns; none where they are many, or more than half of their values are 0.
+    """
+    first = 0 if features.vocabulary is None else features.vocabulary.columns
+    number = dense_columns(rows.shape[1] - first, np.count_nonzero(rows.indices >= first) / max(rows.shape[0], 1))
+    return DenseColumns(first, number) if number else NO_COLUMNS
 
 
 def _clusters(describe: Callable[[], Matrix], cluster: Cluster, seeds: range) -> list[LabelTree]:

@@ -32,6 +32,7 @@ CHUNK = 128  # children stored side by side; one byte numbers them
 PIECES = 64  # of the work, for each thread
 COPIED = 2  # nodes with less than one in so many of all rows train on a copy of theirs
 NO_THRESHOLD: Floats = np.zeros((), dtype=np.float32)
+LAST = 2**31 - 1  # behind every column
 SURE = 30.0  # a score whose log probability is 0
 
 
@@ -53,6 +54,7 @@ class Training:
     tol: float = 0.1  # a classifier has converged when no dual variable changes by more in a pass
     max_iter: int = 8  # passes over a node's rows
     weight_threshold: float = 0.1  # smaller weights are dropped, the bias is not
+    kept_from: int = LAST  # weights of this column and those behind it are all kept
     relative_threshold: bool = False  # `weight_threshold` is a share of the classifier's largest weight
     log_loss: bool = False  # log loss and relative targets (XReg) rather than squared hinge
     path_weight: float = 1.0  # share of a fork's log probability that counts; a label's own counts in full
@@ -282,7 +284,8 @@ def _fit_chunk(arrays: CsrArrays, scratch: Scratch, targets: NodeTargets, task: 
         threshold: Floats = np.array(training.weight_threshold, dtype=np.float32)
         if training.relative_threshold:
             threshold = threshold * np.abs(weights[:-1, : end - begin]).max(axis=0, initial=0)
-        found.append(_packed(task.level, task.parent, begin, weights, names, end - begin, threshold))
+        kept = int(np.searchsorted(names, training.kept_from))
+        found.append(_packed(task.level, task.parent, begin, weights, names, end - begin, threshold, kept))
         del weights  # before the next ones are made
     return found[0] if len(found) == 1 else _joined(found)
 
@@ -342,8 +345,22 @@ def chunk_of(level: int, parent: int, first: int, weights: Floats) -> Chunk:
 
 
 def _packed(
-    level: int, parent: int, first: int, weights: Floats, names: Ints, children: int, threshold: Floats
+    level: int,
+    parent: int,
+    first: int,
+    weights: Floats,
+    names: Ints,
+    children: int,
+    threshold: Floats,
+    kept: int | None = None,
 ) -> Chunk:
+    """A chunk without small weights; those of the features from number `kept` on are all there."""
     bias = weights[-1, :children].copy()
     count_touched("nodes", weights.size)
-    return Chunk(level, parent, first, bias, *pruned(weights, names, children, threshold))
+    if kept is None or kept == len(names):
+        return Chunk(level, parent, first, bias, *pruned(weights, names, children, threshold))
+    few = pruned(weights[: kept + 1], names[:kept], children, threshold)  # the line behind the last is left out
+    all_of = pruned(weights[kept:], names[kept:], children, NO_THRESHOLD)
+    features, which, values = (np.concatenate([few[part], all_of[part]]) for part in (0, 2, 3))
+    starts = np.concatenate([few[1], few[1][-1] + all_of[1][1:]])
+    return Chunk(level, parent, first, bias, features, starts, which, values)

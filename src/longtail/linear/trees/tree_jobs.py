@@ -92,7 +92,7 @@ def train_in_jobs(
     with stage("writing what jobs read"):
         for name, array in zip(CsrArrays._fields, arrays, strict=True):
             _write(folder / f"rows.{name}.npy", array)
-    negatives = hard_negatives_of(rows, hard_negatives) if hard_negatives else None
+    negatives = hard_negatives_of(rows, hard_negatives, maker.dense_columns) if hard_negatives else None
     running = []
     for order, levels in trees:
         above: list[Chunk] = []

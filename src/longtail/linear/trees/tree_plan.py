@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from longtail.linear.trees.train_tree import BLOCK
 from longtail.plan import DataFacts, Plan
 from longtail.threads import thread_count
@@ -36,7 +38,9 @@ def plan_trees(
     """
     labels = max(facts.labels, 1)
     leaf_labels = min(leaf_labels, labels)
-    weights = packed_bytes(facts, trees * weights_per_label)
+    sparse = replace(facts, mean_terms=max(facts.mean_terms - facts.labels * facts.dense_columns, 1))
+    tables = 2.2 * trees * labels * (1 - facts.empty) * facts.dense_columns  # 2 bytes; a tenth more for forks above
+    weights = packed_bytes(sparse, trees * weights_per_label) + int(tables)
     # The fullest leaf has three times the words and rows of a mean one. There, a child takes its weights, the packed
     # part of them, and a dual variable for each row. The root has all words, on one thread.
     words = min(3 * facts.mean_terms * leaf_labels / labels, facts.terms)

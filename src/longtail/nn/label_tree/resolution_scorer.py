@@ -22,7 +22,7 @@ class ResolutionScorer:
 
     encoder: TextEncoder
     forest: ForestScorer
-    kind: ClassVar[str] = "resolutions.v1"
+    kind: ClassVar[str] = "resolutions.v2"
     declared: ClassVar[Declaration] = ENCODER + ForestScorer.declared
 
     def top(self, rows: Rows, k: int) -> tuple[Ints, Floats]:
