@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,8 +59,8 @@ class ForestScorer:
     def restore(cls, state: State) -> ForestScorer:
         """See `Scorer.restore`."""
         names = [field.name for field in fields(LabelForest) if field.name not in NUMBERS]
-        trees = {name: state.tensors[f"forest.{name}"] for name in names}
-        forest = LabelForest(**trees, **{name: state.settings[name] for name in NUMBERS})
+        stored: dict[str, Any] = {name: state.tensors[f"forest.{name}"] for name in names}
+        forest = LabelForest(**stored, **{name: state.settings[name] for name in NUMBERS})
         return cls(Features.restore(state), forest, state.settings["beam"])
 
 
