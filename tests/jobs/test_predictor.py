@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,19 @@ def test_it_answers_as_the_model_and_in_the_frame_that_was_given(model: Path) ->
     assert predict(polars.DataFrame({"text": TEXTS}))["labels"].to_list() == direct
     assert predict(pyarrow.table({"text": TEXTS}))["labels"].to_pylist() == direct
     assert predict(pandas.DataFrame({"text": []}))["labels"].tolist() == []
+
+
+def test_a_frame_has_the_languages_of_its_texts_where_the_model_learned_them(tmp_path: Path) -> None:
+    texts, codes = ["Kirchen und Zeitungen", "churches and newspapers"] * 5, ["de", "en"] * 5
+    known = {"text": [*texts, "Bibliotheken"], "labels": [*[["k"]] * 10, ["b"]], "lang": [*codes, "de"]}
+    corpus = longtail.corpus(known, texts="text", labels="labels", languages="lang", valid_share=0)
+    model = longtail.Recipe.parse("knn(words='stem')").fit(corpus.train, corpus.valid)
+    replace(model, language_field=corpus.language_field).save(tmp_path / "spoken")
+    predict = longtail.predictor(tmp_path / "spoken", k=1)
+    frame = pandas.DataFrame({"text": ["Bibliotheken"] * 3, "lang": ["ger", "en", None]})
+    found = predict(frame)["labels"].tolist()
+    assert found[:2] == [["b"], []]  # English leaves the plural as it is
+    assert predict(frame.assign(lang="klingon"))["labels"].tolist() == predict(frame[["text"]])["labels"].tolist()
 
 
 def test_it_pickles_into_fresh_processes_and_loads_once(model: Path) -> None:

@@ -148,7 +148,7 @@ class LanguageField:
 def _read_split(path: Path, labels: LabelIndex, text: str, split: str, spoken: LanguageField) -> Gathered:
     gathered = gather(path, labels, split)
     if spoken.name is not None or not gathered.take_lines(text):
-        add_documents(gathered, objects(path), text, spoken)
+        add_documents(gathered, objects(path), text, None if spoken.name is None else spoken)
     return gathered
 
 
