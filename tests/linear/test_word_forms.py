@@ -158,8 +158,21 @@ def test_the_work_of_cutting_grows_with_the_square_of_a_word_not_with_the_ways_t
     assert found == ("bahnhofsbahn",) * 8
     # Where every way to a part is followed, there are four times as many with each part: 300,000 here.
     assert looked_up <= len(run_together) ** 2 / 2
-    looked_up = 0
-    assert CompoundCutter(parts, "plain")._parts("bahnhofsbahn" * 1000, form) == () and looked_up == 0  # no word
+    assert CompoundCutter(parts, "plain").parts("bahnhofsbahn" * 1000, "de") == ()  # no word
+
+
+@pytest.mark.parametrize("form", ["stem", "lemma", "stem+compounds", "plain+pieces", "chars", "stem+chars"])
+@pytest.mark.parametrize("run", ["abcdefghij" * 20_000, "\u56f3\u66f8\u9928" * 20_000])
+def test_a_text_without_spaces_is_read_in_bounded_memory_and_forgotten(form: str, run: str) -> None:
+    """A file of one long line, or a picture as letters: nothing of it stays in memory, and few n-grams are made."""
+    vocabulary, _ = Vocabulary.learn(TEXTS, WordCounts(words=form))
+    known = word_forms._forms_of.cache_info().currsize
+    remembered = 0 if vocabulary._cutter is None else len(vocabulary._cutter.found)
+    vocabulary.count([run])
+    assert word_forms._forms_of.cache_info().currsize == known
+    assert remembered == (0 if vocabulary._cutter is None else len(vocabulary._cutter.found))
+    terms = word_forms.forms_of(run, "de", form)
+    assert sum(term.startswith("~") for term in terms) <= 4 * word_forms.LONGEST_RUN
 
 
 def test_parts_of_words_are_remembered_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ BASES, EXTRAS = ("plain", "stem", "lemma"), ("chars", "compounds", "pieces")
 SHORTEST_GRAM, LONGEST_GRAM = 2, 5
 GRAM = "~"  # begins an n-gram: no word has it, so that an n-gram is never taken for a word
 SHORTEST_PART = 4  # letters of a part of a compound
-LONGEST_COMPOUND = 100  # letters; longer runs of letters are no words
+MAX_LETTERS = 100  # of a word; longer runs of letters have no stem and no parts, and are not remembered
+LONGEST_RUN = 10_000  # letters of a run that n-grams are made of, so that a file without spaces costs bounded memory
 REMEMBERED = 1 << 20  # words whose parts are in memory: a service reads words without end
 LINKS = ("", "s", "es", "n", "en", "er", "e")  # what may stand between two parts
 UMLAUTS = str.maketrans("äöü", "aou")
@@ -99,7 +100,6 @@ def has_forms(words: str, language: str) -> bool:
     return language in (STEMMERS if base == "stem" else _lemma_languages()) if base in ("stem", "lemma") else True
 
 
-@lru_cache(maxsize=1 << 20)
 def forms_of(word: str, language: str, words: str) -> tuple[str, ...]:
     """The terms of a word, without parts of compounds.
 
@@ -111,6 +111,13 @@ def forms_of(word: str, language: str, words: str) -> tuple[str, ...]:
     Returns:
         The base form, then n-grams.
     """
+    return (
+        _forms_of(word, language, words) if len(word) <= MAX_LETTERS else _forms_of.__wrapped__(word, language, words)
+    )
+
+
+@lru_cache(maxsize=1 << 20)
+def _forms_of(word: str, language: str, words: str) -> tuple[str, ...]:
     base, extras = read_forms(words)
     terms: list[str] = []
     for piece in _UNSEGMENTED.findall(word) if _HAS_UNSEGMENTED.search(word) else (word,):
@@ -119,7 +126,7 @@ def forms_of(word: str, language: str, words: str) -> tuple[str, ...]:
         elif base:
             terms.append(folded(_base(base, language)(piece), language))
         if "chars" in extras:
-            terms += grams(folded(piece, language))
+            terms += grams(folded(piece[:LONGEST_RUN], language))
     return tuple(terms)
 
 
@@ -169,6 +176,8 @@ class CompoundCutter:
             Base forms of the parts; empty where the word cannot be cut.
         """
         key = (word, language)
+        if len(word) > MAX_LETTERS:
+            return ()
         if key not in self.found:
             if len(self.found) >= REMEMBERED:
                 self.found.clear()
@@ -176,7 +185,7 @@ class CompoundCutter:
         return self.found[key]
 
     def _parts(self, word: str, form: Callable[[str], str]) -> tuple[str, ...]:
-        if not 2 * SHORTEST_PART <= len(word) <= LONGEST_COMPOUND or _beginning(word) not in self.beginnings:
+        if len(word) < 2 * SHORTEST_PART or _beginning(word) not in self.beginnings:
             return ()
         plain = word.translate(UMLAUTS)
         lefts: dict[int, tuple[str, ...]] = {}  # parts of word[:end]
@@ -243,12 +252,12 @@ def _base(base: str, language: str) -> Callable[[str], str]:
             with one_at_a_time:  # a stemmer holds the word that it works on
                 return str(stemmer.stemWord(word))
 
-        return stem
+        return lambda word: stem(word) if len(word) <= MAX_LETTERS else word
     if base == "lemma":
         lemmatize = _package("simplemma", "lemma").lemmatize
         code = "nb" if language == "no" else language
         known = code if code in _lemma_languages() else "en"
-        return lambda word: str(lemmatize(word, lang=known)).lower()
+        return lambda word: str(lemmatize(word, lang=known)).lower() if len(word) <= MAX_LETTERS else word
     return str
 
 

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import TypeAlias
 
-from longtail.linear.features.word_forms import REMEMBERED, CompoundCutter, base_form
+from longtail.linear.features.word_forms import MAX_LETTERS, REMEMBERED, CompoundCutter, base_form
 
 PIECE = "#"  # begins a piece in a vocabulary: no word has it
 PIECES = 8000  # that are learned
@@ -107,13 +107,15 @@ class PieceCutter:
             Pieces behind "#"; letters that are none are left out.
         """
         key = (word, language)
-        if key not in self.found:
+        if key in self.found:
+            return self.found[key]
+        found = self._cut(base_form(self.words, language)(word))
+        found = found if self.whole or len(found) > 1 else ()
+        if len(word) <= MAX_LETTERS:
             if len(self.found) >= REMEMBERED:
                 self.found.clear()
-            form = base_form(self.words, language)(word)
-            found = self._cut(form)
-            self.found[key] = found if self.whole or len(found) > 1 else ()
-        return self.found[key]
+            self.found[key] = found
+        return found
 
     def _cut(self, word: str) -> tuple[str, ...]:
         found: list[str] = []
