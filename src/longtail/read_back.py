@@ -5,7 +5,10 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from longtail.errors import LongtailError, ModelError
 
@@ -54,3 +57,38 @@ def check_regular(path: Path, advice: str, kind: type[LongtailError] = ModelErro
         raise kind(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); {advice}") from None
     if not regular:
         raise kind(f"{path}: is no regular file, and is not read; {advice}")
+
+
+def typed(kind: Any, stored: Any) -> Any:
+    """Makes a value of a type from what `asdict` and JSON left of it.
+
+    Args:
+        kind: a dataclass, `tuple[X, ...]`, `dict[str, X]`, `X | None`, `str`, `float`, `int` or `bool`.
+        stored: of its JSON.
+
+    Returns:
+        The value.
+
+    Raises:
+        TypeError: it has another type, or other fields.
+    """
+    origin, given = get_origin(kind), get_args(kind)
+    if is_dataclass(kind) and isinstance(stored, dict):
+        hints = get_type_hints(kind)
+        known = {field.name: hints[field.name] for field in fields(kind)}
+        if stored.keys() <= known.keys():
+            return kind(**{name: typed(known[name], value) for name, value in stored.items()})  # type: ignore[operator]
+    elif origin in (Union, UnionType):
+        if stored is None and NoneType in given:
+            return None
+        [other] = [one for one in given if one is not NoneType]
+        return typed(other, stored)
+    elif origin is tuple and isinstance(stored, list):
+        return tuple(typed(given[0], one) for one in stored)
+    elif origin is dict and isinstance(stored, dict):
+        return {name: typed(given[1], one) for name, one in stored.items()}
+    elif (kind is float and isinstance(stored, int | float)) or (
+        kind in (str, int, bool) and type(stored) is kind
+    ):  # settings that are true or false count as numbers
+        return stored
+    raise TypeError(f"{str(stored)[:40]} is not {getattr(kind, '__name__', kind)}")

@@ -13,15 +13,16 @@ from safetensors import safe_open
 
 from longtail.arrays import AnyArray
 from longtail.comparison.entries import Entry, SavedModel, SavedPredictions
-from longtail.comparison.stages import folder_name, teaching_from, write_tensors
+from longtail.comparison.stages import folder_name, write_tensors
 from longtail.data.corpus import Corpus
 from longtail.data.fingerprint import fingerprint
 from longtail.dial import DialPoint
 from longtail.errors import ModelError
 from longtail.metrics import evaluate
+from longtail.metrics.calibration import Teaching
 from longtail.metrics.generalised import evaluate_split
 from longtail.predictions import Predictions
-from longtail.read_back import reading_back
+from longtail.read_back import reading_back, typed
 from longtail.report.result import Result, SharedStage
 from longtail.version import __version__
 
@@ -131,13 +132,13 @@ def _result(facts: dict[str, Any], arrays: dict[str, Any], corpus: Corpus, ks: t
         peak_bytes=facts["peak_bytes"],
         model_bytes=facts["model_bytes"],
         row_norms=arrays.get("row_norms"),
-        teaching=None if facts["teaching"] is None else teaching_from(facts["teaching"]),
+        teaching=typed(Teaching | None, facts["teaching"]),
         uncalibrated=None if before is None else evaluate(before, corpus.test, ks=ks),
         uncalibrated_predictions=before,
-        dial=tuple(DialPoint(**point) for point in facts["dial"]),
+        dial=typed(tuple[DialPoint, ...], facts["dial"]),
         seeds=(facts["seed"],),
-        shared=tuple(SharedStage(**one) for one in facts["shared"]),
-        notes=tuple(facts["notes"]),
+        shared=typed(tuple[SharedStage, ...], facts["shared"]),
+        notes=typed(tuple[str, ...], facts["notes"]),
     )
 
 

@@ -30,15 +30,14 @@ from longtail.data.dataset import Dataset
 from longtail.data.fingerprint import fingerprint
 from longtail.errors import ModelError
 from longtail.memory import measure_peak
-from longtail.metrics.calibration import Calibration, FrequencyBin, Teaching
-from longtail.metrics.curves import ScoreBin
+from longtail.metrics.calibration import Teaching
 from longtail.model import Model
 from longtail.model_files import write_model
 from longtail.nn.training.checkpoint import FILE as CHECKPOINT
 from longtail.nn.training.checkpoint import checkpointing
 from longtail.predictions import Predictions
 from longtail.progress import collecting, emit, note
-from longtail.read_back import reading_back
+from longtail.read_back import reading_back, typed
 from longtail.report.result import SharedStage
 from longtail.store import load
 from longtail.version import __version__
@@ -146,7 +145,7 @@ class DiskStages:
             return None
         with reading_back(place / STAGE, AGAIN):
             facts: dict[str, Any] = json.loads((place / STAGE).read_text(encoding="utf-8"))
-            teachings = [teaching_from(one) for one in facts["teachings"]]
+            teachings = typed(tuple[Teaching, ...], facts["teachings"])
             numbers = {name: facts[name] for name in ("seconds", "peak_bytes")}
             if not isinstance(facts["recipe"], str) or not all(
                 isinstance(one, int | float) for one in numbers.values()
@@ -248,19 +247,3 @@ def write_tensors(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> 
             save_file(arrays, temporary, metadata=facts)
     except SafetensorError as error:  # wraps the error of a full disk
         raise OSError(str(error)) from None
-
-
-def teaching_from(stored: dict[str, Any]) -> Teaching:
-    """Read a `Teaching` back from `asdict` and JSON.
-
-    Args:
-        stored: its fields.
-
-    Returns:
-        The same.
-    """
-    calibrations = tuple(
-        Calibration(one["name"], tuple(ScoreBin(**cell) for cell in one["bins"])) for one in stored["calibrations"]
-    )
-    frequencies = tuple(FrequencyBin(**one) for one in stored["frequencies"])
-    return Teaching(**{**stored, "calibrations": calibrations, "frequencies": frequencies})

@@ -14,6 +14,7 @@ from typing import IO, Any
 from longtail.data.files import MemoryWatch
 from longtail.data.limits import BATCH_BYTES, FREE_ROWS, MAX_COLUMNS, MAX_FOOTER, MAX_RATIO, RATIO_FROM, ROWS_PER_BYTE
 from longtail.data.opening import check_room, file_size, open_file
+from longtail.data.parquet_footer import Chunk, read_chunks
 from longtail.errors import DataError, LongtailError, MissingExtra
 from longtail.progress import stage
 
@@ -58,8 +59,9 @@ def parquet_records(path: Path, wanted: Sequence[str]) -> Generator[tuple[int, t
         number, done, watch = 1, 0, MemoryWatch(path)
         with stage(f"reading {path.name.split('.')[0]}", total=file.metadata.num_rows) as advance:
             try:
+                chunks = _chunks(raw, file, size)
                 for group in range(file.num_row_groups):
-                    rows = _rows_at_once(file, group, columns, path)
+                    rows = _rows_at_once(file, group, chunks[group], columns, path)
                     # Arrow's threads do not respect LONGTAIL_THREADS, and a busy machine may refuse them. They would
                     # save little: most of the time goes into making Python objects.
                     for batch in file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False):
@@ -128,21 +130,29 @@ def _check_count(number: int, what: str, size: int, path: Path) -> None:
         )
 
 
-def _rows_at_once(file: Any, group: int, columns: Sequence[str], path: Path) -> int:
+def _chunks(raw: IO[bytes], file: Any, size: int) -> list[list[Chunk]]:
+    """The column chunks of each row group, as many as pyarrow sees."""
+    raw.seek(max(size - 8, 0))
+    length = int.from_bytes(raw.read(4), "little")
+    raw.seek(max(size - 8 - length, 0))
+    found = read_chunks(raw.read(length))
+    if len(found) != file.num_row_groups or any(len(group) != file.metadata.num_columns for group in found):
+        raise ValueError("its row groups do not have the columns of the table")
+    return found
+
+
+def _rows_at_once(file: Any, group: int, chunks: Sequence[Chunk], columns: Sequence[str], path: Path) -> int:
     """How many rows of a row group take no more memory than BATCH_BYTES, whatever its dictionaries unfold to."""
-    facts = file.metadata.row_group(group)
     size = file_size(path)
     doubtful: dict[str, tuple[int, bool]] = {}  # values held at once, and whether they are in lists
-    for place in range(facts.num_columns):
-        chunk = facts.column(place)
-        name = chunk.path_in_schema
-        if name.split(".")[0] not in columns:
+    for place, chunk in enumerate(chunks):
+        if chunk.path.split(".")[0] not in columns:
             continue
-        _check_count(chunk.num_values, f"values of column {name[:80]}", size, path)
+        _check_count(chunk.values, f"values of column {chunk.path[:80]}", size, path)
         nested = file.schema.column(place).max_repetition_level > 0
-        held = chunk.num_values if nested else min(chunk.num_values, ROWS)  # one row may have all values of a list
-        if chunk.has_dictionary_page and held * chunk.total_uncompressed_size > BATCH_BYTES:
-            doubtful[name] = held, nested
+        held = chunk.values if nested else min(chunk.values, ROWS)  # one row may have all values of a list
+        if chunk.has_dictionary and held * chunk.unpacked_bytes > BATCH_BYTES:
+            doubtful[chunk.path] = held, nested
     rows = ROWS
     for name, longest in _longest(path, group, list(doubtful)).items():
         held, nested = doubtful[name]
