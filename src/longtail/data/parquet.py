@@ -14,7 +14,7 @@ from typing import IO, Any
 from longtail.data.files import MemoryWatch
 from longtail.data.limits import BATCH_BYTES, FREE_ROWS, MAX_COLUMNS, MAX_FOOTER, MAX_RATIO, RATIO_FROM, ROWS_PER_BYTE
 from longtail.data.opening import check_room, file_size, open_file
-from longtail.data.parquet_footer import Chunk, read_chunks
+from longtail.data.parquet_footer import ColumnChunk, read_chunks
 from longtail.errors import DataError, LongtailError, MissingExtra
 from longtail.progress import stage
 
@@ -130,7 +130,7 @@ def _check_count(number: int, what: str, size: int, path: Path) -> None:
         )
 
 
-def _chunks(raw: IO[bytes], file: Any, size: int) -> list[list[Chunk]]:
+def _chunks(raw: IO[bytes], file: Any, size: int) -> list[list[ColumnChunk]]:
     """The column chunks of each row group, as many as pyarrow sees."""
     raw.seek(max(size - 8, 0))
     length = int.from_bytes(raw.read(4), "little")
@@ -141,7 +141,7 @@ def _chunks(raw: IO[bytes], file: Any, size: int) -> list[list[Chunk]]:
     return found
 
 
-def _rows_at_once(file: Any, group: int, chunks: Sequence[Chunk], columns: Sequence[str], path: Path) -> int:
+def _rows_at_once(file: Any, group: int, chunks: Sequence[ColumnChunk], columns: Sequence[str], path: Path) -> int:
     """How many rows of a row group take no more memory than BATCH_BYTES, whatever its dictionaries unfold to."""
     size = file_size(path)
     doubtful: dict[str, tuple[int, bool]] = {}  # values held at once, and whether they are in lists

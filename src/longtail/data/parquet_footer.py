@@ -15,7 +15,7 @@ TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range
 MAX_NESTING = 32  # structures inside structures; Parquet has five
 
 
-class Chunk(NamedTuple):
+class ColumnChunk(NamedTuple):
     """A column of a row group."""
 
     path: str  # the column's name, and those of the fields inside it, joined by dots
@@ -24,7 +24,7 @@ class Chunk(NamedTuple):
     has_dictionary: bool
 
 
-def read_chunks(footer: bytes) -> list[list[Chunk]]:
+def read_chunks(footer: bytes) -> list[list[ColumnChunk]]:
     """Read the column chunks of each row group.
 
     Args:
@@ -46,7 +46,7 @@ def read_chunks(footer: bytes) -> list[list[Chunk]]:
     return groups
 
 
-def _group(reader: _Compact) -> list[Chunk]:
+def _group(reader: _Compact) -> list[ColumnChunk]:
     chunks = []
     for field, kind in reader.fields():
         if field == 1 and kind == LIST:
@@ -56,7 +56,7 @@ def _group(reader: _Compact) -> list[Chunk]:
     return chunks
 
 
-def _chunk(reader: _Compact) -> Chunk:
+def _chunk(reader: _Compact) -> ColumnChunk:
     found = None
     for field, kind in reader.fields():
         if field == 3 and kind == STRUCT:
@@ -68,7 +68,7 @@ def _chunk(reader: _Compact) -> Chunk:
     return found
 
 
-def _metadata(reader: _Compact) -> Chunk:
+def _metadata(reader: _Compact) -> ColumnChunk:
     path, numbers = "", {5: 0, 6: 0, 11: 0}
     dictionary = False
     for field, kind in reader.fields():
@@ -79,7 +79,7 @@ def _metadata(reader: _Compact) -> Chunk:
             dictionary |= field == 11
         else:
             reader.skip(kind)
-    return Chunk(path, numbers[5], numbers[6], dictionary)
+    return ColumnChunk(path, numbers[5], numbers[6], dictionary)
 
 
 class _Compact:
