@@ -87,8 +87,7 @@ def typed(kind: Any, stored: Any) -> Any:
         return tuple(typed(given[0], one) for one in stored)
     elif origin is dict and isinstance(stored, dict):
         return {name: typed(given[1], one) for name, one in stored.items()}
-    elif kind is float and isinstance(stored, int | float):  # a setting that is true or false counts as a number
-        return stored
-    elif type(stored) is kind and kind in (str, int, bool):
+    # a setting that is true or false counts as a number
+    elif isinstance(stored, int | float) if kind is float else type(stored) is kind and kind in (str, int, bool):
         return stored
     raise TypeError(f"{str(stored)[:40]} is not {getattr(kind, '__name__', kind)}")
