@@ -78,7 +78,22 @@ RECIPES = {  # by what a test of it is called
     **{learner: with_settings(learner) for learner in LEARNERS},
     **{f"{learner} + {method}": f"{with_settings(learner)} + {with_settings(method)}" for learner, method in PAIRS},
 }
+SEEDED_BELOW = ("parabel", "renee", "ngame")  # a linear learner, a net of classifiers, and a dual encoder with both
 JOINT = ("ranknet", "ancestors")  # what they make of a candidate depends on the other candidates of its row
+
+
+def is_trained_twice(learner: str, method: str) -> bool:
+    """Whether a cell is trained again to show that the same data gives the same model.
+
+    A learner below a tail method is the learner alone on other data: it is trained twice alone and on soft targets. A
+    method of whole models is trained twice on learners of each kind. What joins a training, and what follows it, is
+    trained twice in every cell.
+    """
+    seams = set(seams_of(tail_class(method)))
+    return method == "gandalf" or learner in SEEDED_BELOW or not seams <= {"augment", "wrap", "teacher"}
+
+
+TWICE = set(LEARNERS) | {f"{learner} + {method}" for learner, method in PAIRS if is_trained_twice(learner, method)}
 SOFT = [name for name in LEARNERS if "soft_targets" in learner_class(name).offers]
 
 
@@ -213,15 +228,17 @@ CHECKS: tuple[Callable[[Model, Corpus, Path], None], ...] = (
 LEARNER_CHECKS = (classifier_rows_have_a_norm_where_they_are_offered,)
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+@pytest.mark.parametrize("name", RECIPES)
 def test_a_trained_recipe(
-    recipe: str, tiny: Corpus, tmp_path: Path, subtests: pytest.Subtests, with_files: Callable[[str], str]
+    name: str, tiny: Corpus, tmp_path: Path, subtests: pytest.Subtests, with_files: Callable[[str], str]
 ) -> None:
     """The recipe is trained once for all checks. Each check is a subtest: one that fails does not hide the others."""
-    recipe = with_files(recipe)
+    recipe = with_files(RECIPES[name])
     model = fit(recipe, tiny)
     assert model.recipe == recipe
     for check in CHECKS if Recipe.parse(recipe).tail else (*CHECKS, *LEARNER_CHECKS):
+        if check is the_same_data_gives_the_same_model and name not in TWICE:
+            continue
         if check is odd_rows_and_large_k and recipe.startswith(KNOWS_ROWS_BY_ID):
             with pytest.raises(DataError, match="by their ids alone"):
                 model.predict(["apple"])
