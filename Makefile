@@ -11,7 +11,10 @@ ALONE  := $(VENV)/.installed-alone
 # Two workers on two cores; numba and the BLAS stay at one thread each inside a worker. Each begins with a half of the
 # tests and takes over from the other at the end, so that what a file prepares for its tests is mostly made once.
 WORKERS ?= auto
-PYTEST  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+# Bytecode is kept, whatever the environment says of it: each worker, and every process that a test starts, would compile
+# the same files again.
+PYTEST  := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 
 .PHONY: demo test docs lint types install clean
 
@@ -41,7 +44,7 @@ KERNELS := tests/linear tests/metrics tests/search/test_exact.py tests/search/te
 
 test: $(STAMP)
 	$(PYTEST)
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba-boundscheck $(PYTEST) $(KERNELS)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba-boundscheck $(PYTEST) -p no:schemathesis $(KERNELS)
 
 # Not --quiet: what is not said is not counted as a warning, and --strict lets it pass.
 docs: $(STAMP)

@@ -6,14 +6,13 @@ import importlib
 import importlib.util
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import forked
 import longtail
 from longtail import catalogue
 from longtail.data import Corpus
@@ -36,7 +35,7 @@ def blocks(document: Path, language: str) -> list[str]:
 
 def run_code(code: str, folder: Path, environment: dict[str, str] | None = None) -> list[str]:
     variables = {**os.environ, **(environment or {})}
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, env=variables)
+    done = forked.run(["-c", code], cwd=folder, text=True, env=variables)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

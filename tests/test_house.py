@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -577,10 +578,24 @@ def room_of(path: Path) -> str:
     return "/".join(parts[:2]) if nested and len(parts) > 1 else parts[0]
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """What a file says, parsed once for all rules."""
+    return ast.parse(path.read_text())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forgotten_afterwards() -> Iterator[None]:
+    """Half a million nodes would be looked at by every collection of garbage."""
+    yield
+    tree_of.cache_clear()
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """The rooms of longtail that a file imports, in functions too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         names: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "longtail":
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -626,14 +641,14 @@ def test_every_room_has_a_sign() -> None:
     """What lives here, and where to start reading."""
     for path in SOURCE.rglob("__init__.py"):
         if path.parent != SOURCE and any(path.parent.glob("[a-z]*.py")):
-            sign = ast.get_docstring(ast.parse(path.read_text())) or ""
+            sign = ast.get_docstring(tree_of(path)) or ""
             assert len(sign.splitlines()) >= 4, f"{path.parent.relative_to(SOURCE)}/__init__.py says too little"
 
 
 def test_no_two_classes_share_a_name() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(str(path.relative_to(SOURCE)))
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
@@ -652,7 +667,7 @@ def test_public_functions_document_arguments_results_and_errors() -> None:
     """In Google form. Commands are left out: their docstrings are the help on the screen."""
     lacking = []
     for path in FILES:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or room_of(path) == "cli":
                 continue
             text = ast.get_docstring(node) or ""
@@ -671,12 +686,12 @@ def test_public_methods_document_arguments_and_results() -> None:
     """Of protocols, and of the classes that a room's `__init__.py` exports."""
     exported: set[str] = set()
     for path in SOURCE.rglob("__init__.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 exported |= set(ast.literal_eval(node.value))
     lacking, seen = [], 0
     for path in FILES:
-        for kind in ast.parse(path.read_text()).body:
+        for kind in tree_of(path).body:
             if not isinstance(kind, ast.ClassDef):
                 continue
             if kind.name not in exported and "Protocol" not in map(ast.unparse, kind.bases):
@@ -726,7 +741,7 @@ def test_what_belongs_together_is_one_argument() -> None:
     takes every pointer by itself."""
     long = []
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef) and room_of(path) != "cli":
                 triton = any("triton.jit" in ast.unparse(one) for one in node.decorator_list)
                 if len(node.args.posonlyargs) + len(node.args.args) > 12 and not triton:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import longtail
 
 SOURCE = Path(str(longtail.__file__)).parent
@@ -26,8 +28,11 @@ def imported(path: Path, modules: set[str]) -> set[str]:
     return (found & modules) - {name_of(path)}
 
 
-FILES = {name_of(path): path for path in SOURCE.rglob("*.py")}
-IMPORTS = {name: imported(path, set(FILES)) for name, path in FILES.items()}
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    """What each file of the package imports of it."""
+    files = {name_of(path): path for path in SOURCE.rglob("*.py")}
+    return {name: imported(path, set(files)) for name, path in files.items()}
 
 
 def rings(imports: dict[str, set[str]]) -> list[set[str]]:
@@ -50,14 +55,14 @@ def test_a_ring_is_found() -> None:
     assert rings({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
-def test_imports_make_no_ring() -> None:
-    assert len(IMPORTS) > 250 and "longtail.store" in IMPORTS["longtail.recipe"]
-    assert rings(IMPORTS) == []
+def test_imports_make_no_ring(imports: dict[str, set[str]]) -> None:
+    assert len(imports) > 250 and "longtail.store" in imports["longtail.recipe"]
+    assert rings(imports) == []
 
 
-def test_learners_and_tail_methods_do_not_know_each_other() -> None:
+def test_learners_and_tail_methods_do_not_know_each_other(imports: dict[str, set[str]]) -> None:
     """They meet in recipe.py, which finds them by name in the catalogue: no file imports both rooms."""
     rooms = {"longtail.learners", "longtail.tail"}
-    for name, found in IMPORTS.items():
+    for name, found in imports.items():
         known = {room for room in rooms for one in (*found, name) if one == room or one.startswith(f"{room}.")}
         assert len(known) < 2, name

@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import processes
+import forked
 from longtail.data import Corpus
 from longtail.data.labels import Propensity
 from longtail.errors import ModelError
@@ -223,7 +222,7 @@ longtail.cli.main()
     row = {"text": "an apple", "labels": ["fruit"]}
     lines = "".join(json.dumps({"id": str(number), **row}) + "\n" for number in range(5))
     (tmp_path / "data" / "train.jsonl").write_text(lines)
-    process = processes.popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = forked.Forked(["-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     deadline = time.monotonic() + 120
     while not (tmp_path / "begun").exists():
         assert process.poll() is None and time.monotonic() < deadline

@@ -7,23 +7,23 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from cli_calls import call
 
-import processes
+import forked
 from longtail.nn.training.history import History
 
 RECIPE = 'dpr(encoder="bag", dimension=64, batch_size=16, epochs=20)'
 
 
 def start(*words: str | Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "longtail", *map(str, words)]
     environment = {**os.environ, "LONGTAIL_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return processes.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    return forked.Forked(
+        ["-m", "longtail", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
 
 
 def stop_after_epochs(process: subprocess.Popen[bytes], number: signal.Signals, epochs: int = 3) -> tuple[str, int]:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 import pytest
 from cli_calls import call
 
+import forked
 import longtail
-import processes
 
 TREE = "parabel(trees=1)"
 CHANGING = ("train_seconds", "predict_seconds", "peak_bytes", "model_bytes", "shared", "deviations", "runs", "notes")
@@ -24,8 +23,9 @@ CHANGING = ("train_seconds", "predict_seconds", "peak_bytes", "model_bytes", "sh
 
 def start(*words: str | Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "LONGTAIL_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "longtail", *map(str, words)]
-    return processes.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    return forked.Forked(
+        ["-m", "longtail", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
 
 
 def figures(told: Any) -> Any:

@@ -20,7 +20,7 @@ import pytest
 from cli_calls import call
 from guide_blocks import Line, lines
 
-import processes
+import forked
 
 PAGE = "docs/serving.md"
 
@@ -28,9 +28,9 @@ PAGE = "docs/serving.md"
 @contextmanager
 def started(line: Line, environment: dict[str, str]) -> Iterator[tuple[int, Any]]:
     """The port of a service that is ready, and how to ask it."""
-    words = [sys.executable, "-m", "longtail", *line.words, "--port", "0"]
+    words = ["-m", "longtail", *line.words, "--port", "0"]
     with Path("log").open("w+") as log:
-        process = processes.popen(words, stdout=log, stderr=log, env={**os.environ, **environment})
+        process = forked.Forked(words, stdout=log, stderr=log, env={**os.environ, **environment})
         try:
             yield _ready(process)
         finally:

@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from longtail_calls import answers_of, call, shards_of
 
+import forked
 from faults import Faults, injected
 from longtail.errors import JobError, counted
 from longtail.jobs import JobFolder
@@ -157,7 +158,7 @@ def children(pid: int) -> list[str]:
 def test_a_driver_that_is_killed_is_taken_up(model: Path, tmp_path: Path) -> None:
     shards, out = shards_of(tmp_path / "in", 8, 200), tmp_path / "out"
     words = ["predict", str(model), str(shards), "--out", str(out), "--on", "processes"]
-    driver = subprocess.Popen([sys.executable, "-m", "longtail", *words], start_new_session=True)
+    driver = forked.Forked(["-m", "longtail", *words], start_new_session=True)
     deadline = time.monotonic() + 30
     while not list(out.glob("part-*")) and time.monotonic() < deadline and driver.poll() is None:
         time.sleep(0.01)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from longtail_calls import call, tensors_of
 
+import forked
 import longtail
 from longtail.errors import JobError
 from longtail.jobs import JobFolder, spreading
@@ -53,7 +52,7 @@ def test_a_killed_driver_is_taken_up(data: Path, tmp_path: Path) -> None:
     code = (
         "from longtail.linear.trees import tree_jobs; tree_jobs.LEAST_WORK = 200; from longtail.cli import main; main()"
     )
-    driver = subprocess.Popen([sys.executable, "-c", code, *words], start_new_session=True)
+    driver = forked.Forked(["-c", code, *words], start_new_session=True)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("model.jobs/*/round-0/done/*.safetensors")) and time.monotonic() < deadline:
         time.sleep(0.005)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import forked
 from longtail.errors import DataError, ModelError, RecipeError
 from longtail.nn.training.checkpoint import CheckpointDir, checkpointing
 from longtail.nn.training.history import History
@@ -147,7 +146,7 @@ import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_nn_loop import Line, CONFIG, checkpointing, train
 with checkpointing({str(tmp_path)!r}, every_seconds=0.0): train(Line(die_at={step}), CONFIG, {{}})
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    done = forked.run(["-c", code])
     assert done.returncode == -signal.SIGKILL
     again = Line()
     with checkpointing(tmp_path):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from postgres_server import server
 
+import forked
 from longtail.data import Corpus
 from longtail.errors import DataError, ModelError
 from longtail.export.database import index, searching
@@ -29,8 +29,8 @@ NAME = "longtail_predict_test"
 
 
 def longtail(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "longtail", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LONGTAIL_THREADS": "1"})
+    command = ["-m", "longtail", *map(str, words)]
+    return forked.run(command, text=True, env={**os.environ, "LONGTAIL_THREADS": "1"})
 
 
 def test_answers_are_the_models_own(server: str, tiny: Corpus, tmp_path: Path) -> None:

@@ -6,14 +6,13 @@ import http.client
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import processes
+import forked
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
@@ -29,8 +28,8 @@ class Process:
 
     def __init__(self, *words: object, **environment: str) -> None:
         variables = {**os.environ, "OMP_NUM_THREADS": "1", "LONGTAIL_THREADS": "1", **environment}
-        self.running = processes.popen(
-            [sys.executable, "-m", "longtail", "serve", *map(str, words), "--port", "0"],
+        self.running = forked.Forked(
+            ["-m", "longtail", "serve", *map(str, words), "--port", "0"],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=variables,
         )  # fmt: skip
         assert self.running.stderr is not None

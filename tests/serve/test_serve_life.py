@@ -17,6 +17,7 @@ import pytest
 from serve_process import Process, wait_for
 from serving import serving
 
+import forked
 from longtail.data import Corpus
 from longtail.errors import DataError, ModelError
 from longtail.recipe import Recipe
@@ -169,10 +170,9 @@ def test_a_mistake_of_ours_is_a_500_without_the_text(
 
 def test_a_model_that_reads_no_texts_is_refused(numbers: Corpus, tmp_path: Path) -> None:
     Recipe.parse("centroid").fit(numbers.train, numbers.valid).save(tmp_path / "numbers.longtail")
-    done = subprocess.run(
-        [sys.executable, "-m", "longtail", "serve", str(tmp_path / "numbers.longtail"), "--port", "0"],
-        capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
+    done = forked.run(
+        ["-m", "longtail", "serve", str(tmp_path / "numbers.longtail"), "--port", "0"], text=True, timeout=180
+    )
     assert done.returncode == 2
     assert "error: " in done.stderr.splitlines()[-1] and "cannot read plain texts" in done.stderr
 

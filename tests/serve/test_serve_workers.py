@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ import numpy as np
 import pytest
 from serve_process import Process, wait_for
 
+import forked
 import longtail
 from longtail.serve.counters import Counters
 from longtail.serve.journal import Entry, Journal, journal_of
@@ -123,8 +122,8 @@ def _runs(pid: int) -> bool:
 def test_what_the_first_worker_cannot_load_ends_the_service(folders: tuple[Path, Path]) -> None:
     weights = folders[1] / "scorer.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    words = [sys.executable, "-m", "longtail", "serve", str(folders[1]), "--port", "0", "--workers", "2"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=180)
+    words = ["-m", "longtail", "serve", str(folders[1]), "--port", "0", "--workers", "2"]
+    done = forked.run(words, text=True, timeout=180)
     assert done.returncode == 2 and "scorer.safetensors" in done.stderr and "Traceback" not in done.stderr
 
 

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -19,6 +18,7 @@ import pytest
 
 pytest.importorskip("optuna", reason="Optuna is not installed")
 
+import forked
 import longtail
 from lines import Lines
 from longtail.data import Corpus
@@ -123,7 +123,7 @@ def test_kill_9_loses_no_trial(tiny: Corpus, tmp_path: Path) -> None:
     """The process kills itself, so that the moment does not depend on how fast the machine is."""
     tests = str(Path(__file__).parent.parent)
     code = CODE.format(tests=tests, recipe=RANGE, folder=str(tmp_path))
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tests, check=False)
+    ended = forked.run(["-c", code], cwd=tests)
     assert ended.returncode == -signal.SIGKILL
     journal = tmp_path / JOURNAL
     assert 2 <= journal.read_text().count("outcome") < 6
