@@ -31,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("LONGTAIL_THREADS", "1")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: tests wait for processes, browsers and clocks a part of their time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return round(1.5 * cores)
+
+
 def pytest_collection_finish() -> None:
     # A comparison collects garbage before every recipe, and would walk through all that the tests have imported.
     gc.freeze()

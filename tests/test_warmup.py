@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-import forked
 from lines import Lines
 from longtail.data import Corpus
 from longtail.progress import listening
@@ -74,7 +73,7 @@ def test_rows_have_the_form_that_is_asked_for() -> None:
 
 def test_ahead_of_the_first_run() -> None:
     def run(*recipes: str) -> subprocess.CompletedProcess[str]:
-        return forked.run(["-m", "longtail.warmup", *recipes], text=True)
+        return subprocess.run([sys.executable, "-m", "longtail.warmup", *recipes], capture_output=True, text=True)
 
     done = run("centroid + rerank")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
