@@ -37,7 +37,7 @@ def wordnet() -> Corpus:
 
 @pytest.mark.parametrize("recipe", ["centroid", "knn", "parabel(trees=1)", "centroid + ranknet(folds=2)"])
 def test_models_are_as_large_as_planned(recipe: str, wordnet: Corpus, tmp_path: Path) -> None:
-    train = wordnet.train.take(range(0, len(wordnet.train), 4))
+    train = wordnet.train.take(range(0, len(wordnet.train), 2))
     made = Recipe.parse(recipe)
     size = size_on_disk(made.fit(train, wordnet.valid.take(range(200))).save(tmp_path / "model"))
     assert made.plan(DataFacts.of(train)).model_bytes == pytest.approx(size, rel=0.25)
