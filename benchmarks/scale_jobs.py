@@ -130,14 +130,14 @@ def timed(work: Callable[[], None], cost: Cost | None = None) -> Cost:
 
 def train(out: Path, folder: Path, options: argparse.Namespace, on: str | None) -> None:
     import longtail
-    from longtail.jobs import spreading
+    from longtail.jobs import using_jobs
 
     corpus = longtail.load(folder / "store")
     recipe = longtail.Recipe.parse(options.recipe)
     if on is None:
         recipe.fit(corpus.train, corpus.valid).save(out)
         return
-    with spreading(out.with_suffix(".jobs"), on):
+    with using_jobs(out.with_suffix(".jobs"), on):
         recipe.fit(corpus.train, corpus.valid).save(out)
 
 
@@ -162,7 +162,7 @@ HERE: list[Callable[..., Any]] = []
 @contextmanager
 def running_here() -> Iterator[Cost]:
     """Jobs run in this process, one after the other, and are timed."""
-    place = import_module("longtail.jobs.spreading")  # the package has a function of that name
+    place = import_module("longtail.jobs.job_runner")
     cost, real = Cost(), place.run_jobs
 
     def run(jobs: Any, on: str, name: str, gpus: bool = False) -> list[Any]:

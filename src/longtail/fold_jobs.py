@@ -24,13 +24,13 @@ from longtail.data.corpus import Corpus
 from longtail.data.dataset import Dataset
 from longtail.data.store_convert import stored
 from longtail.errors import JobError
-from longtail.jobs import JobFolder, current_spread
+from longtail.jobs import JobFolder, current_job_runner
 from longtail.read_back import reading_back
 
 Answers = list[tuple[AnyArray, AnyArray]]  # label rows and scores of each member
 
 
-def spreads_folds(train: Dataset, valid: Dataset) -> bool:
+def folds_run_as_jobs(train: Dataset, valid: Dataset) -> bool:
     """Whether folds of this data can run as jobs here.
 
     Args:
@@ -38,11 +38,11 @@ def spreads_folds(train: Dataset, valid: Dataset) -> bool:
         valid: what models are validated on.
 
     Returns:
-        False outside of `longtail.jobs.spreading`, and where tail methods added rows, which no store holds.
+        False outside of `longtail.jobs.using_jobs`, and where tail methods added rows, which no store holds.
     """
     given = train.origins is not None and valid.origins is not None
     plain = given and not train.origins.any() and not valid.origins.any()  # type: ignore[union-attr]
-    return current_spread() is not None and plain and valid.labels is train.labels
+    return current_job_runner() is not None and plain and valid.labels is train.labels
 
 
 def answers_by_jobs(
@@ -63,13 +63,13 @@ def answers_by_jobs(
         JobError: jobs failed, or what one wrote is damaged.
         JobsLeft: a scheduler must run them.
     """
-    spread = current_spread()
-    assert spread is not None
-    data = stored(Corpus(name="folds", train=train, valid=valid, test=train.take([])), spread.folder)
+    runner = current_job_runner()
+    assert runner is not None
+    data = stored(Corpus(name="folds", train=train, valid=valid, test=train.take([])), runner.folder)
     digest = hashlib.blake2b(json.dumps([data.name, how], sort_keys=True).encode(), digest_size=8)
     for rows in (rows for cut in cuts for rows in cut):
         digest.update(rows.tobytes() + b"|")
-    folder = spread.folder / f"folds-{digest.hexdigest()}"
+    folder = runner.folder / f"folds-{digest.hexdigest()}"
     for number, (seen, asked) in enumerate(cuts):
         for name, rows in (("seen", seen), ("asked", asked)):
             path = folder / f"{number}.{name}.npy"
@@ -78,7 +78,7 @@ def answers_by_jobs(
                     np.save(file, rows, allow_pickle=False)
     outputs = [folder / f"{number}.safetensors" for number in range(len(cuts))]
     settings = {**how, "data": str(data), "folds": str(folder)}
-    spread.run(JobFolder.write(folder, "fold", settings, list(range(len(cuts))), outputs), "training without each fold")
+    runner.run(JobFolder.write(folder, "fold", settings, list(range(len(cuts))), outputs), "training without each fold")
     return [_read(output, len(asked), len(train.labels)) for output, (_, asked) in zip(outputs, cuts, strict=True)]
 
 

@@ -13,7 +13,7 @@ from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
 from longtail.data.labels import LabelSet
 from longtail.errors import DataError, counted
-from longtail.fold_jobs import answers_by_jobs, spreads_folds
+from longtail.fold_jobs import answers_by_jobs, folds_run_as_jobs
 from longtail.model import Model
 from longtail.predictions import CANDIDATES, Predictions
 from longtail.progress import stage
@@ -62,7 +62,7 @@ class HeldOutPredictions:
         every = np.arange(len(self.train))
         cuts = {fold: (np.setdiff1d(every, shuffled[fold::number]), wanted[fold::number]) for fold in folds}
         elsewhere: dict[int, Predictions] = {}
-        if self.recipe and spreads_folds(self.train, self.rows):
+        if self.recipe and folds_run_as_jobs(self.train, self.rows):
             how = {"recipe": self.recipe, "methods": self.methods}
             found = answers_by_jobs(how, self.train, self.rows, list(cuts.values()))
             elsewhere = {fold: Predictions(self.labels, *one[0]) for fold, one in zip(folds, found, strict=True)}

@@ -168,7 +168,7 @@ class Recipe:
         return any(isinstance(method, Reranks) for method in self.tail)
 
     @property
-    def spreads(self) -> bool:
+    def runs_in_jobs(self) -> bool:
         """Whether parts of its training can run as jobs: those of its learner, members or teachers, or folds."""
         return self._cuts_itself or any(getattr(one, "folds", 0) for one in (self.learner, *self.tail))
 
@@ -176,7 +176,7 @@ class Recipe:
     def _cuts_itself(self) -> bool:
         """Whether trees are trained in jobs, rather than whole folds."""
         inner = (self.learner, *self._teachers.values(), *self._members)
-        return any(getattr(one, "spreads", False) for one in inner)
+        return any(getattr(one, "runs_in_jobs", False) for one in inner)
 
     @property
     def is_fitted(self) -> bool:

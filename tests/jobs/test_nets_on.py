@@ -9,7 +9,7 @@ from longtail_calls import call, tensors_of
 
 import longtail
 from longtail.errors import JobError
-from longtail.jobs import JobFolder, spreading
+from longtail.jobs import JobFolder, using_jobs
 
 NETS = "mach(encoder='bag', dimension=16, batch_size=32, epochs=2, repetitions=3, buckets=8, shared_encoder=false)"
 
@@ -35,7 +35,7 @@ def test_processes_and_files_make_the_model_of_one_process(data: Path, here: dic
 
 def test_a_damaged_net_is_named_and_made_again(data: Path, here: dict[str, bytes], tmp_path: Path) -> None:
     corpus, recipe = longtail.load(data), longtail.Recipe.parse(NETS)
-    with spreading(tmp_path, "processes"):
+    with using_jobs(tmp_path, "processes"):
         recipe.fit(corpus.train, corpus.valid)
     folder = next(tmp_path.glob("nets-*"))
     net = folder / "1.safetensors"
@@ -43,11 +43,11 @@ def test_a_damaged_net_is_named_and_made_again(data: Path, here: dict[str, bytes
     renamed = whole.replace(b'"encoder.', b'"encodes.', 1)
     for broken in (whole[:-5], renamed, b""):
         net.write_bytes(broken)
-        with spreading(tmp_path, "files"), pytest.raises(JobError, match=r"1\.safetensors: .*remove it and run"):
+        with using_jobs(tmp_path, "files"), pytest.raises(JobError, match=r"1\.safetensors: .*remove it and run"):
             recipe.fit(corpus.train, corpus.valid)
     net.unlink()
     assert JobFolder.read(folder).run(1) == 8 and net.read_bytes() == whole
-    with spreading(tmp_path, "files"):
+    with using_jobs(tmp_path, "files"):
         recipe.fit(corpus.train, corpus.valid).save(tmp_path / "model")
     assert tensors_of(tmp_path / "model").items() <= here.items()  # the command stores the words it has seen besides
 

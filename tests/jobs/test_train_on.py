@@ -12,7 +12,7 @@ from longtail_calls import call, tensors_of
 import forked
 import longtail
 from longtail.errors import JobError
-from longtail.jobs import JobFolder, spreading
+from longtail.jobs import JobFolder, using_jobs
 from longtail.linear.trees import tree_jobs
 
 RECIPES = ("parabel(trees=2, max_leaf_labels=4, branches=4)", "bonsai(trees=2, branches=4, depth=2)", "dismec")
@@ -66,16 +66,16 @@ def test_a_killed_driver_is_taken_up(data: Path, tmp_path: Path) -> None:
 
 def test_damaged_files_are_named(data: Path, tmp_path: Path) -> None:
     corpus, recipe = longtail.load(data), longtail.Recipe.parse(RECIPES[0])
-    with spreading(tmp_path, "processes"):
+    with using_jobs(tmp_path, "processes"):
         recipe.fit(corpus.train, corpus.valid)
     part = sorted(tmp_path.glob("*/round-0/done/*.safetensors"))[1]
     part.write_bytes(part.read_bytes()[:40])
-    with spreading(tmp_path, "processes"), pytest.raises(JobError, match=f"{part.name}: damaged"):
+    with using_jobs(tmp_path, "processes"), pytest.raises(JobError, match=f"{part.name}: damaged"):
         recipe.fit(corpus.train, corpus.valid)
     part.unlink()
     rows = next(tmp_path.glob("*/rows.values.npy"))
     rows.write_bytes(b"")
-    with spreading(tmp_path, "processes"), pytest.raises(JobError, match=r"1 of \d+ jobs failed.*rows\.values\.npy"):
+    with using_jobs(tmp_path, "processes"), pytest.raises(JobError, match=r"1 of \d+ jobs failed.*rows\.values\.npy"):
         recipe.fit(corpus.train, corpus.valid)
 
 
@@ -84,7 +84,7 @@ def test_wrong_places_and_recipes_are_refused_before_the_data_is_read(tmp_path: 
     for recipe, on, said in (
         ("parabel", "clusters", "--on takes processes, files, ray"),
         ("parabel", "ray://127.0.0.1:1", "no Ray cluster answers there"),
-        ("centroid", "processes", "nothing that --on could spread; leave it out, or use bonsai, dismec, parabel"),
+        ("centroid", "processes", "nothing to cut into jobs; leave --on out, or use bonsai, dismec, parabel"),
     ):
         assert said in call("train", "wordnet", recipe, "--out", out, "--on", on).error
     assert (

@@ -20,7 +20,7 @@ import longtail
 from longtail.data.dataset import Dataset
 from longtail.data.store_convert import write_store
 from longtail.errors import JobError, JobsLeft
-from longtail.jobs import JobFolder, spreading
+from longtail.jobs import JobFolder, using_jobs
 from longtail.linear.features import word_count_jobs
 from longtail.linear.features.sparse_features import Features
 from longtail.linear.features.word_counts import WordCounts
@@ -81,7 +81,7 @@ def test_the_vectors_are_those_of_one_machine(way: str, title_weight: float, tra
     right = Features.learn(train, WAYS[way], title_weight=title_weight)
     for _ in range(9):
         try:
-            with spreading(tmp_path, "files"):
+            with using_jobs(tmp_path, "files"):
                 found = Features.learn(train, WAYS[way], title_weight=title_weight)
             break
         except JobsLeft:
@@ -99,7 +99,7 @@ def test_texts_are_read_in_their_own_languages(forms: str, title_weight: float, 
     settings = WordCounts(words=forms)
     learned = [Features.learn(one, settings, title_weight=title_weight) for one in (german, mixed)]
     for one, right in zip((german, mixed), learned, strict=True):
-        with spreading(tmp_path, "processes"):
+        with using_jobs(tmp_path, "processes"):
             assert same(Features.learn(one, settings, title_weight=title_weight), right)
     assert learned[0][0].vocabulary.words != learned[1][0].vocabulary.words  # type: ignore[union-attr]
 
@@ -110,13 +110,13 @@ def test_texts_of_a_store_and_a_part_of_it(data: Path, tmp_path: Path) -> None:
     whole = longtail.load(tmp_path / "store").train
     for train in (whole, whole.take(np.arange(len(whole))[::-2])):
         right = Features.learn(train)
-        with spreading(tmp_path / "jobs", "processes"):
+        with using_jobs(tmp_path / "jobs", "processes"):
             assert same(Features.learn(train), right)
 
 
 def test_few_texts_are_counted_here(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_count_jobs, "LEAST_BYTES", 1 << 23)
-    with spreading(tmp_path, "files"):
+    with using_jobs(tmp_path, "files"):
         Features.learn(longtail.load(data).train)
     assert list(tmp_path.iterdir()) == []
 
@@ -142,7 +142,7 @@ def test_processes_and_files_make_the_model_of_one_machine(data: Path, tmp_path:
 def counted(data: Path, tmp_path: Path) -> Iterator[tuple[Dataset, Path]]:
     """Shards that are counted."""
     train = longtail.load(data).train
-    with spreading(tmp_path, "processes"):
+    with using_jobs(tmp_path, "processes"):
         Features.learn(train, WAYS["bigrams"])
         yield train, next(tmp_path.glob("words-*"))
 
@@ -169,9 +169,9 @@ def test_a_broken_file_of_a_shard_is_named(name: str, counted: tuple[Dataset, Pa
 
 
 def _alone(train: Dataset) -> tuple[Features, object]:
-    from longtail.jobs import not_spreading
+    from longtail.jobs import without_jobs
 
-    with not_spreading():
+    with without_jobs():
         return Features.learn(train, WAYS["bigrams"])
 
 
@@ -204,7 +204,7 @@ def test_a_killed_driver_counts_no_shard_twice(data: Path, tmp_path: Path) -> No
     driver.wait()
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("model.jobs/words-*/?.safetensors")}
     corpus = longtail.load(data)
-    with spreading(tmp_path / "model.jobs", "processes"):
+    with using_jobs(tmp_path / "model.jobs", "processes"):
         Features.learn(corpus.train)
     assert kept and all(path.stat().st_mtime_ns == when for path, when in kept.items())
     assert call(*words).code == 0 and call("train", data, RECIPE, "--out", tmp_path / "here").code == 0

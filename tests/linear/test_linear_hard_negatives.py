@@ -193,10 +193,12 @@ def test_a_negative_number_of_hard_negatives_is_refused() -> None:
 
 def test_tries_train_here_and_not_as_jobs(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler would have to be asked twice for trees that train in a second."""
-    from longtail.jobs import current_spread, spreading
+    from longtail.jobs import current_job_runner, using_jobs
 
     seen = []
-    monkeypatch.setattr(Bonsai, "fit", lambda self, *_: seen.append((self.hard_negatives, current_spread())) or 1 / 0)
-    with spreading(tmp_path, "processes"), pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr(
+        Bonsai, "fit", lambda self, *_: seen.append((self.hard_negatives, current_job_runner())) or 1 / 0
+    )
+    with using_jobs(tmp_path, "processes"), pytest.raises(ZeroDivisionError):
         Bonsai()._chosen(tiny.train, tiny.valid)
     assert seen == [(3, None)]

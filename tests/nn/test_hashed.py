@@ -184,7 +184,7 @@ def test_a_net_with_other_buckets_is_no_part_of_a_model(apart: Model) -> None:
     small = replace(state.parts["net-1"], weights=state.parts["net-1"].weights[:, :3])
     with pytest.raises(ValueError, match="different buckets"):
         HashedScorer.restore(replace(state, parts={**state.parts, "net-1": small}))
-    assert not Recipe.parse(MACH).spreads and Recipe.parse(APART).spreads
+    assert not Recipe.parse(MACH).runs_in_jobs and Recipe.parse(APART).runs_in_jobs
 
 
 def test_a_plan_counts_buckets_and_not_labels(tiny: Corpus) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.cli.checkpoints import ComparisonDir, comparison_messages
-from longtail.cli.on import jobs_beside, spread_on
+from longtail.cli.on import jobs_beside, jobs_on
 from longtail.cli.shared import (
     Json,
     Source,
@@ -127,7 +127,7 @@ def compare(
         check_on(on)
     results: list[Result] = []
     try:
-        with spread_on(on, jobs_beside(report)), comparison_messages(checkpoint_dir), progress():
+        with jobs_on(on, jobs_beside(report)), comparison_messages(checkpoint_dir), progress():
             corpus = _read(source, task.split)
             _check(task, corpus, force, old)
             _keep(task, [], corpus)

@@ -20,30 +20,32 @@ ROUND = 8  # trials of `tune` that are drawn together, where --processes does no
 
 
 def check_train_on(on: str, recipe: Recipe) -> None:
-    """Refuses a place that does not answer, and a recipe that has nothing to spread."""
+    """Refuses a place that does not answer, and a recipe that has no work for jobs."""
     from longtail import catalogue
     from longtail.jobs import check_on
 
     check_on(on)
-    if not recipe.spreads:
-        able = [name for name in catalogue.LEARNERS if getattr(catalogue.learner_class(name), "spreads", False) is True]
+    if not recipe.runs_in_jobs:
+        able = [
+            name for name in catalogue.LEARNERS if getattr(catalogue.learner_class(name), "runs_in_jobs", False) is True
+        ]
         raise RecipeError(
-            f"{recipe} has nothing that --on could spread; leave it out, or use {', '.join(able)}, alone or "
+            f"{recipe} has nothing to cut into jobs; leave --on out, or use {', '.join(able)}, alone or "
             "as members, or folds, as of ranknet, or nets apart, mach(shared_encoder=false); other nets train on "
             "several GPUs and hosts with torchrun"
         )
 
 
 @contextmanager
-def spread_on(on: str | None, folder: Path) -> Iterator[None]:
-    """Spreads the work in this block over jobs in a folder, which goes when all is done."""
+def jobs_on(on: str | None, folder: Path) -> Iterator[None]:
+    """Runs the work in this block as jobs of a folder, which is removed when all are done."""
     if on is None:
         yield
         return
-    from longtail.jobs import spreading
+    from longtail.jobs import using_jobs
 
     try:
-        with spreading(folder, on):
+        with using_jobs(folder, on):
             yield
     except JobsLeft as waiting:
         here = waiting.folder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.cli.checkpoints import CheckpointDir, checkpoint_messages
-from longtail.cli.on import check_train_on, jobs_beside, spread_on
+from longtail.cli.on import check_train_on, jobs_beside, jobs_on
 from longtail.cli.shared import (
     Json,
     Source,
@@ -109,7 +109,7 @@ def train(
         check_train_on(on, recipes[0])
     with (
         joined(patience),
-        spread_on(on, jobs_beside(out)),
+        jobs_on(on, jobs_beside(out)),
         checkpoint_messages(recipes, checkpoint_dir),
         progress(),
         measure_peak() as peak,

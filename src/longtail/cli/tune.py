@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.cli.on import ROUND, jobs_beside, spread_on
+from longtail.cli.on import ROUND, jobs_beside, jobs_on
 from longtail.cli.shared import Json, Source, console, print_json, progress, reads_data, ready_to_write, say
 from longtail.errors import DataError, RecipeError
 
@@ -98,7 +98,7 @@ def tune(
     from longtail.recipe import Recipe
 
     try:
-        with spread_on(on, jobs_beside(report)), progress():
+        with jobs_on(on, jobs_beside(report)), progress():
             corpus = source.read()
             refuse_what_will_not_fit([Recipe.parse(text) for text in space.corners()], corpus.train)
             found = search(

@@ -18,13 +18,13 @@ from longtail.comparison.single_run import run
 from longtail.data.corpus import Corpus
 from longtail.data.store_convert import stored
 from longtail.data.store_reader import read_store
-from longtail.jobs import JobFolder, Spread
+from longtail.jobs import JobFolder, JobRunner
 from longtail.recipe import Recipe
 from longtail.warmup import warm_up
 
 
 def train_lines(
-    lines: Sequence[tuple[Recipe, int]], corpus: Corpus, ks: Sequence[int], folder: Path, spread: Spread
+    lines: Sequence[tuple[Recipe, int]], corpus: Corpus, ks: Sequence[int], folder: Path, runner: JobRunner
 ) -> None:
     """Train recipes in jobs.
 
@@ -33,22 +33,22 @@ def train_lines(
         corpus: the data.
         ks: the k of the measures.
         folder: of finished trainings.
-        spread: where the jobs run.
+        runner: where the jobs run.
 
     Raises:
         JobError: jobs failed; the others are done.
         JobsLeft: a scheduler must run them.
     """
-    data = stored(corpus, spread.folder)
+    data = stored(corpus, runner.folder)
     name = hashlib.blake2b(f"{data.name} {list(ks)}".encode(), digest_size=8).hexdigest()
     jobs = JobFolder.write(
-        spread.folder / f"comparison-{name}",
+        runner.folder / f"comparison-{name}",
         "comparison",
         {"data": str(data), "at": list(ks)},
         [{"recipe": str(recipe), "seed": seed} for recipe, seed in lines],
         [result_file(folder, recipe, seed, corpus) for recipe, seed in lines],
     )
-    spread.run(jobs, "training recipes")
+    runner.run(jobs, "training recipes")
 
 
 def train_line(settings: Mapping[str, Any], source: Mapping[str, Any], output: Path) -> int:

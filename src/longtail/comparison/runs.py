@@ -18,7 +18,7 @@ from longtail.comparison.uncertainty import judged
 from longtail.data.corpus import Corpus
 from longtail.drawing import words
 from longtail.errors import DataError
-from longtail.jobs import current_spread
+from longtail.jobs import current_job_runner
 from longtail.nn.training.checkpoint import checkpointing
 from longtail.progress import note
 from longtail.recipe import Recipe
@@ -92,10 +92,10 @@ def each(
             reseeded(entry, seed).check(corpus.train)
     folder = None if checkpoint_dir is None else Path(checkpoint_dir)
     to_train = [entry for entry, seed in wanted if isinstance(entry, Recipe)]
-    spread = current_spread()
-    if spread is not None:
-        folder = folder or spread.folder
-        train_lines([(one, seed) for one, seed in wanted if isinstance(one, Recipe)], corpus, ks, folder, spread)
+    runner = current_job_runner()
+    if runner is not None:
+        folder = folder or runner.folder
+        train_lines([(one, seed) for one, seed in wanted if isinstance(one, Recipe)], corpus, ks, folder, runner)
     if folder is not None:
         to_train = [one for one, seed in wanted if isinstance(one, Recipe) and not _is_there(folder, one, seed, corpus)]
     warm_up(to_train, corpus.train)  # compiled once a machine; the first recipe's time must not include it

@@ -2,7 +2,7 @@
 
     folder.py       a folder of jobs: jobs.json says what each does and which one file it writes; start reading here
     running.py      `run_jobs`: picks the runner that --on names
-    spreading.py    where the parts of a training run: learners ask for it deep inside `fit`
+    job_runner.py    where the parts of a training run: learners ask for it deep inside `fit`
     processes.py    processes of this machine
     on_ray.py       tasks of a Ray cluster
     worker.py       the process that runs jobs for `processes.py`
@@ -14,7 +14,16 @@ its name in `folder.KINDS`, so this room imports none of the rooms whose work it
 """
 
 from longtail.jobs.folder import Failed, JobFolder
+from longtail.jobs.job_runner import JobRunner, current_job_runner, using_jobs, without_jobs
 from longtail.jobs.running import check_on, run_jobs
-from longtail.jobs.spreading import Spread, current_spread, not_spreading, spreading
 
-__all__ = ["Failed", "JobFolder", "Spread", "check_on", "current_spread", "not_spreading", "run_jobs", "spreading"]
+__all__ = [
+    "Failed",
+    "JobFolder",
+    "JobRunner",
+    "check_on",
+    "current_job_runner",
+    "run_jobs",
+    "using_jobs",
+    "without_jobs",
+]

@@ -15,7 +15,7 @@ from longtail.data.corpus import held_out
 from longtail.data.dataset import Dataset
 from longtail.data.subsample import evenly_spaced
 from longtail.errors import RecipeError
-from longtail.jobs import not_spreading
+from longtail.jobs import without_jobs
 from longtail.linear.features.tfidf_settings import TfidfSettings
 from longtail.linear.trees.label_clusters import cooccurrence_vectors, kmeans_tree, label_vectors
 from longtail.linear.trees.label_forest import ForestScorer, fit_forest
@@ -74,7 +74,7 @@ class Bonsai(TfidfSettings):
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = ForestScorer
-    spreads: ClassVar[bool] = True
+    runs_in_jobs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,7 +129,7 @@ class Bonsai(TfidfSettings):
         measured = measured.take(evenly_spaced(len(measured), MEASURED_ROWS))
         values = []
         for one in choices:
-            with stage(f"trying hard_negatives={one.hard_negatives}"), not_spreading():  # too small to be worth jobs
+            with stage(f"trying hard_negatives={one.hard_negatives}"), without_jobs():  # too small to be worth jobs
                 scorer = replace(one, trees=1).fit(seen, measured, ())
                 places = min(KS[-1] + _most_excluded(measured), len(measured.labels))
                 found = Predictions(measured.labels, *scorer.top(measured.rows, places)).without(measured.excluded)

@@ -12,7 +12,7 @@ from longtail.arrays import Longs
 from longtail.data.corpus import hashed
 from longtail.data.dataset import Dataset
 from longtail.errors import DataError, RecipeError, counted
-from longtail.fold_jobs import answers_by_jobs, spreads_folds
+from longtail.fold_jobs import answers_by_jobs, folds_run_as_jobs
 from longtail.linear.fusion.boosted_trees import Growing, require_lightgbm
 from longtail.linear.fusion.candidates import Answers
 from longtail.linear.fusion.combiner import CHUNK, KEPT, MAX_WRONG, CombinerExamples, LabelFacts, learn
@@ -161,7 +161,7 @@ class FuseLearner:
         cuts = fold_rows(train, number, self.settings.seed)
         places = min(self.settings.candidates, len(train.labels))
         elsewhere: Iterator[Answers] | None = None
-        if spreads_folds(train, valid) and not any(getattr(one, "spreads", False) for one in self.members):
+        if folds_run_as_jobs(train, valid) and not any(getattr(one, "runs_in_jobs", False) for one in self.members):
             how = {"fuse": {**asdict(self.settings), "members": list(self.settings.members)}}
             elsewhere = iter(answers_by_jobs(how, train, valid, cuts))
         with stage("out-of-fold answers", total=number) as advance:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from longtail.data.dataset import Dataset
 from longtail.errors import RecipeError
-from longtail.fold_jobs import spreads_folds
-from longtail.jobs import current_spread
+from longtail.fold_jobs import folds_run_as_jobs
+from longtail.jobs import current_job_runner
 from longtail.nn.extra import require
 from longtail.nn.hashed.bucket_tables import Hashing, bucket_number
 from longtail.nn.hashed.hashed_scorer import HashedScorer
@@ -75,7 +75,7 @@ class Mach(OneVsAllSettings):
         return fit.hashed_scorer()
 
     @property
-    def spreads(self) -> bool:
+    def runs_in_jobs(self) -> bool:
         """Whether its nets can be trained in jobs."""
         return not self.shared_encoder
 
@@ -83,11 +83,11 @@ class Mach(OneVsAllSettings):
         """A net for each repetition, here or in jobs."""
         from longtail.nn.encoder_fit import calibrated_on
 
-        spread = current_spread()
-        if spread is not None and spreads_folds(train, valid):
-            nets = nets_by_jobs(asdict(self), self.repetitions, train, valid, spread)
+        runner = current_job_runner()
+        if runner is not None and folds_run_as_jobs(train, valid):
+            nets = nets_by_jobs(asdict(self), self.repetitions, train, valid, runner)
         else:
-            if spread is not None:
+            if runner is not None:
                 note("mach: tail methods added examples, which no job has, so its nets are trained here")
             nets = [self.net(number, train, valid, parts) for number in range(self.repetitions)]
         whole = replace(nets[0], others=tuple(nets[1:]))

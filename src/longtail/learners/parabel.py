@@ -57,7 +57,7 @@ class Parabel(TfidfSettings):
     offers: ClassVar[frozenset[str]] = frozenset({"soft_targets", "classifier_rows"})
     data_needs: ClassVar[frozenset[str]] = frozenset()
     scorer: ClassVar[type[Scorer]] = ForestScorer
-    spreads: ClassVar[bool] = True
+    runs_in_jobs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

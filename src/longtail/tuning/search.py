@@ -10,7 +10,7 @@ from statistics import median
 
 from longtail.data.corpus import Corpus
 from longtail.errors import DataError, RecipeError, counted
-from longtail.jobs import current_spread
+from longtail.jobs import current_job_runner
 from longtail.progress import Measured, measured, note, stage
 from longtail.recipe import Recipe
 from longtail.tuning.found import DONE, FAILED, PRUNED, TrialResult, Tuning
@@ -55,7 +55,7 @@ def tune(
         within: seconds. No trial starts that would not end in time, judged by the trials before; networks that still
             train when time is up stop after their epoch.
         folds: of train to judge by; default: judge on valid.
-        processes: recipes in training at a time; inside `longtail.jobs.spreading`, of a round of jobs, of which all
+        processes: recipes in training at a time; inside `longtail.jobs.using_jobs`, of a round of jobs, of which all
             are drawn before the first is judged and none is stopped early.
         checkpoint_dir: keeps the trials: the same call goes on from there.
         seed: of the sampler and the splits.
@@ -83,8 +83,8 @@ def tune(
             if study.finished:
                 note(f"{folder} has {counted(study.finished, 'finished trial')}; the search goes on after them")
         Recipe.parse(space.corners()[0]).check(corpus.train)  # what the data lacks is no matter of settings
-        spread = current_spread()
-        jobs = None if spread is None else TrialJobs(corpus, objectives, folds, seed, spread)
+        runner = current_job_runner()
+        jobs = None if runner is None else TrialJobs(corpus, objectives, folds, seed, runner)
         _Search(study, judge, min(limit, space.size), processes, jobs).run()
         return Tuning(
             space=space.text,

@@ -19,7 +19,7 @@ from longtail.data.corpus import Corpus
 from longtail.data.store_convert import stored
 from longtail.data.store_reader import read_store
 from longtail.errors import JobError
-from longtail.jobs import JobFolder, Spread
+from longtail.jobs import JobFolder, JobRunner
 from longtail.read_back import reading_back
 from longtail.tuning.judge import Judge
 from longtail.tuning.objective import Objective
@@ -30,13 +30,13 @@ class TrialJobs:
     """Judges recipes in jobs."""
 
     def __init__(
-        self, corpus: Corpus, objectives: Sequence[Objective], folds: int | None, seed: int, spread: Spread
+        self, corpus: Corpus, objectives: Sequence[Objective], folds: int | None, seed: int, runner: JobRunner
     ) -> None:
-        self.spread, self.data = spread, stored(corpus, spread.folder)
+        self.runner, self.data = runner, stored(corpus, runner.folder)
         texts = [one.text for one in objectives]
         self.settings = {"data": str(self.data), "objectives": texts, "folds": folds, "seed": seed}
         name = hashlib.blake2b(json.dumps([self.data.name, texts, folds, seed]).encode(), digest_size=8).hexdigest()
-        self.folder = spread.folder / f"trials-{name}"
+        self.folder = runner.folder / f"trials-{name}"
 
     def judge(self, recipes: Sequence[str]) -> dict[str, tuple[str, Any]]:
         """Judge recipes.
@@ -53,7 +53,7 @@ class TrialJobs:
         """
         names = [hashlib.blake2b(text.encode(), digest_size=8).hexdigest() for text in recipes]
         outputs = [self.folder / f"{name}.json" for name in names]
-        self.spread.run(JobFolder.write(self.folder, "trial", self.settings, recipes, outputs), "training a round")
+        self.runner.run(JobFolder.write(self.folder, "trial", self.settings, recipes, outputs), "training a round")
         return dict(zip(recipes, map(_read, outputs), strict=True))
 
 

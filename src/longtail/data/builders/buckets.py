@@ -138,7 +138,7 @@ def pieces_of(paths: Sequence[Path]) -> Iterator[FilePiece]:
             yield FilePiece(path, line, data)
 
 
-def spread(
+def distribute(
     pieces: Iterable[Item],
     work: Callable[[Item], Found],
     folder: Path,

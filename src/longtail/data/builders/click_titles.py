@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from longtail.data.builders.buckets import FilePiece, Found, by_bucket, each_line, is_utf8, pieces_of, spread
+from longtail.data.builders.buckets import FilePiece, Found, by_bucket, distribute, each_line, is_utf8, pieces_of
 from longtail.data.builders.keys import keys_of, open_table
 from longtail.data.builders.work import remember
 from longtail.data.files import lines, shown
@@ -41,7 +41,7 @@ def find_titles(
     notes: list[str] = []
     if titles is not None:
         if lookup is None:
-            found = spread(pieces_of([titles]), partial(_read_titles, work, offsets), folder, workers)
+            found = distribute(pieces_of([titles]), partial(_read_titles, work, offsets), folder, workers)
             notes = found.check(found.counts["lines"])
             titled = found.counts["titles"]
         else:

@@ -21,10 +21,10 @@ from longtail.data.builders.buckets import (
     buckets_for,
     by_bucket,
     check_kind,
+    distribute,
     lines_of,
     pieces_of,
     read_bucket,
-    spread,
     text_lines,
     unpacked_size,
 )
@@ -216,7 +216,7 @@ def licence_of(log: Path, columns: str) -> Licence:
 
 
 def _read_log(log: Path, columns: str, buckets: int, workers: Workers, folder: Path) -> None:
-    found = spread(pieces_of([log]), partial(_read_piece, columns, buckets), folder, workers)
+    found = distribute(pieces_of([log]), partial(_read_piece, columns, buckets), folder, workers)
     remember(folder, "notes", found.check(found.counts["lines"]))
     remember(folder, "counts", found.counts)
 

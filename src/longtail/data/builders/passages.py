@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from longtail.data.builders.buckets import FilePiece, Found, pieces_of, spread, text_lines, unpacked_size
+from longtail.data.builders.buckets import FilePiece, Found, distribute, pieces_of, text_lines, unpacked_size
 from longtail.data.builders.judgements import Judgements, read_judgements
 from longtail.data.builders.keys import KeyTable, keys_of, open_table
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
@@ -235,7 +235,7 @@ def _read_collection(path: Path, judged: Path, labels: str, workers: Workers, fo
         there.append(found.more)
 
     work = partial(_read_piece, judged, labels == "seen", _is_json(path))
-    total = spread(pieces_of([path]), work, folder, workers, seen)
+    total = distribute(pieces_of([path]), work, folder, workers, seen)
     notes = total.check(total.counts["lines"])
     keys = np.frombuffer(b"".join(there), dtype=np.uint64)
     if len(np.unique(keys)) < len(keys):

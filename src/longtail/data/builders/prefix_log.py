@@ -126,16 +126,16 @@ def normalised(query: bytes) -> bytes:
     return b" ".join(query.lower().split())
 
 
-def add_up_queries(spread_folder: Path, bucket: int, path: Path) -> None:
+def add_up_queries(queries_folder: Path, bucket: int, path: Path) -> None:
     """Adds up the counts of each query of a bucket.
 
     Args:
-        spread_folder: of the buckets that `LogReader` filled.
+        queries_folder: of the buckets that `LogReader` filled.
         bucket: the number of one.
         path: folder to write: `queries` (lines, sorted) and `counts.npy` (queries, 2), train and test.
     """
     totals: dict[bytes, list[int]] = {}
-    for line in read_bucket(spread_folder, "queries", bucket):
+    for line in read_bucket(queries_folder, "queries", bucket):
         query, train, test = line.split(b"\t")
         known = totals.get(query)
         if known is None:

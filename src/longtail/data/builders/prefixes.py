@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from longtail.data.builders.buckets import buckets_for, pieces_of, spread, unpacked_size
+from longtail.data.builders.buckets import buckets_for, distribute, pieces_of, unpacked_size
 from longtail.data.builders.keys import KeyTable, open_table
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
 from longtail.data.builders.prefix_kernels import draw_ends, list_entries
@@ -160,7 +160,7 @@ class _Stages:
         reader = LogReader(buckets, given.train_days, given.test_days, given.as_published)
 
         def read(folder: Path) -> None:
-            found = spread(pieces_of(paths), reader, folder, work.workers, reader.joined())
+            found = distribute(pieces_of(paths), reader, folder, work.workers, reader.joined())
             remember(folder, "notes", found.check(found.counts["lines"]))
             remember(folder, "counts", found.counts)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from longtail.data.builders.article_graph import resolve
-from longtail.data.builders.buckets import buckets_for, read_bucket, spread, unpacked_size
+from longtail.data.builders.buckets import buckets_for, distribute, read_bucket, unpacked_size
 from longtail.data.builders.keys import keys_of, open_table
 from longtail.data.builders.manpages import ManReader, find_manpages
 from longtail.data.builders.output import BuildFacts, Built, as_line, assemble, check_out, packed, row_line, sizes
@@ -90,11 +90,11 @@ def build_seealso(
 
         def read(folder: Path) -> None:
             if manpages:
-                found = spread(batches, ManReader(buckets, settings.words), folder, work.workers)
+                found = distribute(batches, ManReader(buckets, settings.words), folder, work.workers)
             else:
                 reader = DumpReader(buckets, settings.words, settings.label_words, settings.section)
                 joiner = DumpJoiner(reader, source)
-                found = spread(dump_pieces(source), reader, folder, work.workers, joiner)
+                found = distribute(dump_pieces(source), reader, folder, work.workers, joiner)
                 joiner.end()
             remember(folder, "notes", found.check(found.counts["lines"], "pages"))
             remember(folder, "counts", found.counts)

@@ -193,5 +193,5 @@ def folded(word: str, language: str) -> str:
         return word.replace("ß", "ss")
     if language in OWN_LETTERS:
         return word
-    spread = unicodedata.normalize("NFKD", word)
-    return unicodedata.normalize("NFC", "".join(letter for letter in spread if not unicodedata.combining(letter)))
+    decomposed = unicodedata.normalize("NFKD", word)
+    return unicodedata.normalize("NFC", "".join(letter for letter in decomposed if not unicodedata.combining(letter)))

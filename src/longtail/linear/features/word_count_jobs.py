@@ -29,7 +29,7 @@ from longtail.atomic import new_path
 from longtail.data.mapped_texts import MappedTexts, packed
 from longtail.data.subsample import evenly_spaced
 from longtail.errors import JobError
-from longtail.jobs import JobFolder, Spread, current_spread
+from longtail.jobs import JobFolder, JobRunner, current_job_runner
 from longtail.linear.features.spoken_texts import SpokenTexts, spoken
 from longtail.linear.features.text_terms import CountEntries, Counts
 from longtail.linear.features.word_counts import (
@@ -59,17 +59,17 @@ def counter_of(texts: Sequence[str]) -> CountInJobs | None:
         texts: the texts.
 
     Returns:
-        In jobs inside `longtail.jobs.spreading`, where the texts are long enough together; None: here.
+        In jobs inside `longtail.jobs.using_jobs`, where the texts are long enough together; None: here.
     """
-    spread = current_spread()
-    return None if spread is None or _bytes_of(texts) < LEAST_BYTES else CountInJobs(spread)
+    runner = current_job_runner()
+    return None if runner is None or _bytes_of(texts) < LEAST_BYTES else CountInJobs(runner)
 
 
 class CountInJobs:
     """Counts shards of texts in jobs."""
 
-    def __init__(self, spread: Spread) -> None:
-        self.spread = spread
+    def __init__(self, runner: JobRunner) -> None:
+        self.runner = runner
 
     def blocks(self, texts: Iterable[str], settings: WordCounts) -> Iterable[TextBlock]:
         """See `Counter.blocks`."""
@@ -88,17 +88,17 @@ class CountInJobs:
         number = max(min(_bytes_of(given) // SHARD_BYTES, MOST_JOBS, len(given)), 1)
         bounds = [len(given) * place // number for place in range(number + 1)]
         spoken_by_row = isinstance(given, SpokenTexts)
-        names = [_write_texts(self.spread.folder, given[low:high]) for low, high in pairwise(bounds)]
+        names = [_write_texts(self.runner.folder, given[low:high]) for low, high in pairwise(bounds)]
         known = None if vocabulary is None else _arrays_of(vocabulary)
         digest = hashlib.blake2b(json.dumps([names, asdict(settings)], sort_keys=True).encode(), digest_size=8)
         for name, array in (known or {}).items():
             digest.update(f"{name} {array.shape}".encode() + array.tobytes())
-        folder = self.spread.folder / f"words-{digest.hexdigest()}"
+        folder = self.runner.folder / f"words-{digest.hexdigest()}"
         if known is not None and not (folder / "vocabulary.safetensors").exists():
             _save(folder / "vocabulary.safetensors", known)
         outputs = [folder / f"{place}.safetensors" for place in range(number)]
         what = {"words": asdict(settings), "known": known is not None, "folder": str(folder), "spoken": spoken_by_row}
-        self.spread.run(JobFolder.write(folder, "words", what, names, outputs), "counting words of shards")
+        self.runner.run(JobFolder.write(folder, "words", what, names, outputs), "counting words of shards")
         return zip(outputs, np.diff(bounds).tolist(), strict=True)
 
 

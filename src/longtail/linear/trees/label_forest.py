@@ -10,7 +10,7 @@ import numpy as np
 
 from longtail.arrays import Floats, Ints, Matrix
 from longtail.data.dataset import Rows
-from longtail.jobs import current_spread
+from longtail.jobs import current_job_runner
 from longtail.linear.features.sparse_features import FEATURES, Features, dense_columns
 from longtail.linear.trees.beam_search import NO_COLUMNS, ForestMaker, LabelForest, search
 from longtail.linear.trees.classifier_norms import leaf_norms
@@ -105,7 +105,7 @@ def train_forest(
     hard_negatives: int = 0,
     dense: DenseColumns = NO_COLUMNS,
 ) -> LabelForest:
-    """Train the classifiers of trees: here, or inside `spreading` in jobs, to the same bits.
+    """Train the classifiers of trees: here, or inside `using_jobs` in jobs, to the same bits.
 
     Args:
         rows: vectors of the training examples, csr (rows, features).
@@ -120,9 +120,9 @@ def train_forest(
     """
     training = replace(training, kept_from=dense.first)
     maker = ForestMaker(training.log_loss, dense)
-    spread = current_spread()
-    if spread is not None:
-        train_in_jobs(rows, targets, clusters, training, hard_negatives, maker, spread)
+    runner = current_job_runner()
+    if runner is not None:
+        train_in_jobs(rows, targets, clusters, training, hard_negatives, maker, runner)
         return maker.finish()
     negatives = hard_negatives_of(rows, hard_negatives, dense) if hard_negatives else None
     for number, (order, levels) in enumerate(clusters):

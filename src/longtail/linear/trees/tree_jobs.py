@@ -30,7 +30,7 @@ import numpy as np
 from longtail.arrays import AnyArray, Ints, Longs, Matrix
 from longtail.atomic import new_path
 from longtail.errors import JobError
-from longtail.jobs import JobFolder, Spread
+from longtail.jobs import JobFolder, JobRunner
 from longtail.linear.csr_arrays import CsrArrays, csr_arrays
 from longtail.linear.trees.beam_search import ForestMaker
 from longtail.linear.trees.hard_negatives import hard_negatives_of
@@ -70,7 +70,7 @@ def train_in_jobs(
     training: Training,
     hard_negatives: int,
     maker: ForestMaker,
-    spread: Spread,
+    runner: JobRunner,
 ) -> None:
     """Train trees in jobs and pack their classifiers.
 
@@ -81,14 +81,14 @@ def train_in_jobs(
         training: settings; tree number t is trained with `seed + t`.
         hard_negatives: wrong nodes of each level that a row also trains.
         maker: takes the classifiers.
-        spread: where the jobs run.
+        runner: where the jobs run.
 
     Raises:
         JobError: jobs failed, or what one wrote is damaged.
         JobsLeft: a scheduler must run the jobs.
     """
     arrays = csr_arrays(rows)
-    folder = spread.folder / _checksum(arrays, targets, trees, training, hard_negatives)
+    folder = runner.folder / _checksum(arrays, targets, trees, training, hard_negatives)
     with stage("writing what jobs read"):
         for name, array in zip(CsrArrays._fields, arrays, strict=True):
             _write(folder / f"rows.{name}.npy", array)
@@ -103,7 +103,7 @@ def train_in_jobs(
         if not any(waves):
             break
         jobs = _write_round(folder, place, waves, trees, training, rows.shape[1])
-        spread.run(jobs, "training sub-trees")
+        runner.run(jobs, "training sub-trees")
         files = _ClassifierFiles()
         for tree, wave, places, (_, levels) in zip(running, waves, _places(jobs, waves), trees, strict=True):
             if wave is None:

@@ -20,7 +20,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.store_convert import stored
 from longtail.data.store_reader import read_store
 from longtail.errors import JobError
-from longtail.jobs import JobFolder, Spread
+from longtail.jobs import JobFolder, JobRunner
 from longtail.nn.hashed.hashed_scorer import HashedScorer
 from longtail.read_back import reading_back
 from longtail.seams import State
@@ -30,7 +30,7 @@ SETTINGS = "longtail"  # of a net, in the header of its file
 
 
 def nets_by_jobs(
-    settings: Mapping[str, Any], nets: int, train: Dataset, valid: Dataset, spread: Spread
+    settings: Mapping[str, Any], nets: int, train: Dataset, valid: Dataset, runner: JobRunner
 ) -> list[HashedScorer]:
     """Train each net in a job.
 
@@ -39,7 +39,7 @@ def nets_by_jobs(
         nets: how many there are.
         train: rows to train on.
         valid: rows to validate on; there may be none.
-        spread: where the jobs run.
+        runner: where the jobs run.
 
     Returns:
         The nets, whose scores are no probabilities yet.
@@ -48,12 +48,12 @@ def nets_by_jobs(
         JobError: jobs failed, or what one wrote is damaged.
         JobsLeft: a scheduler must run them.
     """
-    data = stored(Corpus(name="nets", train=train, valid=valid, test=train.take([])), spread.folder)
+    data = stored(Corpus(name="nets", train=train, valid=valid, test=train.take([])), runner.folder)
     what = json.dumps([data.name, settings], sort_keys=True).encode()
-    folder = spread.folder / f"nets-{hashlib.blake2b(what, digest_size=8).hexdigest()}"
+    folder = runner.folder / f"nets-{hashlib.blake2b(what, digest_size=8).hexdigest()}"
     outputs = [folder / f"{number}.safetensors" for number in range(nets)]
     jobs = JobFolder.write(folder, "nets", {"data": str(data), "mach": dict(settings)}, list(range(nets)), outputs)
-    spread.run(jobs, "training nets", gpus=True)
+    runner.run(jobs, "training nets", gpus=True)
     return [_read(output, len(train.labels)) for output in outputs]
 
 

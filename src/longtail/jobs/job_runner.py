@@ -1,6 +1,6 @@
 """Where the parts of a training run, as a context variable: learners that know nothing of it run here.
 
-A learner whose work can be cut declares `spreads`; deep inside its `fit` it asks for `current_spread`.
+A learner whose work can be cut declares `runs_in_jobs`; deep inside its `fit` it asks for `current_job_runner`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAMED = 5  # failed jobs that the error names; the others are in the folder
 
 
 @dataclass(frozen=True)
-class Spread:
+class JobRunner:
     """Where jobs run, and the folder for what they read and write; all machines see it under the same path."""
 
     folder: Path
@@ -50,11 +50,11 @@ class Spread:
             raise JobsLeft(jobs.path, left, len(jobs))
 
 
-_spread: ContextVar[Spread | None] = ContextVar("longtail_spread", default=None)
+_runner: ContextVar[JobRunner | None] = ContextVar("longtail_job_runner", default=None)
 
 
 @contextmanager
-def spreading(folder: Path, on: str) -> Iterator[None]:
+def using_jobs(folder: Path, on: str) -> Iterator[None]:
     """Run the parts of trainings inside this block as jobs.
 
     Args:
@@ -64,31 +64,31 @@ def spreading(folder: Path, on: str) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    token = _spread.set(Spread(folder.resolve(), on))
+    token = _runner.set(JobRunner(folder.resolve(), on))
     try:
         yield
     finally:
-        _spread.reset(token)
+        _runner.reset(token)
 
 
 @contextmanager
-def not_spreading() -> Iterator[None]:
-    """Train here, also inside `spreading`.
+def without_jobs() -> Iterator[None]:
+    """Train here, also inside `using_jobs`.
 
     Yields:
         Nothing.
     """
-    token = _spread.set(None)
+    token = _runner.set(None)
     try:
         yield
     finally:
-        _spread.reset(token)
+        _runner.reset(token)
 
 
-def current_spread() -> Spread | None:
+def current_job_runner() -> JobRunner | None:
     """Look up where the parts of a training run.
 
     Returns:
         Where; None: here.
     """
-    return _spread.get()
+    return _runner.get()
