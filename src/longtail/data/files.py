@@ -352,7 +352,7 @@ def whole_text(path: Path) -> str:
 
 
 def _broken(error: ValueError | RecursionError) -> str:
-    """What is wrong with a text that is not JSON, or JSON that nobody writes."""
+    """What is wrong with a text that is no JSON, or is nested too deep or has too long a number."""
     if isinstance(error, json.JSONDecodeError):
         return f"broken JSON ({error.msg} at column {error.colno})"
     if isinstance(error, RecursionError):

@@ -28,7 +28,7 @@ ENCODINGS = {  # as Python names them, and as people do; the commoner first
     "cp866": "DOS 866",
     "cp1253": "Windows-1253",
 }
-COMMON = frozenset("äöüßéèàáñóçåøíúôêâоаеинтсрвл")  # letters; others are as well possible, but rarer
+COMMON = frozenset("äöüßéèàáñóçåøíúôêâоаеинтсрвл")  # letters; others occur too, but less often
 QUOTES = frozenset("“”„‘’‚«»‹›–—…®™")  # signs that touch words
 SIGNS = frozenset("•·§°©€£\u00a0")  # signs that stand apart
 INSIDE = frozenset("´·–—…\u00a0\u00ad")  # signs that stand inside words

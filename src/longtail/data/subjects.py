@@ -1,6 +1,6 @@
 """Documents with subjects, in the forms of Annif and Maui: folders of files, or tables without a header.
 
-    train/NAME.txt     the text of a document, a book even
+    train/NAME.txt     the text of a document, such as a whole book
     train/NAME.tsv     its subjects: <uri>, a tab, the name of the subject
     train/NAME.key     or their names alone, one a line
     train.tsv          or all documents in one file: text, a tab, <uri> <uri>
@@ -207,7 +207,7 @@ def read_subjects(paths: dict[str, Path], propensity: Propensity) -> Splits:
 
 
 def _apart(gathered: dict[str, Gathered]) -> list[str]:
-    """Names that are in several folders are different documents: those of later splits get the split before them."""
+    """A name in several folders stands for different documents: in later splits its id begins with the split."""
     seen: set[str] = set()
     notes = []
     for split, part in gathered.items():

@@ -16,7 +16,7 @@ class Stream(Protocol):
     """What is read piece by piece."""
 
     def read(self, size: int, /) -> bytes:
-        """Read on.
+        """Read the next bytes.
 
         Args:
             size: bytes, at most.

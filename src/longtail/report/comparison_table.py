@@ -312,7 +312,7 @@ def clean_table(results: Sequence[Result], width: int | None = None) -> Table | 
 
 
 def shared_notes(results: Sequence[Result]) -> list[str]:
-    """Whose time it was, where recipes share a stage; and what else is to be known of a recipe.
+    """The notes of all recipes: which one trained a stage that others share, and what a recipe notes itself.
 
     Args:
         results: a result per recipe.

@@ -102,7 +102,7 @@ def mean_ranks(results: Sequence[Result]) -> list[float]:
 
 
 def _bargain(results: Sequence[Result], number: int, best: int, tail: str) -> str:
-    """What a recipe of the front has more than the one named first, and what it has less."""
+    """What a recipe of the front gains and loses against the one named first."""
     mine, other = results[number].measures, results[best].measures
     more, less = (HEAD, tail) if mine[HEAD] > other[HEAD] else (tail, HEAD)
     gain, loss = words.percent(mine[more] - other[more]), words.percent(other[less] - mine[less])

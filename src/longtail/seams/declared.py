@@ -49,7 +49,7 @@ class Array:
     below: str | None = None  # the name of a size: an index into it
     rising: bool = False  # each number is larger than the one before
     points_to: str | None = None  # the name of a size: pointers that rise (or stay) from 0 to it
-    holds: str | None = None  # names of sizes, which are the numbers of this array
+    holds: str | None = None  # names of the sizes that the numbers of this array set, in order
     optional: bool = False
 
 
@@ -69,7 +69,7 @@ class Whole(Declared):
 
     least: int = 0
     most: int = 2**32
-    size: str | None = None  # the name of a size that it is
+    size: str | None = None  # the name of the size that this number sets
     optional: bool = False
 
     def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
@@ -125,7 +125,7 @@ class Words(Declared):
 
 @dataclass(frozen=True)
 class Nothing(Declared):
-    """None, or what `otherwise` says."""
+    """None, or a value that `otherwise` declares."""
 
     otherwise: Declared
     optional: bool = False

@@ -92,7 +92,7 @@ class Connections:
         return None
 
     def forget(self, one: Timed) -> None:
-        """Counts a connection no more.
+        """Stops counting a connection that has closed.
 
         Args:
             one: the connection.

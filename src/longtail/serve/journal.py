@@ -119,7 +119,7 @@ class Journal:
             os.ftruncate(self._file, self._size)
 
     def close(self) -> None:
-        """Closes the file, so that another process can hold it; an empty one goes, so that nobody wonders about it."""
+        """Closes the file, so that another process can hold it; an empty file is removed."""
         handle, self._file = self._file, -1
         if handle >= 0:
             with suppress(OSError):  # every line that counts is on the disk already

@@ -85,7 +85,7 @@ def _either(given: str, kind: str, other: str) -> dict[str, Any]:
     return {"required": [given], "properties": {given: {"type": kind}, other: {"type": "null"}}}
 
 
-# What no single field tells: one of the two, not too many texts for k, and reasons for one text alone.
+# Rules over several fields: `text` or `texts` and not both, not too many texts for k, reasons for a single text only.
 _PREDICT_RULES: dict[str, Any] = {
     "oneOf": [_either("text", "string", "texts"), _either("texts", "array", "text")],
     "anyOf": [

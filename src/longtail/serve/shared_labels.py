@@ -20,7 +20,7 @@ from longtail.errors import DataError, LongtailError, MissingExtra
 from longtail.serve.journal import Entry
 
 TABLE = "longtail_added_labels"
-WAIT, STUCK = 10, 60  # seconds to wait for the lock, and until somebody loses it who does nothing with it
+WAIT, STUCK = 10, 60  # seconds to wait for the lock, and after which a holder that does nothing loses it
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 # A server that vanishes is noticed within seconds. No prepared statements: poolers mix the sessions that have them.
 CONNECTION: dict[str, Any] = {

@@ -222,7 +222,7 @@ class EnsembleLearner(WrappedLearner):
             measures = evaluate(Predictions(sample.labels, *joined(common, rare, tail, scales)), sample, ks=KS)
             value = sum(measures[f"{name}@{k}"] for name in ("P", "PSP") for k in KS)
             tried.append((value, threshold, replace(both, tail=tail, scales=scales)))
-        _, chosen, best = max(tried, key=lambda one: one[0])  # of equals the lowest
+        _, chosen, best = max(tried, key=lambda one: one[0])  # of equal values the lowest threshold
         if own.tail_max_count == "auto":
             note(f"ensemble: the encoder answers for labels with at most {counted(chosen, 'training example')}")
         emit(TailThreshold(chosen, {threshold: value for value, threshold, _ in tried}))

@@ -301,7 +301,7 @@ class TriedLearner(WrappedLearner):
                 scorer = self.learner.fit(self.method.at(scale).augment(seen), measured, parts)
                 value, words = validation_value(scorer, measured)
             note(f"gandalf: soft_scale={scale:g}: {words}")
-            if value > most:  # of equals the smaller one
+            if value > most:  # of equal values the smaller factor
                 best, most, chosen = scorer, value, scale
         note(f"gandalf: chosen soft_scale={chosen:g}")
         if seen is not train:  # the learner trains on the rows measured now, so it may not choose anything on them

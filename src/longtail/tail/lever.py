@@ -19,7 +19,7 @@ from longtail.data.corpus import held_out
 from longtail.data.dataset import Dataset
 from longtail.data.subsample import evenly_spaced
 from longtail.errors import RecipeError
-from longtail.nn.distill.relevance import Asked, enough
+from longtail.nn.distill.relevance import Asked, check_enough_hits
 from longtail.nn.distill.soft_labels import DistillSettings, SoftLabels, learn_from
 from longtail.nn.dual.dual_settings import Search
 from longtail.nn.encoders.token_cache import sharing_tokens
@@ -158,8 +158,8 @@ class Lever:
             excluded: whether pairs of the training rows are excluded.
 
         Returns:
-            Values by setting, one where nothing is tried. All the first values together are plain label rows, where
-            everything is tried.
+            Values to try by setting; a single one where the setting is fixed. Where all settings are tried, the first
+            values together mean plain label rows.
         """
         itself = (False, True) if excluded else (False,)
         return {
@@ -229,7 +229,7 @@ class DistilledLearner(WrappedLearner):
         if tries and valid.targets.nnz == 0:
             away = held_out(train.ids, HELD_OUT, "lever")
             seen, valid = np.flatnonzero(~away), train.take(away)
-        enough(valid.targets.nnz, own.calibration)
+        check_enough_hits(valid.targets.nnz, own.calibration)
         start = time.perf_counter()
         with stage(f"training the teacher: {own.teacher}"):
             assert train.origins is not None

@@ -173,7 +173,7 @@ class RankNet:
     a margin above the highest wrong candidates: few of them, since a ranking is judged by its first places. W2 starts
     at 0, so training starts from the learner's own ranking. Each row of W2 is its own weights plus the label's log
     inverse propensity times one row that all labels share: a label with two examples learns from the others how far to
-    rise. At last the factor of the network and the exponent of an added inverse propensity are chosen on the valid
+    rise. Finally the factor of the network and the exponent of an added inverse propensity are chosen on the valid
     split, by P + PSP at 1, 3 and 5: a network with so many weights moves candidates further than unseen documents
     justify, and a learner whose scores are good probabilities needs less of it. `shared=false` leaves out both, as in
     the paper.

@@ -75,7 +75,7 @@ class Taug:
 
     head_share: float = 0.1  # tau: share of the labels that are head
     copies: int = 4  # n_aug: noisy copies of each example of the tail
-    keep_probability: float = 0.8  # rho: that a word or value stays; the paper does not give its own
+    keep_probability: float = 0.8  # rho: probability that a word or value stays; the paper gives none
     scores: Literal["calibrated", "raw"] = "calibrated"  # probabilities fitted on valid, or each model's own scores
     swap_fraction: float = 0.2  # share of the words or values that are swapped, one pair at the least where above 0
     seed: int = 0

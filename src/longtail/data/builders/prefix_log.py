@@ -28,7 +28,7 @@ TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
 
 @dataclass(frozen=True)
 class LogReader:
-    """Reads pieces of a log. The first query of a piece is handed back apart: it may repeat the piece before."""
+    """Reads pieces of a log. The first query of a piece is returned apart: it may repeat the last one before."""
 
     buckets: int
     train_days: tuple[str, str] = TRAIN_DAYS

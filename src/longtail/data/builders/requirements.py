@@ -19,7 +19,7 @@ class Licence:
     name: str
     terms: str  # what a user has to know
     address: str
-    must_accept: bool = True  # whether the build waits for a person's word
+    must_accept: bool = True  # whether a person must accept it before the build
 
 
 AOL = Licence(

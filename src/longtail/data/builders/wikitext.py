@@ -9,7 +9,7 @@ import re
 # has a beginning and an end is cut out by `_without`.
 READ = 40_000  # letters of an article's markup that are made plain: more than a learner reads
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-REMARK = r"<!--(?:(?!-->).)*+-->"  # in one way only: two for each of n comments would be 2^n
+REMARK = r"<!--(?:(?!-->).)*+-->"  # matches in one way only: two ways for each of n comments would be 2^n ways
 HEADING = re.compile(r"^==(?!=).*$", re.MULTILINE)
 LINK = re.compile(r"\[\[([^\[\]|#]*)(?:#[^\[\]|]*)?(?:\|[^\[\]]*)?\]\]")
 ANNOTATED = re.compile(r"\{\{\s*(?:annotated link|anl|al)\s*\|\s*(?:1\s*=\s*)?([^|{}#]+)", re.IGNORECASE)
@@ -47,7 +47,7 @@ def title_of(target: str) -> str:
 
 
 def without_section(markup: str, section: re.Pattern[str]) -> tuple[str, str]:
-    """Cuts a section out of an article: from its heading to the next heading of level 2. A second one of its name too.
+    """Cuts a section out of an article, from its heading to the next heading of level 2, and others of the same name.
 
     Args:
         markup: of the article.

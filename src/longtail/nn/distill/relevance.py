@@ -53,7 +53,7 @@ class IsotonicMap:
         return probabilities
 
 
-def settled(asked: Asked, hits: int) -> Estimator:
+def resolve_estimator(asked: Asked, hits: int) -> Estimator:
     """The estimator to use.
 
     Args:
@@ -68,8 +68,8 @@ def settled(asked: Asked, hits: int) -> Estimator:
     return asked
 
 
-def enough(hits: int, asked: Asked) -> None:
-    """Refuse an estimator that cannot be fitted to so few hits.
+def check_enough_hits(hits: int, asked: Asked) -> None:
+    """Refuse to fit an estimator to too few hits.
 
     Args:
         hits: positives of the held-out rows.
@@ -78,7 +78,7 @@ def enough(hits: int, asked: Asked) -> None:
     Raises:
         DataError: there are too few.
     """
-    estimator = settled(asked, hits)
+    estimator = resolve_estimator(asked, hits)
     if estimator != "cosine" and hits < MIN_HITS:
         raise DataError(
             f"calibration='{estimator}' learns from held-out examples; they have {hits} labels, fewer than {MIN_HITS}: "
@@ -106,7 +106,7 @@ def estimate(estimator: Estimator, cosines: Floats, hits: Bools) -> Relevance:
     """
     if estimator == "cosine":
         return LinearMap()
-    enough(int(hits.sum()), estimator)
+    check_enough_hits(int(hits.sum()), estimator)
     if estimator == "logistic":
         scale, offset = logistic([cosines], hits).tolist()
         if scale <= 0:

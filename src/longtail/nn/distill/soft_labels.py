@@ -20,7 +20,15 @@ from longtail.data.subsample import evenly_spaced
 from longtail.linear.solvers.platt_scaling import MIN_HITS
 from longtail.metrics.calibration import Calibration, Teaching, frequency_bins, score_bins
 from longtail.metrics.propensity import inverse_propensity
-from longtail.nn.distill.relevance import ESTIMATORS, Asked, Estimator, LinearMap, Relevance, estimate, settled
+from longtail.nn.distill.relevance import (
+    ESTIMATORS,
+    Asked,
+    Estimator,
+    LinearMap,
+    Relevance,
+    estimate,
+    resolve_estimator,
+)
 from longtail.nn.dual.dual_settings import Search
 from longtail.nn.training.checkpoint import Checkpoint, next_checkpoint_dir
 from longtail.predictions import CANDIDATES, Predictions
@@ -167,7 +175,7 @@ def learn_from(
     if settings.propensity:
         weights = (inverse_propensity(train.labels) ** settings.propensity).astype(np.float32)
     if valid.targets.nnz == 0:
-        estimator = settled(settings.calibration, 0)
+        estimator = resolve_estimator(settings.calibration, 0)
         teaching = Teaching(teacher.recipe, estimator)
         return SoftLabels(near, documents, twins, settings.floor(estimator), LinearMap(), teaching, weights)
     rows = valid.take(evenly_spaced(len(valid), CALIBRATION_ROWS))
@@ -176,7 +184,7 @@ def learn_from(
     found = Predictions(rows.labels, *candidates).without(rows.excluded)
     with stage("learning relevances"):
         pairs = _pairs(found, rows, slice(None))
-        estimator = settled(settings.calibration, int(pairs[1].sum()))
+        estimator = resolve_estimator(settings.calibration, int(pairs[1].sum()))
         relevance, floor = estimate(estimator, *pairs), settings.floor(estimator)
         above = settings.floor("cosine")
         calibrations = _calibrations(found, rows, above)

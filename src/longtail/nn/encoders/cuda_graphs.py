@@ -80,7 +80,7 @@ class RecordedEncoder:
                 return self._encode(self.encoder, ids, layout)
             self.records[key] = self._record(ids, layout)
         record = self.records[key]
-        kept_apart(self.parameters)
+        copy_gradients(self.parameters)
         torch._foreach_copy_(record.inputs, _inputs(ids, layout))
         vectors: Tensor = _Replay.apply(self._anchor, record, self.parameters)  # type: ignore[no-untyped-call]
         return vectors
@@ -218,7 +218,7 @@ def on_side(stream: torch.cuda.Stream) -> Iterator[None]:
     torch.cuda.current_stream().wait_stream(stream)
 
 
-def kept_apart(weights: Sequence[nn.Parameter]) -> None:
+def copy_gradients(weights: Sequence[nn.Parameter]) -> None:
     """Copy the existing gradients, before a replay overwrites the memory that they may lie in.
 
     Args:
@@ -229,7 +229,7 @@ def kept_apart(weights: Sequence[nn.Parameter]) -> None:
             weight.grad = weight.grad.clone()
 
 
-def taken_over(weights: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
+def add_gradients(weights: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
     """Add gradients to those of the weights, without autograd, which takes longer to pass on a hundred gradients than
     the device to compute them.
 
@@ -266,5 +266,5 @@ class _Replay(torch.autograd.Function):
         record: _EncoderGraph = ctx.record
         record.to_vectors.copy_(to_vectors)
         record.backward.replay()
-        taken_over(ctx.weights, record.gradients)
+        add_gradients(ctx.weights, record.gradients)
         return None, None, None

@@ -18,7 +18,7 @@ from longtail.nn.label_tree import candidate_blocks
 from longtail.nn.label_tree.candidate_blocks import Entries
 from longtail.nn.label_tree.cluster_graph import ClusterGraph
 
-MORE = 5  # clusters of an example in training beyond the beam, where it has so many of its own
+MORE = 5  # clusters of an example that training scores beyond the beam, where it has so many of its own
 NEVER = -60.0  # logarithm of the probability of what is no candidate
 WHOLE = 4  # labels for each candidate up to which scoring all labels is cheaper than gathering
 FEW = 2  # labels for each link that is followed up to which a place for every label is cheaper than sorting

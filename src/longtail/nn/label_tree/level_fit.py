@@ -115,7 +115,7 @@ class LastLayers(Protocol):
 
 
 def layers_of_levels(layers: int, levels: int) -> list[tuple[int, ...]]:
-    """The layers that each level of the tree reads, spread over the last two fifths of the encoder.
+    """The layers that each level of the tree reads, evenly spaced over the last two fifths of the encoder.
 
     Args:
         layers: of the encoder.

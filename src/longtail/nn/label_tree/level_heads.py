@@ -20,7 +20,7 @@ from longtail.nn.label_tree.candidate_blocks import Entries, block_scores, block
 from longtail.nn.label_tree.label_levels import LabelLevels
 from longtail.nn.training.thread_invariant import softplus
 
-TINY = 1e-30  # a smaller probability is this one
+TINY = 1e-30  # smaller probabilities are raised to this
 CANDIDATE_BYTES = 32  # that a search takes for a candidate
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from longtail.nn.encoders.cuda_graphs import has_room, kept_apart, on_side, side_stream, taken_over, twin
+from longtail.nn.encoders.cuda_graphs import add_gradients, copy_gradients, has_room, on_side, side_stream, twin
 from longtail.nn.pool.label_sampler import PoolBatch
 from longtail.nn.pool.pool_losses import PoolTargets
 from longtail.nn.pool.projection_heads import Heads
@@ -64,10 +64,10 @@ class RecordedLoss:
                 return None
             self.records[key] = self._record(encoded, batch, weights)
         record = self.records[key]
-        kept_apart(self._parameters)
+        copy_gradients(self._parameters)
         record.inputs.fill(encoded, batch, weights, share)
         record.run.replay()
-        taken_over(self._parameters, record.to_parameters)
+        add_gradients(self._parameters, record.to_parameters)
         to_weights = None if weights is None or record.to_weights is None else record.to_weights[: len(weights)]
         return record.loss.clone(), record.to_encoded, to_weights
 
