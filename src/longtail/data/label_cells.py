@@ -44,7 +44,12 @@ class SeparatorTally:
     commas: int = 0
 
     def count(self, cell: str, separator: str) -> None:
-        """Counts one cell."""
+        """Counts one cell.
+
+        Args:
+            cell: with labels in it.
+            separator: the one that was asked for.
+        """
         self.cells += 1
         self.separated += separator in cell
         bare = cell if '"' not in cell else _IN_QUOTES.sub("", cell)  # a comma of a label separates nothing
@@ -52,7 +57,14 @@ class SeparatorTally:
         self.commas += "," in bare
 
     def notes(self, separator: str) -> list[str]:
-        """A note where another separator looks right."""
+        """Looks for another separator that fits the cells better.
+
+        Args:
+            separator: the one that was asked for.
+
+        Returns:
+            A note where there is one; else nothing.
+        """
         number, other = max((self.semicolons, ";"), (self.commas, ","))
         if self.separated or number * 2 <= self.cells:
             return []

@@ -115,7 +115,12 @@ class Mender:
         return True
 
     def keep(self, error: DataError, row: Any) -> None:
-        """Keeps a row that is passed over for the side file."""
+        """Keeps a row that is passed over, for the side file.
+
+        Args:
+            error: why it is, with the file and line.
+            row: what could be read of it.
+        """
         where = {"file": None if error.path is None else str(error.path), "line": error.line}
         self._rows.append(json.dumps({**where, "reason": str(error), "row": row}, ensure_ascii=False, default=str))
 

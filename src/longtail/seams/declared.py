@@ -60,7 +60,16 @@ class Declared(ABC):
 
     @abstractmethod
     def check(self, name: str, value: Any, sizes: dict[str, int]) -> None:
-        """Raise a Misfit where the value is of another type or out of range."""
+        """Check a stored value.
+
+        Args:
+            name: of the setting, for the error.
+            value: as it stands in the manifest.
+            sizes: known sizes by name; a number that is one is added.
+
+        Raises:
+            Misfit: the value is of another type or out of range.
+        """
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,22 @@ class Family:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, amount: float = 1, **names: str) -> None:
-        """Adds to a counter or gauge; `names` are its Prometheus labels."""
+        """Adds to a counter or gauge.
+
+        Args:
+            amount: to add.
+            **names: its Prometheus labels.
+        """
         with self._lock:
             self._cells(names)[0] += amount
 
     def set(self, value: float, **names: str) -> None:
-        """Sets a gauge; `names` are its Prometheus labels."""
+        """Sets a gauge.
+
+        Args:
+            value: that it gets.
+            **names: its Prometheus labels.
+        """
         with self._lock:
             self._cells(names)[0] = value
 
@@ -40,6 +50,10 @@ class Family:
         """Counts a value in the first bucket of a histogram whose bound is not below it.
 
         The last two cells are the count above all bounds, and the sum of the values.
+
+        Args:
+            value: to count.
+            **names: the Prometheus labels of the histogram.
         """
         with self._lock:
             cells = self._cells(names)
@@ -58,7 +72,12 @@ class Family:
             return [[list(map(list, names)), list(cells)] for names, cells in self._values.items()]
 
     def include(self, values: list[Any], **further: str) -> None:
-        """Adds what another worker has counted; `further` are Prometheus labels where each has a line of its own."""
+        """Adds what another worker has counted.
+
+        Args:
+            values: of the other's `values`.
+            **further: Prometheus labels of the worker, for a metric of which each worker has a line of its own.
+        """
         for names, given in values:
             with self._lock:
                 cells = self._cells({**dict(names), **(further if self.together == "each" else {})}, given)

@@ -90,13 +90,27 @@ class DeviceTokens:
         return torch.where(mask, ids[where].long(), self.tokens.pad), mask
 
     def held(self, rows: Longs) -> Tensor | None:
-        """All token ids (tokens,), on the device; None where they do not fit or one of these texts must be cut."""
+        """Find all token ids on the device, to read texts from where they lie.
+
+        Args:
+            rows: (rows,) the texts that will be read.
+
+        Returns:
+            (tokens,); None where the tokens do not fit on the device, or where one of these texts must be cut.
+        """
         if self._held is None or int(self.tokens.lengths[rows].max(initial=1)) > self.max_tokens:
             return None
         return self._held[0]
 
     def bound(self, rows: Longs) -> int:
-        """An upper bound of these texts' lengths: a multiple of 8, so that few bounds occur."""
+        """Bound the lengths of texts.
+
+        Args:
+            rows: (rows,) the texts.
+
+        Returns:
+            A multiple of 8, so that few different bounds occur; at least the tokens of the longest text.
+        """
         return -(-int(self.lengths[rows].max(initial=1)) // 8) * 8
 
 
