@@ -217,7 +217,7 @@ class Memory:
     Needs: a member with an encoder, such as memory("ngame").
     Costs: its encoder's training, one reading of all examples, and their vectors.
     Prefer instead: `knn`, which compares words and trains nothing at all.
-    Example: longtail train wordnet "memory('dpr')" --out model
+    Example: longtail train wordnet memory --out model
     """
 
     members: tuple[str, ...] = (QUICK,)  # the recipe or model folder whose encoder is used
