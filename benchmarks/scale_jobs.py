@@ -1,7 +1,7 @@
 """Claim: trees and predictions that run as jobs cost the processor time of one machine, and little of it is serial.
 
     python benchmarks/scale_jobs.py [--rows 200000] [--labels 50000] [--recipe parabel] [--workers 1 2]
-        [--machines 64] [--cores 16] [--disk 1e9]
+        [--train-only] [--machines 64] [--cores 16] [--disk 1e9]
 
 Trains the recipe on a store of generated documents (as `scale_store.py`) and predicts as many texts in shards: in one
 process without jobs; with its jobs run here one after the other, which separates the driver's processor seconds from
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=50_000, help="labels")
     parser.add_argument("--recipe", default="parabel", help="what is trained")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="nodes of the Ray clusters")
+    parser.add_argument("--train-only", action="store_true", help="leave predictions out")
     parser.add_argument("--machines", type=int, default=64, help="that are reckoned for")
     parser.add_argument("--cores", type=int, default=16, help="of such a machine")
     parser.add_argument("--disk", type=float, default=1e9, help="bytes a second of the disk that they share")
@@ -76,6 +77,8 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     print(header(columns, words=2), flush=True)
     counted = {}
     for what, work, found in (("training", train, model), ("prediction", predict, answers)):
+        if what == "prediction" and options.train_only:
+            break
         alone = timed(lambda work=work: work(folder / "alone", folder, options, None))
         right = found(folder / "alone")
         show(what, "one process", alone, "")

@@ -406,7 +406,8 @@ def memory(model: Path, texts: Path, rate: float, minutes: float) -> None:
 
 def workers(data: str, folder: Path, texts: Path, seconds: float, rounds: int, load: Load) -> None:
     """One worker against two, each with one thread, for a recipe that a processor computes. Prints both rates, their
-    ratio, and the memory that a second worker costs: pages that are shared count by their share."""
+    ratio, the processor time of a request, and the memory that a second worker costs: pages that are shared count by
+    their share."""
     from longtail.recipe import Recipe
 
     model = folder / "parabel.longtail"
@@ -415,6 +416,7 @@ def workers(data: str, folder: Path, texts: Path, seconds: float, rounds: int, l
         Recipe.parse("parabel").fit(corpus.train, corpus.valid).save(model)
     os.environ["LONGTAIL_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     rates: dict[int, list[float]] = {1: [], 2: []}
+    costs: dict[int, list[float]] = {1: [], 2: []}
     shared = {}
     ends = []
     others = 0.0
@@ -423,7 +425,8 @@ def workers(data: str, folder: Path, texts: Path, seconds: float, rounds: int, l
             service = Started("service", model, "--workers", str(number)).wait()
             while service.ready() < number:
                 time.sleep(0.1)
-            (((_, replies), busy_with, _),) = load((service, [(16, 1, 0), (32, seconds, 0)]))
+            (((_, replies), busy_with, used),) = load((service, [(16, 1, 0), (32, seconds, 0)]))
+            costs[number].append(1000 * used / max(len(replies), 1))
             rates[number].append(sum(status == 200 for status, *_ in replies) / seconds)
             others = max(others, busy_with)
             shared[number] = service.shared_memory()
@@ -433,7 +436,8 @@ def workers(data: str, folder: Path, texts: Path, seconds: float, rounds: int, l
     ratio = float(np.median(rates[2])) / float(np.median(rates[1]))
     print(
         f"\nparabel, 32 clients: {np.median(rates[1]):.0f} requests/s with 1 worker, {np.median(rates[2]):.0f} with 2, "
-        f"{ratio:.2f} x; memory {shared[1]:.0f} and {shared[2]:.0f} MB; wrong: {Offline(model, texts).wrong(ends)}; "
+        f"{ratio:.2f} x; processor time of a request {np.median(costs[1]):.2f} and {np.median(costs[2]):.2f} ms; "
+        f"memory {shared[1]:.0f} and {shared[2]:.0f} MB; wrong: {Offline(model, texts).wrong(ends)}; "
         f"other work up to {others:.2f} cores",
         flush=True,
     )
