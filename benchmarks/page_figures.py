@@ -56,7 +56,7 @@ FIGURES = {
         "tree-nets.md", "gutenberg", ("gutenberg",), "PSP@5", {}, "PSP@5 on gutenberg, in percent", "lever"
     ),
     "words-ndcg.svg": Bars(
-        "words.md", "recipe", ("recipe",), "nDCG@20", {}, "nDCG@20 on 5,000 documents of tibkat, in percent", "lexical"
+        "words.md", "recipe", ("recipe",), "nDCG@20", {}, "nDCG@20 on tibkat, in percent", "lexical"
     ),
 }
 
