@@ -14,7 +14,7 @@ import longtail
 from longtail.automatic import AutoResult
 from longtail.automatic import timed_search as running
 from longtail.automatic.auto_result import LEFT_OUT, SKIPPED, STOPPED, TRAINED
-from longtail.automatic.member_order import DataProfile, members_in_order
+from longtail.automatic.member_order import FURTHER, DataProfile, members_in_order
 from longtail.automatic.timed_search import OutOfTime
 from longtail.data import Corpus
 from longtail.errors import DataError
@@ -65,6 +65,14 @@ def test_it_ends_in_time_with_a_combination(found: AutoResult) -> None:
     assert any(recipe.startswith("fuse(") for recipe in trained)
     assert {one.recipe for one in found.tried if one.state == LEFT_OUT} == {"ngame", "unidec"}
     assert all(one.why for one in found.tried if one.state != TRAINED)
+
+
+def test_more_members_come_once_all_others_are_trained(blind: tuple[AutoResult, list[tuple[str, int]]]) -> None:
+    trained = [one.recipe for one in blind[0].tried if one.state == TRAINED]
+    further = [trained.index(recipe) for recipe in FURTHER]
+    others = [trained.index(recipe) for recipe in ("parabel", "bonsai", "lexical", "dismec", "parabel + gandalf")]
+    assert max(others) < min(further)
+    assert any(recipe.startswith("fuse(") and all(f'"{one}"' in recipe for one in FURTHER) for recipe in trained)
 
 
 def test_the_best_on_valid_is_the_model(found: AutoResult) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from longtail.automatic.schedule import PlannedMember
 from longtail.data.corpus import Corpus, held_out, held_out_note
 from longtail.data.dataset import Dataset
 from longtail.drawing import words
@@ -23,6 +24,9 @@ VALID = 0.05  # share of train that judges, where there is no valid example
 SAMPLE = 2000  # texts whose language is guessed
 SAMPLE_CHARACTERS = 500  # of each of them
 DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # one of them is there where Linux has a GPU for torch
+# For time that is left once all others are trained: other forms of the best and of the quickest. They take no part in
+# the pilot, since none of them is worth its time before the others are there.
+FURTHER = ("bonsai + rows", "centroid", "bonsai + gandalf", "xreg")
 NO_GPU = "a net, and this machine has no GPU that torch can use"
 
 
@@ -121,19 +125,20 @@ def with_valid(corpus: Corpus) -> Corpus:
     return replace(corpus, train=corpus.train.take(~out), valid=corpus.train.take(out), notes=notes)
 
 
-def plans_of(profile: DataProfile, train: Dataset) -> tuple[dict[str, Plan], dict[str, str]]:
+def plans_of(members: Sequence[str], profile: DataProfile, train: Dataset) -> tuple[dict[str, Plan], dict[str, str]]:
     """Plan every member that the data and the machine allow.
 
     Args:
+        members: recipes, in order of expected gain.
         profile: what was seen of the data.
         train: training rows.
 
     Returns:
-        Plans by recipe, in order of expected gain; and why the others are left out, by recipe.
+        Plans by recipe, in the same order; and why the others are left out, by recipe.
     """
     plans: dict[str, Plan] = {}
     left_out: dict[str, str] = {}
-    for text in members_in_order(profile):
+    for text in members:
         recipe = Recipe.parse(text)
         if not profile.gpu and text in ("ngame", "unidec"):
             left_out[text] = NO_GPU
@@ -151,6 +156,23 @@ def plans_of(profile: DataProfile, train: Dataset) -> tuple[dict[str, Plan], dic
             continue
         plans[text] = planned
     return plans, left_out
+
+
+def planned_members(plans: Mapping[str, Plan], asked: int) -> list[PlannedMember]:
+    """Tell the seconds of every member.
+
+    Args:
+        plans: by recipe.
+        asked: valid examples.
+
+    Returns:
+        The members in the same order.
+    """
+    answer_seconds = {name: one.predict_seconds * asked / 1000 for name, one in plans.items()}
+    return [
+        PlannedMember(name, one.train_seconds + answer_seconds[name], answer_seconds[name])
+        for name, one in plans.items()
+    ]
 
 
 def gpu_is_there() -> bool:

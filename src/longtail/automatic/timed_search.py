@@ -19,7 +19,14 @@ from longtail.automatic.fusing import (
     fuse_recipe,
     tree_rate,
 )
-from longtail.automatic.member_order import DataProfile, plans_of, with_valid
+from longtail.automatic.member_order import (
+    FURTHER,
+    DataProfile,
+    members_in_order,
+    planned_members,
+    plans_of,
+    with_valid,
+)
 from longtail.automatic.pilot import pilot
 from longtail.automatic.reranking import best_strength, reranked
 from longtail.automatic.schedule import (
@@ -97,6 +104,7 @@ class _TimedSearch:
     paces: list[tuple[float, float]] = field(default_factory=list)  # planned and real seconds of each training
     plans: dict[str, Plan] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    further: list[PlannedMember] = field(default_factory=list)  # for when all others are trained
     tree_rate: float | None = None  # see `combining_seconds`; measured once there are two members
 
     def __post_init__(self) -> None:
@@ -106,7 +114,8 @@ class _TimedSearch:
         train, valid = self.corpus.train, self.corpus.valid
         with stage("looking at the data"):
             profile = DataProfile.at(train, valid)
-            self.plans, left_out = plans_of(profile, train)
+            self.plans, left_out = plans_of(members_in_order(profile), profile, train)
+            further, left_out_too = plans_of(FURTHER, profile, train)
         note(f"auto: {profile}")
         if (first := pilot(self.plans, train, valid, self.within, self.clock)) is not None:
             self.plans = {name: self.plans[name] for name in first.order}
@@ -117,7 +126,8 @@ class _TimedSearch:
             raise DataError(f"nothing can be trained on {self.corpus.name}: {why}")
         self.kept = KeptModels(train, valid)
         with reusing(self.kept):
-            waiting = self._waiting()
+            waiting = planned_members(self.plans, len(valid))
+            self.further, self.plans = planned_members(further, len(valid)), self.plans | further
             self._train_members(waiting, profile)
             if profile.cannot_fuse:
                 self.notes.append(f"Nothing was combined: {profile.cannot_fuse}.")
@@ -135,7 +145,7 @@ class _TimedSearch:
             best = unjudged[-1] if unjudged else max(trained, key=lambda one: one.worth)
             model = self._model(best)
         self.tried.sort(key=lambda one: one.state != TRAINED)
-        self.tried += [Tried(recipe, LEFT_OUT, why=why) for recipe, why in left_out.items()]
+        self.tried += [Tried(recipe, LEFT_OUT, why=why) for recipe, why in (left_out | left_out_too).items()]
         return AutoResult(
             model=replace(
                 model,
@@ -159,19 +169,14 @@ class _TimedSearch:
         size = sum(self.plans[one.recipe].model_bytes for one in self.members)
         return self.within * (1 - CLOSING) - size / WRITING - (self.clock() - self.began)
 
-    def _waiting(self) -> list[PlannedMember]:
-        asking = len(self.corpus.valid) / 1000
-        return [
-            PlannedMember(text, one.train_seconds + one.predict_seconds * asking, one.predict_seconds * asking)
-            for text, one in self.plans.items()
-        ]
-
     def _reserve(self, profile: DataProfile) -> Callable[[PlannedMember], float]:
         return lambda one: 0.0 if profile.cannot_fuse else self._combining([*self.members, one])
 
     def _train_members(self, waiting: list[PlannedMember], profile: DataProfile) -> None:
         """Train those that fit, and take them out of the list."""
-        while waiting:
+        while waiting or self.further:
+            if not waiting:
+                waiting[:], self.further = self.further, []
             found = self._next(waiting, profile) if self.members else self._first(waiting)
             if found is None:
                 return
