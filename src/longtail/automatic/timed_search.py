@@ -9,16 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from longtail.arrays import Floats, Ints
 from longtail.automatic.auto_result import FAILED, LEFT_OUT, SKIPPED, STOPPED, TRAINED, AutoResult, Tried, worth
-from longtail.automatic.fusing import (
-    FULL,
-    PLACES,
-    QUICK,
-    ROUGH,
-    KeptModels,
-    cross_fitted,
-    fuse_recipe,
-    tree_rate,
-)
+from longtail.automatic.fusing import FULL, PLACES, QUICK, ROUGH, KeptModels, cross_fitted, fuse_recipe, tree_rate
 from longtail.automatic.member_order import (
     FURTHER,
     DataProfile,
@@ -104,7 +95,6 @@ class _TimedSearch:
     paces: list[tuple[float, float]] = field(default_factory=list)  # planned and real seconds of each training
     plans: dict[str, Plan] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    further: list[PlannedMember] = field(default_factory=list)  # for when all others are trained
     tree_rate: float | None = None  # see `combining_seconds`; measured once there are two members
 
     def __post_init__(self) -> None:
@@ -127,13 +117,19 @@ class _TimedSearch:
         self.kept = KeptModels(train, valid)
         with reusing(self.kept):
             waiting = planned_members(self.plans, len(valid))
-            self.further, self.plans = planned_members(further, len(valid)), self.plans | further
             self._train_members(waiting, profile)
             if profile.cannot_fuse:
                 self.notes.append(f"Nothing was combined: {profile.cannot_fuse}.")
                 note(f"note: {self.notes[-1]}")
             else:
                 self._combine_in_time(waiting, profile)
+            if not waiting:  # all are trained, and combined on folds where time allows
+                self.plans |= further
+                waiting = planned_members(further, len(valid))
+                trained_before = len(self.members)
+                self._train_members(waiting, profile)
+                if len(self.members) > trained_before and not profile.cannot_fuse:
+                    self._combine_in_time(waiting, profile)
             self._train_alone(waiting)
             self._rerank()
             self._skip(waiting)
@@ -141,7 +137,8 @@ class _TimedSearch:
             if not trained:
                 why = "; ".join(f"{one.recipe}: {one.why}" for one in self.tried if one.why)
                 raise DataError(f"nothing could be trained on {self.corpus.name}: {why}")
-            unjudged = [one for one in trained if one.why]  # a combination for whose judging no time was left
+            # A combination for whose judging no time was left; one on folds was judged, and is as good as more members.
+            unjudged = [one for one in trained if one.why and not any("folds=" in other.recipe for other in trained)]
             best = unjudged[-1] if unjudged else max(trained, key=lambda one: one.worth)
             model = self._model(best)
         self.tried.sort(key=lambda one: one.state != TRAINED)
@@ -174,9 +171,7 @@ class _TimedSearch:
 
     def _train_members(self, waiting: list[PlannedMember], profile: DataProfile) -> None:
         """Train those that fit, and take them out of the list."""
-        while waiting or self.further:
-            if not waiting:
-                waiting[:], self.further = self.further, []
+        while waiting:
             found = self._next(waiting, profile) if self.members else self._first(waiting)
             if found is None:
                 return
