@@ -68,7 +68,7 @@ class Longtail(Tool):
         return Dataset(labels=labels, targets=targets, ids=tuple(map(str, range(rows.shape[0]))), features=rows)
 
     def train(self) -> None:
-        self.model = self.recipe.fit(self.data, self.data)
+        self.model = self.recipe.fit(self.data, self.data.take([]))  # what is chosen is chosen on a part of train
 
     def predict(self, rows: Any, k: int) -> tuple[Any, Any]:
         from longtail.data.dataset import Rows
@@ -93,8 +93,10 @@ class Omikuji(Tool):
         # `Model.train_on_data` reads and trains in one call; its two steps are called apart.
         self.data = lib.load_omikuji_data_set(str(folder / "train.txt").encode(), self.pool.ptr)
         self.settings = Model.default_hyper_param()
-        if name == "omikuji Bonsai":
+        if name.startswith("omikuji Bonsai"):
             self.settings.cluster_balanced, self.settings.cluster_k, self.settings.max_depth = False, 100, 3
+        if name in ONE_FORK:
+            self.settings.max_depth = 2
 
     def train(self) -> None:
         self.model = self.kind(self.lib.train_omikuji_model(self.data, self.settings, self.pool.ptr))
@@ -177,18 +179,24 @@ class Pecos(Tool):
         self.asides["predicting with the model as training leaves it"] = clock.seconds
 
 
+ONE_FORK = ("omikuji Bonsai, one fork",)  # the root's clusters are the leaves
 TOOLS: dict[str, type[Tool]] = {
     "parabel": Longtail,
     "parabel(trees=1)": Longtail,  # as many trees as napkinXC and PECOS grow
     "bonsai": Longtail,
+    "bonsai(hard_negatives=3)": Longtail,  # what `bonsai` tries
+    "bonsai(hard_negatives=0, max_iter=8)": Longtail,
+    "bonsai(hard_negatives=0, max_iter=8, depth=2)": Longtail,
     "dismec": Longtail,
     "proxml": Longtail,
     "omikuji Parabel": Omikuji,
     "omikuji Bonsai": Omikuji,
+    ONE_FORK[0]: Omikuji,
     "napkinXC": NapkinXC,
     "PECOS": Pecos,
 }
-SLOW = ("dismec", "proxml")  # one classifier a label against all rows: they run only where they are named
+# These run only where they are named: one classifier a label against all rows, and parts of other tools.
+SLOW = ("dismec", "proxml", *ONE_FORK, *(name for name in TOOLS if name.startswith("bonsai(")))
 
 
 def measure(name: str, folder: Path, threads: int, k: int) -> dict[str, Any]:

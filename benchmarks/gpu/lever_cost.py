@@ -80,7 +80,7 @@ def main() -> None:
 
     train, valid, test = splits(options.data, options.rows)
     teacher = TEACHER.replace("ENCODER", options.encoder).replace("EPOCHS", str(options.teacher_epochs))
-    recipe = f'{options.student.replace("ENCODER", options.encoder)} + lever(teacher="{teacher}")'
+    recipe = f'{options.student.replace("ENCODER", options.encoder)} + lever(teacher="{teacher}", guard=false)'
     watch = Stages(show=True)
     print(f"{len(train):,} rows, {len(train.labels):,} labels, {thread_count()} threads: {options.student} + lever")
     with collecting() as facts, listening(watch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from lines import Lines
-from longtail.data import Corpus
+from longtail.data import Corpus, Dataset, LabelSet
 from longtail.errors import RecipeError
 from longtail.learners.bonsai import Bonsai
 from longtail.linear.features.sparse_features import unit_rows
@@ -179,11 +179,44 @@ def test_the_better_half_is_kept_and_of_equals_the_default(
     assert learner._chosen(tiny.train, tiny.valid).hard_negatives == number  # type: ignore[attr-defined]
 
 
+def test_two_forks_are_tried_where_clusters_are_large(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten labels in two clusters; what is large is given, so that ten labels are enough."""
+    monkeypatch.setattr("longtail.learners.bonsai.LARGE_CLUSTER", 5)
+    measured, names = iter([50.0, 40.0, 60.0]), [f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5)]
+    monkeypatch.setattr("longtail.learners.bonsai.evaluate", lambda *_, **__: dict.fromkeys(names, next(measured)))
+    lines, learner = Lines(), Bonsai(branches=2, trees=1)
+    with listening(lines):
+        chosen = learner._chosen(tiny.train, tiny.valid)
+    assert lines.lines[-1] == "bonsai: chosen hard_negatives=0, depth=2"
+    assert (chosen.hard_negatives, chosen.depth, chosen.max_iter) == (0, 2, 8)
+    for other in (replace(learner, depth=1), replace(learner, depth=2), replace(learner, branches=3)):
+        assert len(other._choices(10)) == 2
+
+
 def test_a_plan_of_a_choice_has_two_trees_more() -> None:
     facts = DataFacts(10_000, 500, 20_000, 5_000, 30.0, 2.0, 90_000, 3.0, 10**6)
     fixed, auto = (Recipe.parse(f"bonsai(hard_negatives={value})").plan(facts) for value in ("3", "'auto'"))
     assert fixed.train_seconds < auto.train_seconds < 4 * fixed.train_seconds
     assert fixed.train_bytes == auto.train_bytes
+
+
+def test_trees_of_which_one_has_nothing_left_to_split_are_searched_together() -> None:
+    """All clusters of the second tree have too few labels for another fork; the search goes down all trees at once."""
+    inputs, targets = problem(rows=60, features=30, labels=9)
+    vectors = label_vectors(targets, inputs)
+    depths = [len(kmeans_tree(vectors, branches=4, depth=2, seed=seed)[1]) for seed in range(3)]
+    assert depths == [3, 2, 3]
+    labels = LabelSet(ids=tuple(map(str, range(9)))).counted(targets)
+    data = Dataset(labels=labels, targets=targets, ids=tuple(map(str, range(60))), features=inputs)
+    own = Bonsai(branches=4, depth=2, hard_negatives=0)
+
+    def scores(learner: Bonsai) -> np.ndarray:
+        found, values = learner.fit(data, data, ()).top(data.rows, 9)
+        return np.take_along_axis(values, np.argsort(found, axis=1), axis=1)  # by label
+
+    alone = [scores(replace(own, trees=1, seed=seed)) for seed in range(3)]
+    # The second tree's leaves are a level lower than alone, so its rows come in another order, and passes end early.
+    np.testing.assert_allclose(scores(replace(own, trees=3)), np.mean(alone, axis=0), atol=0.1)
 
 
 def test_a_negative_number_of_hard_negatives_is_refused() -> None:

@@ -121,7 +121,7 @@ def test_the_teacher_learns_only_from_the_rows_as_given(circle: tuple[Dataset, K
     data, model = circle
     added = data.with_rows(targets=sparse.csr_array(np.eye(2, 4, dtype=np.float32)), origin="rows", texts=("A", "B"))
     teacher, learner = Recorded(model), Recorded(model)
-    method = Lever(tau=2, min_documents=0, calibration="cosine", search="exact")
+    method = Lever(tau=2, min_documents=0, calibration="cosine", search="exact", guard=False)
     method.wrap_with(learner, teacher).fit(added, added.take([]), ())  # type: ignore[arg-type]
     assert teacher.texts == [("r0", "r1", "r2", "r3")]
     assert learner.texts == [("r0", "r1", "r2", "r3", "A", "B", "A", "B", "C", "Far")]
@@ -256,7 +256,7 @@ def test_relevances_are_learned_where_valid_has_enough_labels(tiny: Corpus) -> N
     for valid, used, floor in ((tiny.valid, "isotonic", 0.0), (tiny.valid.take(range(3)), "cosine", 0.8),
                                (tiny.train.take([]), "cosine", 0.8)):  # fmt: skip
         with collecting() as told:
-            Recipe.parse(f"knn + {lever()}").fit(tiny.train, valid)
+            Recipe.parse(f"knn + {lever(guard=False)}").fit(tiny.train, valid)
         teaching = told[-1]
         assert isinstance(teaching, Teaching)
         assert (teaching.used, teaching.chosen["min_relevance"]) == (used, floor)
@@ -304,7 +304,7 @@ def test_twins_are_tried_where_pairs_are_excluded_and_everything_from_label_rows
     wrong = tiny.train.targets.toarray()[:, ::-1] * (tiny.train.targets.toarray() == 0)
     for data, number in ((tiny.train, 0), (replace(tiny.train, excluded=sparse.csr_array(wrong > 0)), 2)):
         with collecting() as told:
-            Recipe.parse(f"knn + {lever(tau=2)}").fit(data, tiny.valid)
+            Recipe.parse(f"knn + {lever(tau=2, guard=False)}").fit(data, tiny.valid)
         tries = [one for one in told if isinstance(one, Try)]
         assert [one.choice.excluded_is_self for one in tries] == [False, True][:number]
     with collecting() as told:
@@ -313,6 +313,35 @@ def test_twins_are_tried_where_pairs_are_excluded_and_everything_from_label_rows
     assert str(first.choice) == "tau=1, min_documents=0, excluded_is_self=false, blend=0"
     assert {one.choice.min_documents for one in others} == {0, 15}
     assert told[-1].chosen["tau"] in TAUS
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["valid given", "no valid"])
+def test_soft_labels_that_are_mostly_wrong_give_way_to_plain_label_rows(given: bool, tiny: Corpus) -> None:
+    valid = tiny.valid if given else tiny.train.take([])
+    # Every document gets every label, with a target above a half.
+    wrong = {"tau": 100, "min_documents": 200, "calibration": "cosine", "min_relevance": 0}
+    with collecting() as told:
+        guarded = Recipe.parse(f"centroid + {lever(**wrong)}").fit(tiny.train, valid)
+    soft, plain = [one for one in told if isinstance(one, Try)]
+    assert (soft.choice.tau, soft.choice.min_documents) == (100, 200)
+    assert (plain.choice.tau, plain.choice.min_documents, plain.choice.excluded_is_self) == (1, 0, False)
+    assert plain.value > soft.value and told[-1].chosen["tau"] == 1 and told[-1].entries == 0
+    if given:  # without valid rows some were held out, which `rows` does not do
+        rows, unguarded = (
+            Recipe.parse(recipe).fit(tiny.train, valid).predict(tiny.test.rows, 5).scores
+            for recipe in ("centroid + rows", f"centroid + {lever(**wrong, guard=False)}")
+        )
+        found = guarded.predict(tiny.test.rows, 5).scores
+        assert np.array_equal(found, rows) and not np.array_equal(found, unguarded)
+
+
+def test_soft_labels_that_help_on_valid_are_kept(tiny: Corpus) -> None:
+    with collecting() as told:
+        Recipe.parse(f"dismec + {lever()}").fit(tiny.train, tiny.valid)
+    soft, plain = [one for one in told if isinstance(one, Try)]
+    assert soft.value >= plain.value and told[-1].chosen["tau"] == 15
+    assert Lever().trainings(excluded=True) == 3 and Lever(guard=False).trainings(excluded=False) == 1
+    assert Lever(tau=1, min_documents=0).trainings(excluded=False) == 1  # label rows alone already
 
 
 def test_the_first_of_what_auto_tries_is_plain_label_rows(circle: tuple[Dataset, Known]) -> None:

@@ -13,7 +13,7 @@ from longtail.data.labels import Propensity
 
 READ = "repository files"
 DISTILBERT = "distilbert/distilbert-base-uncased"
-PAPER_LEVER = "blend=0.5, calibration='cosine', excluded_is_self=false"
+PAPER_LEVER = "blend=0.5, calibration='cosine', excluded_is_self=false, guard=false"
 
 
 @dataclass(frozen=True)

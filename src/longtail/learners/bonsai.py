@@ -29,7 +29,8 @@ from longtail.progress import note, stage
 from longtail.seams import Scorer, TailMethod
 
 DEFAULT = 3  # hard negatives, where they are better or nothing tells
-TRIED_ROWS = 10_000  # examples that the trees of hard_negatives="auto" train on, at most
+TRIED_ROWS = 20_000  # examples that the trees of hard_negatives="auto" train on, at most
+LARGE_CLUSTER = 100  # labels of a cluster, in the mean, from which on a second fork is tried
 MEASURED_ROWS = 4000  # and are measured on
 HELD_OUT = 0.05  # of the training examples, where there is no valid split to choose on
 KS = (1, 3, 5)
@@ -41,9 +42,11 @@ class Bonsai(TfidfSettings):
 
     Published form: `bonsai:paper`; `bonsai(hard_negatives=0, max_iter=8)` is as good. With hard negatives a cluster
     also trains on examples that the search takes for its own, as in PECOS (Yu et al., JMLR 2022): mostly more
-    precision, also in the tail, but less where the labels of an example depend on each other. So one tree each way is
-    trained on some of the examples first, and what is better in P + PSP at 1, 3 and 5 on valid is kept, or on a
-    twentieth of train where there is none; `hard_negatives=3` and `=0` fix the answer.
+    precision, also in the tail, but less where the labels of an example depend on each other. A second fork, as the
+    published form has on large label sets, helps where labels come in many small groups of their own words, such as
+    products, and costs precision elsewhere. So one tree each way is trained on some of the examples first: with hard
+    negatives, without, and without but with two forks where clusters are large. What is better in P + PSP at 1, 3 and 5
+    on valid is kept, or on a twentieth of train where there is none; `hard_negatives=3` and `=0` fix the answer.
     Needs: texts or features. A soft target t is a positive of weight t and a negative of weight 1 - t.
     Costs: more than `parabel`, since every example meets all children of the root and the labels of wrong clusters.
     Prefer instead: `parabel` where training time or memory is short.
@@ -52,7 +55,9 @@ class Bonsai(TfidfSettings):
 
     trees: int = 3
     branches: int = 100  # clusters of a node
-    depth: int = 0  # forks above the leaves; 0 chooses 1, or 2 where clusters would have over 10 x branches labels
+    # Forks above the leaves. 0: 2 where clusters would have over 10 x branches labels, else 1, or what is better on
+    # held-out examples where `hard_negatives` is chosen too.
+    depth: int = 0
     cluster_by: Literal["features", "cooccurrence", "both"] = "features"  # vectors of the labels
     cost: float = 1.0  # C
     max_iter: int = 5  # passes; with hard negatives, more take longer and are no more precise
@@ -113,11 +118,8 @@ class Bonsai(TfidfSettings):
         return fit_forest(features, rows, train.targets, describe, cluster, training, *shape)
 
     def _chosen(self, train: Dataset, valid: Dataset) -> Bonsai:
-        """With hard negatives or without, by one tree of each on a share of the examples."""
-        choices = (
-            replace(self, hard_negatives=DEFAULT),
-            replace(self, hard_negatives=0, max_iter=max(self.max_iter, 8)),
-        )
+        """With hard negatives or without, with one fork or two, by one tree of each on a share of the examples."""
+        choices = self._choices(len(train.labels))
         seen, measured = train, valid
         if valid.targets.nnz == 0:
             away = held_out(train.ids, HELD_OUT, "bonsai")
@@ -129,17 +131,30 @@ class Bonsai(TfidfSettings):
         measured = measured.take(evenly_spaced(len(measured), MEASURED_ROWS))
         values = []
         for one in choices:
-            with stage(f"trying hard_negatives={one.hard_negatives}"), without_jobs():  # too small to be worth jobs
+            words = self._words(one)
+            with stage(f"trying {words}"), without_jobs():  # too small to be worth jobs
                 scorer = replace(one, trees=1).fit(seen, measured, ())
                 places = min(KS[-1] + _most_excluded(measured), len(measured.labels))
                 found = Predictions(measured.labels, *scorer.top(measured.rows, places)).without(measured.excluded)
                 measures = evaluate(found, measured, ks=KS)
             values.append(sum(measures[f"{name}@{k}"] for name in ("P", "PSP") for k in KS))
             figures = ", ".join(f"{name} {measures[name]:.1f}" for name in ("P@1", "PSP@1", "PSP@5"))
-            note(f"bonsai: hard_negatives={one.hard_negatives}: {figures}")
+            note(f"bonsai: {words}: {figures}")
         best = choices[int(np.argmax(values))]  # of equals the first
-        note(f"bonsai: chosen hard_negatives={best.hard_negatives}")
+        note(f"bonsai: chosen {self._words(best)}")
         return best
+
+    def _choices(self, labels: int) -> list[Bonsai]:
+        """What `hard_negatives="auto"` tries."""
+        without = replace(self, hard_negatives=0, max_iter=max(self.max_iter, 8))
+        found = [replace(self, hard_negatives=DEFAULT), without]
+        if self.depth == 0 and self._depth(labels) == 1 and labels >= LARGE_CLUSTER * self.branches:
+            found.append(replace(without, depth=2))
+        return found
+
+    def _words(self, choice: Bonsai) -> str:
+        depth = "" if choice.depth == self.depth else f", depth={choice.depth}"
+        return f"hard_negatives={choice.hard_negatives}{depth}"
 
     def _depth(self, labels: int) -> int:
         return self.depth or (1 if labels <= 10 * self.branches**2 else 2)
@@ -165,7 +180,8 @@ class Bonsai(TfidfSettings):
         plan = planned(self.trees)
         if not auto:
             return plan
-        tried = 2 * min(1.0, TRIED_ROWS / max(facts.rows, 1)) * planned(1).train_seconds
+        share = min(1.0, TRIED_ROWS / max(facts.rows, 1))
+        tried = len(self._choices(facts.labels)) * share * planned(1).train_seconds
         return replace(plan, train_seconds=plan.train_seconds + tried)
 
 

@@ -17,15 +17,14 @@ import numpy as np
 from longtail.arrays import Longs
 from longtail.data.corpus import held_out
 from longtail.data.dataset import Dataset
-from longtail.data.subsample import evenly_spaced
 from longtail.errors import RecipeError
 from longtail.nn.distill.relevance import Asked, check_enough_hits
 from longtail.nn.distill.soft_labels import DistillSettings, SoftLabels, learn_from
+from longtail.nn.distill.student_choice import SoftLabelSettings, Try, validation_value
 from longtail.nn.dual.dual_settings import Search
 from longtail.nn.encoders.token_cache import sharing_tokens
 from longtail.papers import LEVER, Paper, Preset
 from longtail.plan import DataFacts, Plan
-from longtail.predictions import Predictions
 from longtail.progress import emit, note, stage
 from longtail.seams import (
     FittedTeacher,
@@ -45,8 +44,6 @@ TAUS = (1, 4, 15, 40)  # tried by tau="auto"; 1 is the label without neighbours,
 DOCUMENTS = (0, 15)  # tried by min_documents="auto"
 BLENDS = (0.0, 0.5, 0.75)  # tried by blend="auto"
 HELD_OUT = 0.05  # of the training rows, where there is no valid split to choose on
-VALIDATION_ROWS = 4000  # valid rows that a student is measured on
-KS = (1, 3, 5)
 DIMENSION = 384  # of the teacher's vectors, where a plan cannot know it
 
 
@@ -67,9 +64,11 @@ def _published(
         "calibration": "cosine",
         "min_relevance": 0.8,
         "excluded_is_self": False,
+        "guard": False,
     }
     elsewhere = {"teacher": "table 16, equation 9", "blend": "appendix D.7: lambda = 0.5", "calibration": "theorem 3"}
-    elsewhere |= {"excluded_is_self": "the paper has no such step", "min_relevance": "the published code"}
+    elsewhere |= {"excluded_is_self": "the paper has no such step", "guard": "the paper has no such step"}
+    elsewhere |= {"min_relevance": "the published code"}
     differs = "appendix D.7 says tau_d = 12 where table 22 says 15" if documents else ""
     return Preset(settings, "table 22", elsewhere, differs)
 
@@ -104,18 +103,19 @@ class Lever:
     A student whose encoder has the architecture of the teacher's starts from the teacher's encoder, unless
     `init_from` (in `renee`) names another model or `init_student=false`.
 
-    `tau=1, min_documents=0, excluded_is_self=false` is `rows`. With "auto", tau, documents,
-    `excluded_is_self` and blend are chosen in turn by P + PSP at 1, 3 and 5 on valid (or on a twentieth of train where
-    there is none): one training of the learner for each value tried, and a logged line with its measures. `lever:auto`
-    chooses all four; label texts alone are among what it tries, so on valid it is never behind `rows`. For more of the
+    `tau=1, min_documents=0, excluded_is_self=false` is `rows`. A teacher that knows little costs precision, so the
+    learner is also trained on label texts alone, and what is better in P + PSP at 1, 3 and 5 on valid is kept (or on a
+    twentieth of train where there is none); `guard=false` saves that training. With "auto", tau, documents,
+    `excluded_is_self` and blend are chosen in turn by the same measures: one training of the learner for each value
+    tried, and a logged line with its measures. `lever:auto` chooses all four. For more of the
     tail from a label tree, at some cost to common labels, take `propensity_power=0.3`; `renee` weighs rare labels
     itself: there take `blend=0.33`, and a little re-ranking behind it, `+ rerank(strength=0.2)`.
 
     Published form: `lever:paper`.
     Needs: texts of documents and labels, torch for the teacher. The teacher is a recipe whose model puts both
     into one space (dpr, ngame, ...), or the folder of a saved one, which then serves many students.
-    Costs: the teacher's training, its pass over the documents, a search over labels, one more example a label.
-    Predicting costs what it did.
+    Costs: the teacher's training, its pass over the documents, a search over labels, one more example a label, and
+    a second training of the learner for the guard. Predicting costs what it did.
     Prefer instead: `rows` where the teacher finds little; `ensemble` or the teacher alone if mostly the tail counts.
     Example: longtail compare wordnet "parabel" "parabel + lever(teacher='dpr(encoder=\\"bag\\", epochs=3)')"
     """
@@ -129,6 +129,7 @@ class Lever:
     calibration: Asked = "auto"  # isotonic, logistic: learned on valid; cosine; auto: isotonic where valid has enough
     propensity_power: float = 0.0  # relevances are multiplied by this power of the inverse propensity, up to 1
     excluded_is_self: bool | Tried = "auto"  # what is excluded for a document is the document itself, as a label
+    guard: bool = True  # train on label texts alone too, and keep what is better on valid
     init_student: bool = True  # start from the teacher's encoder, where architectures match and init_from is none
     search: Search = "auto"  # of neighbours: exact, approximate, or auto
 
@@ -169,6 +170,19 @@ class Lever:
             "blend": BLENDS if self.blend == "auto" else (self.blend,),
         }
 
+    def trainings(self, excluded: bool) -> int:
+        """Count the trainings of the learner that choosing on valid takes.
+
+        Args:
+            excluded: whether pairs of the training rows are excluded.
+
+        Returns:
+            How many; 1 where nothing is chosen.
+        """
+        values = self.choices(excluded).values()
+        first = SoftLabelSettings(*(some[0] for some in values))  # type: ignore[arg-type]
+        return sum(map(len, values)) - len(values) + 1 + (self.guard and first.soft)
+
     def wrap_with(self, learner: Learner, teacher: Teacher) -> Learner:
         """See `HasTeacher.wrap_with`."""
         if not hasattr(teacher.scorer_class, "label_vectors"):
@@ -177,36 +191,6 @@ class Lever:
                 "take one with an encoder for both, such as dpr or ngame"
             )
         return DistilledLearner(learner, self, teacher)
-
-
-@dataclass(frozen=True)
-class SoftLabelSettings:
-    """The soft labels of a student."""
-
-    tau: int
-    min_documents: int
-    excluded_is_self: bool
-    blend: float
-
-    def __str__(self) -> str:
-        itself = "true" if self.excluded_is_self else "false"
-        return f"tau={self.tau}, min_documents={self.min_documents}, excluded_is_self={itself}, blend={self.blend:g}"
-
-    def softened(self, soft_labels: SoftLabels, train: Dataset) -> Dataset:
-        """Add the soft labels to the rows, and the label rows behind them."""
-        return soft_labels.softened(train, self.tau, self.blend, self.min_documents > 1, self.excluded_is_self)
-
-
-@dataclass(frozen=True)
-class Try:
-    """A student that was trained to choose settings, and its measures on valid."""
-
-    choice: SoftLabelSettings
-    value: float  # P + PSP at 1, 3 and 5
-    words: str  # a few measures to log
-
-    def __str__(self) -> str:
-        return f"{self.choice}: {self.words}"
 
 
 @dataclass(frozen=True)
@@ -224,7 +208,7 @@ class DistilledLearner(WrappedLearner):
     def _fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Scorer:
         own = self.method
         values = own.choices(train.excluded is not None and train.excluded.nnz > 0)
-        tries = sum(map(len, values.values())) > len(values)
+        tries = own.trainings(train.excluded is not None and train.excluded.nnz > 0) > 1
         seen = np.arange(len(train))  # the rows that tries learn from
         if tries and valid.targets.nnz == 0:
             away = held_out(train.ids, HELD_OUT, "lever")
@@ -316,9 +300,10 @@ class DistilledLearner(WrappedLearner):
             return tried[choice]
 
         for name, some in values.items():
-            soft = choice.tau > 1 or choice.min_documents > 1 or choice.excluded_is_self
-            if len(some) > 1 and (name != "blend" or soft):  # without soft labels there is nothing to blend
+            if len(some) > 1 and (name != "blend" or choice.soft):  # without soft labels there is nothing to blend
                 choice = max((replace(choice, **{name: one}) for one in some), key=value)  # type: ignore[arg-type]
+        if self.method.guard and choice.soft and valid.targets.nnz:  # a few rows may have none to hold out
+            choice = max(choice, SoftLabelSettings(1, 0, excluded_is_self=False, blend=choice.blend), key=value)
         if not tried:
             return student(choice, seen), choice
         note(f"lever: chosen {choice}")
@@ -332,7 +317,7 @@ class DistilledLearner(WrappedLearner):
         # No label has more neighbours than there are labels, and no more rows than there are.
         near = min(int(max(values["tau"])), facts.labels) - 1
         documents = min(int(max(values["min_documents"])), facts.rows + 1)
-        tries = sum(map(len, values.values())) - len(values) + 1
+        tries = self.method.trainings(excluded=False)
         soft = facts.labels * near + max(documents - 1, 0) * facts.labels // 2
         rows = facts.rows + facts.labels
         student = self.learner.plan(
@@ -361,24 +346,3 @@ class DistilledLearner(WrappedLearner):
                 *student.steps,
             ),
         )
-
-
-def validation_value(scorer: Scorer, valid: Dataset) -> tuple[float, str]:
-    """Measure a student on valid.
-
-    Args:
-        scorer: the student.
-        valid: held-out rows; up to VALIDATION_ROWS of them are predicted, evenly spaced.
-
-    Returns:
-        P + PSP at 1, 3 and 5 in percent, and a few measures to log.
-    """
-    from longtail.metrics.evaluate import evaluate
-
-    sample = valid.take(evenly_spaced(len(valid), VALIDATION_ROWS))
-    most_excluded = 0 if sample.excluded is None else int(np.diff(sample.excluded.indptr).max(initial=0))
-    wanted = min(KS[-1] + most_excluded, len(sample.labels))
-    found = Predictions(sample.labels, *scorer.top(sample.rows, wanted)).without(sample.excluded)
-    measures = evaluate(found, sample, ks=KS)
-    value = sum(measures[f"{name}@{k}"] for name in ("P", "PSP") for k in KS)
-    return value, ", ".join(f"{name} {measures[name]:.1f}" for name in ("P@1", "PSP@1", "PSP@5", "C@5"))

@@ -155,4 +155,6 @@ def _clusters(describe: Callable[[], Matrix], cluster: Cluster, seeds: range) ->
     with stage("grouping labels"):
         vectors = describe()
         in_threads(lambda seed: found.update({seed: cluster(vectors, seed)}), seeds)
-    return [found[seed] for seed in seeds]
+    # The search goes down all trees together, so a tree with nothing left to split gets levels of only children.
+    deepest = max(len(levels) for _, levels in found.values())
+    return [(order, levels + levels[-1:] * (deepest - len(levels))) for order, levels in map(found.__getitem__, seeds)]
