@@ -36,7 +36,7 @@ SETTINGS = {  # where the defaults are meant for more rows and labels than these
     "labelmixup": "labelmixup(fraction=0.2)",
     "synonyms": "synonyms(fraction=0.2)",
     "ensemble": "ensemble(tail_model=\"dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)\")",
-    "lever": "lever(teacher=\"dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)\")",
+    "lever": "lever(teacher=\"dpr(encoder='bag', dimension=32, batch_size=64, epochs=2)\", guard=false)",
     "astec": "astec(dimension=64, batch_size=64, epochs=5, learning_rate=0.05)",
     "decaf": "decaf(dimension=64, batch_size=64, epochs=5, learning_rate=0.05)",
     "eclare": "eclare(dimension=64, batch_size=64, epochs=5, learning_rate=0.05)",
