@@ -286,7 +286,7 @@ class TriedLearner(WrappedLearner):
 
     def fit(self, train: Dataset, valid: Dataset, parts: tuple[TailMethod, ...]) -> Scorer:
         """See `Learner.fit`."""
-        from longtail.tail.lever import validation_value
+        from longtail.nn.distill.student_choice import validation_value
 
         seen, measured = train, valid
         if valid.targets.nnz == 0:
