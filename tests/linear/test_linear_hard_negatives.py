@@ -193,7 +193,7 @@ def test_two_forks_are_tried_where_clusters_are_large(tiny: Corpus, monkeypatch:
         assert len(other._choices(10)) == 2
 
 
-def test_a_plan_of_a_choice_has_two_trees_more() -> None:
+def test_a_plan_of_a_choice_has_more_trees() -> None:
     facts = DataFacts(10_000, 500, 20_000, 5_000, 30.0, 2.0, 90_000, 3.0, 10**6)
     fixed, auto = (Recipe.parse(f"bonsai(hard_negatives={value})").plan(facts) for value in ("3", "'auto'"))
     assert fixed.train_seconds < auto.train_seconds < 4 * fixed.train_seconds

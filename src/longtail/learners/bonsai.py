@@ -30,6 +30,7 @@ from longtail.seams import Scorer, TailMethod
 
 DEFAULT = 3  # hard negatives, where they are better or nothing tells
 TRIED_ROWS = 20_000  # examples that the trees of hard_negatives="auto" train on, at most
+TRIED_TREES = 2  # of each choice: two forks gain more by another tree than one fork does
 LARGE_CLUSTER = 100  # labels of a cluster, in the mean, from which on a second fork is tried
 MEASURED_ROWS = 4000  # and are measured on
 HELD_OUT = 0.05  # of the training examples, where there is no valid split to choose on
@@ -44,7 +45,7 @@ class Bonsai(TfidfSettings):
     also trains on examples that the search takes for its own, as in PECOS (Yu et al., JMLR 2022): mostly more
     precision, also in the tail, but less where the labels of an example depend on each other. A second fork, as the
     published form has on large label sets, helps where labels come in many small groups of their own words, such as
-    products, and costs precision elsewhere. So one tree each way is trained on some of the examples first: with hard
+    products, and costs precision elsewhere. So two trees each way are trained on some of the examples first: with hard
     negatives, without, and without but with two forks where clusters are large. What is better in P + PSP at 1, 3 and 5
     on valid is kept, or on a twentieth of train where there is none; `hard_negatives=3` and `=0` fix the answer.
     Needs: texts or features. A soft target t is a positive of weight t and a negative of weight 1 - t.
@@ -118,7 +119,7 @@ class Bonsai(TfidfSettings):
         return fit_forest(features, rows, train.targets, describe, cluster, training, *shape)
 
     def _chosen(self, train: Dataset, valid: Dataset) -> Bonsai:
-        """With hard negatives or without, with one fork or two, by one tree of each on a share of the examples."""
+        """With hard negatives or without, with one fork or two, by small trees of each on a share of the examples."""
         choices = self._choices(len(train.labels))
         seen, measured = train, valid
         if valid.targets.nnz == 0:
@@ -133,7 +134,7 @@ class Bonsai(TfidfSettings):
         for one in choices:
             words = self._words(one)
             with stage(f"trying {words}"), without_jobs():  # too small to be worth jobs
-                scorer = replace(one, trees=1).fit(seen, measured, ())
+                scorer = replace(one, trees=min(self.trees, TRIED_TREES)).fit(seen, measured, ())
                 places = min(KS[-1] + _most_excluded(measured), len(measured.labels))
                 found = Predictions(measured.labels, *scorer.top(measured.rows, places)).without(measured.excluded)
                 measures = evaluate(found, measured, ks=KS)
@@ -181,7 +182,7 @@ class Bonsai(TfidfSettings):
         if not auto:
             return plan
         share = min(1.0, TRIED_ROWS / max(facts.rows, 1))
-        tried = len(self._choices(facts.labels)) * share * planned(1).train_seconds
+        tried = len(self._choices(facts.labels)) * share * planned(min(self.trees, TRIED_TREES)).train_seconds
         return replace(plan, train_seconds=plan.train_seconds + tried)
 
 
