@@ -321,8 +321,8 @@ def test_plans_count_the_rows_that_are_added(tiny: Corpus) -> None:
 def test_auto_keeps_the_scale_that_is_best_on_valid(given: bool, tiny: Corpus) -> None:
     """Against the slow way: every scale as a recipe of its own, 0 as `rows`, measured on the same rows."""
     from longtail.data.corpus import held_out
-    from longtail.tail.gandalf import HELD_OUT, SCALES
     from longtail.nn.distill.student_choice import validation_value
+    from longtail.tail.gandalf import HELD_OUT, SCALES
 
     train, valid = tiny.train, tiny.valid if given else tiny.valid.take([])
     lines = Lines()
