@@ -117,7 +117,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "nn/label_tree/resolution_task.py", "predicted nodes push an example's own ones out",
-        "-counts.data.astype(np.float64) - 1e6", "-counts.data.astype(np.float64)",
+        "-counts.data.astype(np.float64) - 1e6", "1e6 - counts.data.astype(np.float64)",
         "nn/test_resolutions.py",
     ),
     Mutation(

@@ -58,15 +58,18 @@ def test_own_clusters_stand_before_predicted_ones_and_none_is_named_twice() -> N
         assert [node for node in found[row].tolist() if node not in own] == rest[: max(5 - len(own), 0)]
 
 
+@pytest.mark.parametrize("level", [2, 3])  # of clusters, all as wide, and of labels, where one cluster is narrower
 def test_the_loss_of_a_level_is_the_mean_weighted_squared_hinge_of_each_examples_candidates(
-    levels: LabelLevels,
+    level: int, levels: LabelLevels
 ) -> None:
-    rng, level = np.random.default_rng(3), 2
+    rng = np.random.default_rng(3)
     weights, bias = rng.normal(size=(levels.nodes(level), WIDTH)), rng.normal(size=levels.nodes(level))
     head = ResolutionHead(levels, level, weights, bias, 0.0).eval()
     vectors = rng.normal(size=(3, WIDTH)).astype(np.float32)
-    parents = np.array([[0, 3], [1, 2], [3, 1]])
     begins = levels.begins[level - 1]
+    narrow = int(np.argmin(np.diff(begins)))
+    assert level == 2 or (narrow not in (0, 2) and len(set(np.diff(begins).tolist())) > 1)
+    parents = np.array([[0, 3], [1, 2], [3, 1]]) if level == 2 else np.array([[0, narrow], [2, narrow], [narrow, 0]])
     inside = [int(begins[0]), int(begins[2])]  # of the first example, and of the second
     right = Entries(torch.tensor([0, 1]), torch.tensor(inside), torch.tensor([2.0, 0.5]))
     found = head.loss(torch.from_numpy(vectors), LevelBatch(right, torch.from_numpy(parents)))
