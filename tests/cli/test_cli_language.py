@@ -70,6 +70,8 @@ def test_a_column_of_languages_is_told_once(tmp_path: Path) -> None:
     assert call("convert", table, tmp_path / "ours", "--language-column", "lang").code == 0
     facts = json.loads((tmp_path / "ours" / "corpus.json").read_text())
     assert facts["language_column"] == "language" and facts["table"]["language"] == "lang"
+    annif = call("convert", tmp_path / "ours", tmp_path / "annif", "--to", "annif-tsv")
+    assert annif.code == 0 and "no place for the languages of documents" in annif.err
     recipe = "knn(words='stem')"
     for name, source in (("one", [table, "--language-column", "lang"]), ("two", [tmp_path / "ours"])):
         done = call("train", *source, recipe, "--out", tmp_path / name, "--valid-share", "0")

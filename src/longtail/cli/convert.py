@@ -78,6 +78,8 @@ def convert(
     with progress():
         corpus = source.read()
         _writers()[to](corpus, target, overwrite)
+    if corpus.train.languages is not None and to != "folder":
+        say("note: an Annif corpus has no place for the languages of documents, so they are left out")
     _report(corpus, target, to, json)
 
 
