@@ -38,7 +38,7 @@ CHAINS = {
     "gutenberg": [
         [NGAME, f'memory("{NGAME}")', f"renee(encoder='L3', init_from=\"{NGAME}\") + rows"],
         [UNIDEC, f'memory("{UNIDEC}")'],
-        [TEACHER, f"renee(encoder='L3') + lever(teacher=\"{TEACHER}\")"],
+        [TEACHER, f"renee(encoder='L3') + lever(teacher=\"{TEACHER}\", guard=false)"],
         [DEXA, f'memory("{DEXA}")'],
         ["depsl(encoder='L3')", "memory(\"depsl(encoder='L3')\")"],
     ],

@@ -79,7 +79,7 @@ def later_jobs(net: str, recipe: str, options: argparse.Namespace) -> list[Job]:
     for seed in range(options.seeds):
         own = with_settings(recipe, f"seed={seed}") if seed else recipe
         for method in (*([""] if seed else []), *options.methods):
-            more = "lever(teacher='TEACHER', init_student=false)" if method == "lever" else method
+            more = "lever(teacher='TEACHER', init_student=false, guard=false)" if method == "lever" else method
             found.append(Job(net, f"{own} + {more}" if more else own, method, seed))
     return found
 
