@@ -141,15 +141,29 @@ with join_process_group(patience=8) as group:
         destroy = distributed.destroy_process_group
         distributed.destroy_process_group = lambda: (os.kill(os.getpid(), signal.SIGSTOP), destroy())
 """
+STOPS_IN_SHUTDOWN = """
+import atexit, os, signal
+from longtail.nn.training.process_group import join_process_group
+with join_process_group(patience=4) as group:
+    if group.number == 1:
+        atexit.register(os.kill, os.getpid(), signal.SIGSTOP)
+"""
 
 
-def test_a_process_that_stops_after_the_training_is_named_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        (STOPS_AT_THE_END, "not answered for 8 s (--patience)"),
+        (STOPS_IN_SHUTDOWN, "was done and has been stopped for 4 s (--patience)"),
+    ],
+)
+def test_a_process_that_stops_after_the_training_is_named_too(work: str, reason: str, tmp_path: Path) -> None:
     """The others have met it for the last time, and have nothing more to do."""
-    (tmp_path / "work.py").write_text(STOPS_AT_THE_END)
+    (tmp_path / "work.py").write_text(work)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
     done = subprocess.run([*command, str(tmp_path / "work.py")], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert "rank 1 of 3" in done.stderr and "not answered for 8 s (--patience)" in done.stderr
+    assert "rank 1 of 3" in done.stderr and done.stderr.count(reason) == 1
 
 
 @pytest.mark.parametrize("stopped", [False, True])

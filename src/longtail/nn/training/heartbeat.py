@@ -7,12 +7,14 @@ no time limit of their own, because a process may rightly wait for hours, as whi
 - It was killed: its connections break, and the collective of the others raises an error. `lost` names it.
 - It is stopped (SIGSTOP), or its machine is gone: nothing breaks. After `patience` seconds of silence the others end.
 - torchrun has died: the system kills its children (Linux); elsewhere the thread notices and ends the process.
+- It is stopped after its work, while Python shuts down: the first process of its machine ends last, and sees to it.
 
 A signal that arrives while a collective waits would be handled after it, so never: the thread handles it then.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import json
@@ -77,6 +79,7 @@ class Heartbeat:
         try:
             yield
             self._leave_together()
+            self._end_last()
         except (Exception, SystemExit) as error:
             if in_main and signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends the others at once: time for one line
@@ -96,6 +99,15 @@ class Heartbeat:
             self.store.add(f"left/{self.rank}", 1)
             while others := [rank for rank in others if not (self._has_left(rank) or self._is_dead(rank))]:
                 time.sleep(0.05)
+
+    def _end_last(self) -> None:
+        """Makes the first process of a machine wait for the others when it ends: torchrun would wait for ever."""
+        with contextlib.suppress(Exception):  # the process that serves the store may be gone
+            processes = {rank: self._who(rank) for rank in range(self.count)}
+            near = [rank for rank, (host, _, _) in processes.items() if host == socket.gethostname()]
+            if self.rank == near[0]:
+                others = {self._name(rank): (processes[rank][1], processes[rank][2]) for rank in near[1:]}
+                atexit.register(wait_for_ends, others, self.patience)
 
     def lost(self, seconds: float = 3.0) -> list[int]:
         """Find processes that have ended without saying so.
@@ -215,6 +227,27 @@ class Heartbeat:
         return bool(host == socket.gethostname() and pid and start and _start_of(pid) != start)
 
 
+def wait_for_ends(processes: dict[str, tuple[int, str]], patience: float) -> None:
+    """Wait until processes of this machine have ended. One that stays stopped is named and killed.
+
+    Args:
+        processes: their numbers, and their starts from `_start_of`, by name.
+        patience: seconds that one may be stopped.
+    """
+    stopped: dict[str, float] = {}  # since when
+    while processes := {name: one for name, one in processes.items() if one[1] and _start_of(one[0]) == one[1]}:
+        for name, (pid, _) in processes.items():
+            if _facts_of(pid)[:1] != ["T"]:
+                stopped.pop(name, None)
+            elif time.monotonic() - stopped.setdefault(name, time.monotonic()) > patience:
+                line = f"{name} was done and has been stopped for {patience:g} s (--patience): it is killed; {RESUME}"
+                print(f"error: {line}", file=sys.stderr, flush=True)
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                stopped[name] = float("inf")  # it is named once
+        time.sleep(0.05)
+
+
 def end_with_torchrun() -> None:
     """Make the system kill this process when torchrun dies. A stopped process, too, would else stay behind."""
     if sys.platform != "linux" or "TORCHELASTIC_RUN_ID" not in os.environ:
@@ -252,11 +285,16 @@ def connected_store(name: str, rank: int, count: int, timeout: timedelta) -> Any
 
 def _start_of(pid: int) -> str:
     """When a process of this machine started, as the system says it; "" where it has ended."""
+    facts = _facts_of(pid)
+    return "" if not facts or facts[0] in "ZX" else facts[19]
+
+
+def _facts_of(pid: int) -> list[str]:
+    """What the system says of a process, its state first; nothing where there is none, or no such system."""
     try:
-        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ""
-    return "" if facts[0] in "ZX" else facts[19]
+        return []
 
 
 def _child_of(parent: int, rank: int) -> int:
