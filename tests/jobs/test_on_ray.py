@@ -22,7 +22,7 @@ from longtail.linear.trees import tree_jobs
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'longtail[cluster]'")
 STORE = 80 * 1024 * 1024  # bytes; the least that Ray takes is a little less
 SOURCE = str(Path(longtail.__file__).parents[1])
-TREES = "bonsai(trees=2, branches=4, depth=2)"  # three rounds of jobs
+TREES = "bonsai(trees=2, branches=4, depth=2, hard_negatives=3)"  # three rounds of jobs
 SHARDS, ROWS = 10, 100
 
 

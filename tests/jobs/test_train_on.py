@@ -15,7 +15,11 @@ from longtail.errors import JobError
 from longtail.jobs import JobFolder, using_jobs
 from longtail.linear.trees import tree_jobs
 
-RECIPES = ("parabel(trees=2, max_leaf_labels=4, branches=4)", "bonsai(trees=2, branches=4, depth=2)", "dismec")
+RECIPES = (
+    "parabel(trees=2, max_leaf_labels=4, branches=4)",
+    "bonsai(trees=2, branches=4, depth=2, hard_negatives=3)",
+    "dismec",
+)
 
 
 @pytest.fixture(autouse=True)

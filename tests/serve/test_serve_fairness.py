@@ -94,9 +94,9 @@ def test_connections_that_are_computed_for_are_never_closed_for_others(
     held = threading.Event()
     predict = Served.predict
 
-    def slow(self: Served, texts: Any, k: int, dial: float) -> Any:
+    def slow(self: Served, texts: Any, k: int, dial: float, language: str) -> Any:
         assert held.wait(60)
-        return predict(self, texts, k, dial)
+        return predict(self, texts, k, dial, language)
 
     with serving(trained / "means.longtail", connections=8, timeout=60) as running:
         monkeypatch.setattr(Served, "predict", slow)
@@ -119,9 +119,9 @@ def test_a_greedy_address_leaves_places_in_the_queue(trained: Path, monkeypatch:
     held = threading.Event()
     predict = Served.predict
 
-    def slow(self: Served, texts: Any, k: int, dial: float) -> Any:
+    def slow(self: Served, texts: Any, k: int, dial: float, language: str) -> Any:
         assert held.wait(60)
-        return predict(self, texts, k, dial)
+        return predict(self, texts, k, dial, language)
 
     with serving(trained / "means.longtail", batch_size=1, queue=16, timeout=60) as running:
         monkeypatch.setattr(Served, "predict", slow)

@@ -101,10 +101,10 @@ def test_whatever_is_raised_while_a_label_is_added_costs_only_that_request(
 def test_a_model_may_raise_anything(trained: Path, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
     predict = Served.predict
 
-    def odd(self: Served, texts: Any, k: int, dial: float) -> Any:
+    def odd(self: Served, texts: Any, k: int, dial: float, language: str) -> Any:
         if "bad" in texts:
             raise kind("bad")
-        return predict(self, texts, k, dial)
+        return predict(self, texts, k, dial, language)
 
     with serving(trained / "means.longtail") as running:
         monkeypatch.setattr(Served, "predict", odd)
@@ -120,9 +120,9 @@ def test_the_wrong_number_of_answers_is_an_error_not_somebody_elses_answer(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(trained / "means.longtail") as running, monkeypatch.context() as patch:
-        patch.setattr(Served, "predict", lambda self, texts, k, dial: [[]] * (len(texts) + 1))
+        patch.setattr(Served, "predict", lambda self, texts, k, dial, language: [[]] * (len(texts) + 1))
         assert running.post("/predict", {"text": "an apple"}).status == 500
-        patch.setattr(Served, "predict", lambda self, texts, k, dial: None)
+        patch.setattr(Served, "predict", lambda self, texts, k, dial, language: None)
         assert running.post("/predict", {"text": "an apple"}).status == 500
 
 
@@ -173,7 +173,7 @@ def test_ready_is_true_about_a_model_that_fails_and_one_that_hangs(
         wait_for(lambda: running.get("/ready").status == 200)  # nobody asked: it tried by itself
         held = threading.Event()
         with monkeypatch.context() as patch:
-            patch.setattr(Served, "predict", lambda self, texts, k, dial: held.wait(60))
+            patch.setattr(Served, "predict", lambda self, texts, k, dial, language: held.wait(60))
             assert running.post("/predict", {"text": "an apple"}).status == 503
             wait_for(lambda: running.get("/ready").status == 503)
             assert "has been computed for" in running.get("/ready").json["error"]
@@ -184,7 +184,7 @@ def test_ready_is_true_about_a_model_that_fails_and_one_that_hangs(
 def test_what_a_client_that_left_asked_for_is_not_computed(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held, seen = threading.Event(), []
 
-    def slow(self: Served, texts: Any, k: int, dial: float) -> Any:
+    def slow(self: Served, texts: Any, k: int, dial: float, language: str) -> Any:
         seen.extend(texts)
         held.wait(60)
         return [[] for _ in texts]

@@ -110,9 +110,9 @@ def test_overload_is_refused_and_passes(folders: tuple[Path, Path], monkeypatch:
     held = threading.Event()
     predict = Served.predict
 
-    def slow(self: Served, texts: Any, k: int, dial: float) -> Any:
+    def slow(self: Served, texts: Any, k: int, dial: float, language: str) -> Any:
         assert held.wait(120)
-        return predict(self, texts, k, dial)
+        return predict(self, texts, k, dial, language)
 
     with serving(models=served, batch_size=2, queue=4, timeout=120) as running:
         monkeypatch.setattr(Served, "predict", slow)
@@ -138,14 +138,14 @@ def test_what_takes_too_long_is_given_up(folders: tuple[Path, Path], monkeypatch
         held = threading.Event()
         predict = Served.predict
 
-        def slow(self: Served, texts: Any, k: int, dial: float) -> Any:
+        def slow(self: Served, texts: Any, k: int, dial: float, language: str) -> Any:
             held.wait(120)
-            return predict(self, texts, k, dial)
+            return predict(self, texts, k, dial, language)
 
         monkeypatch.setattr(Served, "predict", slow)
         begin = time.monotonic()
         reply = running.post("/predict", {"text": "apple"})
-        assert reply.status == 503 and "0.3 seconds" in reply.json["error"] and reply.headers["retry-after"]
+        assert reply.status == 503 and "within 0.3 s;" in reply.json["error"] and reply.headers["retry-after"]
         assert time.monotonic() - begin < 20  # the work itself lasts 120 s
         held.set()
         wait_for(lambda: running.post("/predict", {"text": "apple"}).status == 200)
@@ -156,7 +156,7 @@ def test_a_mistake_of_ours_is_a_500_without_the_text(
 ) -> None:
     with serving(folders[1]) as running:
 
-        def broken(self: Served, texts: list[str], k: int, dial: float) -> Any:
+        def broken(self: Served, texts: list[str], k: int, dial: float, language: str) -> Any:
             raise RuntimeError(f"cannot read {texts[0]}")
 
         with monkeypatch.context() as patch:
