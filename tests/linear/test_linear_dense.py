@@ -68,6 +68,13 @@ def test_answers_are_the_same_however_the_weights_are_stored(log_loss: bool, wid
     np.testing.assert_allclose(leaf_norms(two), leaf_norms(one), rtol=1e-6)
 
 
+def test_norms_where_no_weight_is_sparse() -> None:
+    """As where all words are below the threshold."""
+    one, two = forests(6, False, NO_COLUMNS, DenseColumns(0, WORDS + 6))
+    assert len(two.weights) == 0 < len(one.weights)
+    np.testing.assert_allclose(leaf_norms(two), leaf_norms(one), rtol=1e-6)
+
+
 @pytest.mark.parametrize("log_loss", [False, True])
 @pytest.mark.parametrize("width", [1, 6, 16])
 def test_a_row_gets_the_same_bits_alone_and_in_company(

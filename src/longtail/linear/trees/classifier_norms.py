@@ -28,7 +28,8 @@ def leaf_norms(forest: LabelForest) -> Floats:
             first, last = forest.chunk_children[chunk], forest.chunk_children[chunk + 1]
             begin, end = forest.starts[forest.chunk_features[chunk]]
             weights = forest.weights[begin:end].astype(np.float64) * forest.scales[chunk]
-            squares = np.bincount(forest.which[begin:end], weights**2, minlength=last - first)
+            squares = np.zeros(last - first)  # no weight at all would make whole numbers of them
+            squares += np.bincount(forest.which[begin:end], weights**2, minlength=last - first)
             if forest.chunk_dense[chunk] >= 0:
                 table = forest.dense[forest.chunk_dense[chunk] :][: forest.dense_columns * (last - first)]
                 dense = table.reshape(-1, last - first).astype(np.float64) * forest.scales[chunk]
